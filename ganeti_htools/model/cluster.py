@@ -1,0 +1,191 @@
+"""The cluster as its sources describe it: immutable rows that hold what was read and nothing derived.
+
+Backends make and write these; :mod:`ganeti_htools.model.state` turns them into columns. Sizes are
+MiB. Objects refer to each other by name, so a row stays valid whatever stands beside it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
+from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
+
+# One exbibyte. Larger figures are taken for damage; with this bound sums stay exact in 64 bits.
+MAX_MIB = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Dynamic utilisation: of an instance, or (a sum) of a node. No unit; 1 is the usual instance."""
+
+    cpu: float = 1.0
+    mem: float = 1.0
+    dsk: float = 1.0
+    net: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A node group."""
+
+    name: str
+    uuid: str
+    alloc_policy: AllocPolicy = AllocPolicy.PREFERRED
+    networks: tuple[str, ...] = ()
+    ipolicy: IPolicy = DEFAULT_IPOLICY
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node. ``offline`` also stands for drained, not vm_capable and without live data.
+
+    ``t_`` are totals, ``f_`` what is free, ``n_`` what the node's own system uses. ``load`` is
+    None unless a monitor measured it.
+    """
+
+    name: str
+    group: str  # uuid
+    t_mem: float = 0.0
+    n_mem: int = 0
+    f_mem: int = 0
+    t_dsk: float = 0.0
+    f_dsk: int = 0
+    t_cpu: float = 0.0
+    n_cpu: int = 1
+    t_spindles: int = 1
+    f_spindles: int = 0
+    cpu_speed: float = 1.0
+    offline: bool = False
+    excl_stor: bool = False
+    master: bool = False
+    hypervisor: str | None = None
+    tags: tuple[str, ...] = ()
+    cpu_load: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A disk of an instance."""
+
+    size: int
+    spindles: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """A network interface; every figure may be unknown. ``network`` is a UUID."""
+
+    mac: str | None = None
+    ip: str | None = None
+    mode: str | None = None
+    link: str | None = None
+    bridge: str | None = None
+    network: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An instance, placed or (``pnode`` empty) asked for.
+
+    ``dsk`` is the space its disks take on a node, metadata included; ``snode`` is None without a
+    secondary; ``forthcoming`` instances are reservations that do not run yet.
+    """
+
+    name: str
+    mem: int
+    dsk: int
+    disks: tuple[Disk, ...]
+    vcpus: int
+    status: Status = Status.RUNNING
+    tags: tuple[str, ...] = ()
+    auto_balance: bool = True
+    pnode: str = ""
+    snode: str | None = None
+    template: DiskTemplate = DiskTemplate.DRBD
+    spindle_use: int = 1
+    nics: tuple[Nic, ...] = ()
+    forthcoming: bool = False
+    load: Load = field(default=Load())
+
+    @property
+    def spindles(self) -> int | None:
+        """Spindles of all disks together, None if one does not say."""
+        total = 0
+        for disk in self.disks:
+            if disk.spindles is None:
+                return None
+            total += disk.spindles
+        return total
+
+    @property
+    def uses_memory(self) -> bool:
+        """Whether it takes memory of its primary node."""
+        return not self.forthcoming and self.status.uses_memory
+
+    @property
+    def uses_secondary_memory(self) -> bool:
+        """Whether memory has to be kept free for it on its secondary node."""
+        return self.auto_balance and self.status is not Status.OFFLINE
+
+    @property
+    def demand(self) -> Demand:
+        """What an instance policy looks at."""
+        return Demand(
+            self.mem,
+            self.vcpus,
+            tuple(disk.size for disk in self.disks),
+            self.template,
+            self.spindle_use,
+            self.spindles,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Groups, nodes and instances in input order, which settles ties, and the cluster's own data."""
+
+    groups: tuple[Group, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    instances: tuple[Instance, ...] = ()
+    tags: tuple[str, ...] = ()
+    ipolicy: IPolicy = DEFAULT_IPOLICY
+
+
+def check(cluster: Cluster) -> None:
+    """Every reference must resolve, every name stand once. Raises DataError naming the first that fails."""
+    groups = _unique("group", (group.uuid for group in cluster.groups))
+    nodes = _unique("node", (node.name for node in cluster.nodes))
+    _unique("instance", (instance.name for instance in cluster.instances))
+    for node in cluster.nodes:
+        if node.group not in groups:
+            raise DataError(f"Unknown group '{node.group}' for node {node.name}")
+    for instance in cluster.instances:
+        for name in (instance.pnode, instance.snode):
+            if name is not None and name not in nodes:
+                raise DataError(f"Unknown node '{name}' for instance {instance.name}")
+        if instance.snode == instance.pnode:
+            raise DataError(
+                f"Instance {instance.name} has same primary and secondary node - {instance.pnode}"
+            )
+
+
+def _unique(kind: str, names: Iterable[str]) -> set[str]:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DataError(f"{kind} '{name}' appears more than once")
+        seen.add(name)
+    return seen
+
+
+def with_loads(cluster: Cluster, loads: Mapping[str, Load]) -> Cluster:
+    """The cluster with the utilisation of the named instances replaced; unknown names are ignored."""
+    return replace(
+        cluster,
+        instances=tuple(
+            replace(instance, load=loads[instance.name]) if instance.name in loads else instance
+            for instance in cluster.instances
+        ),
+    )

@@ -1,0 +1,95 @@
+"""Instance policies: which sizes and templates a node group takes (``gnt-cluster(8)``, "ipolicy")."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ganeti_htools.model.types import DiskTemplate, Fail
+
+
+@dataclass(frozen=True, slots=True)
+class ISpec:
+    """One bound of a policy. Sizes in MiB."""
+
+    memory_size: int
+    cpu_count: int
+    disk_size: int
+    disk_count: int
+    nic_count: int
+    spindle_use: int
+
+
+@dataclass(frozen=True, slots=True)
+class MinMax:
+    """One interval of a policy."""
+
+    min: ISpec
+    max: ISpec
+
+
+@dataclass(frozen=True, slots=True)
+class IPolicy:
+    """Intervals of which an instance must match one, the standard size, templates and ratios."""
+
+    minmax: tuple[MinMax, ...]
+    std: ISpec
+    disk_templates: tuple[DiskTemplate, ...]
+    vcpu_ratio: float
+    spindle_ratio: float
+
+
+DEFAULT_IPOLICY = IPolicy(
+    minmax=(MinMax(ISpec(128, 1, 1024, 1, 1, 1), ISpec(32768, 8, 1024 * 1024, 16, 8, 12)),),
+    std=ISpec(128, 1, 1024, 1, 1, 1),
+    disk_templates=tuple(DiskTemplate),
+    vcpu_ratio=4.0,
+    spindle_ratio=32.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a policy looks at in an instance. ``spindles`` is the sum over its disks, if all have one."""
+
+    memory: int
+    vcpus: int
+    disk_sizes: tuple[int, ...]
+    template: DiskTemplate
+    spindle_use: int
+    spindles: int | None
+
+
+def _outside(demand: Demand, bound: ISpec, sign: int, exclusive: bool) -> Fail | None:
+    """The first figure beyond ``bound``: above it with ``sign`` 1, below it with -1."""
+
+    def beyond(value: int, limit: int) -> bool:
+        return (value - limit) * sign > 0
+
+    if beyond(demand.memory, bound.memory_size):
+        return Fail.MEM
+    if any(beyond(size, bound.disk_size) for size in demand.disk_sizes):
+        return Fail.DISK
+    if beyond(demand.vcpus, bound.cpu_count):
+        return Fail.CPU
+    spindles = demand.spindles if exclusive else demand.spindle_use
+    if spindles is None or beyond(spindles, bound.spindle_use):
+        return Fail.SPINDLES
+    if demand.template is not DiskTemplate.DISKLESS and beyond(
+        len(demand.disk_sizes), bound.disk_count
+    ):
+        return Fail.DISK_COUNT
+    return None
+
+
+def violation(demand: Demand, policy: IPolicy, exclusive: bool) -> Fail | None:
+    """Why ``policy`` refuses an instance, or None if it does not.
+
+    With ``exclusive`` storage the spindles of the disks count, otherwise the spindle use. When no
+    interval matches, the first one says why.
+    """
+    reasons: Sequence[Fail | None] = [
+        _outside(demand, pair.min, -1, exclusive) or _outside(demand, pair.max, 1, exclusive)
+        for pair in policy.minmax
+    ]
+    if reasons and None not in reasons:
+        return reasons[0]
+    return None if demand.template in policy.disk_templates else Fail.DISK

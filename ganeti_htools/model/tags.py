@@ -1,0 +1,61 @@
+"""The tags that steer decisions (``htools(1)``, ``hbal(1)``).
+
+Exclusion: instances sharing such a tag avoid sharing a primary node. Migration: a node sends
+instances only to nodes that may receive all of its migration tags. Location: nodes sharing such a
+tag fail together. Desired location: an instance prefers a node with the same location tag.
+"""
+
+from collections.abc import Iterable
+
+EXCLUSION = "htools:iextags:"
+STANDBY = "htools:standby:"
+MIGRATION = "htools:migration:"
+ALLOW_MIGRATION = "htools:allowmigration:"
+LOCATION = "htools:nlocation:"
+DESIRED_LOCATION = "htools:desiredlocation:"
+
+
+def _suffixes(prefix: str, tags: Iterable[str]) -> list[str]:
+    return [tag[len(prefix) :] for tag in tags if tag.startswith(prefix)]
+
+
+def _starting(prefixes: Iterable[str], tags: Iterable[str]) -> tuple[str, ...]:
+    starts = tuple(prefixes)
+    return tuple(tag for tag in tags if tag.startswith(starts)) if starts else ()
+
+
+def exclusion_prefixes(cluster_tags: Iterable[str]) -> tuple[str, ...]:
+    """Prefixes of the instance tags that exclude each other, from the cluster's tags."""
+    return tuple(filter(None, _suffixes(EXCLUSION, cluster_tags)))
+
+
+def exclusion_tags(prefixes: Iterable[str], instance_tags: Iterable[str]) -> tuple[str, ...]:
+    """Those of an instance's tags that exclude."""
+    return _starting(prefixes, instance_tags)
+
+
+def desired_locations(cluster_tags: Iterable[str], instance_tags: Iterable[str]) -> frozenset[str]:
+    """Location tags an instance would like its primary node to have."""
+    return frozenset(
+        _starting(filter(None, _suffixes(DESIRED_LOCATION, cluster_tags)), instance_tags)
+    )
+
+
+def location_tags(cluster_tags: Iterable[str], node_tags: Iterable[str]) -> frozenset[str]:
+    """Common-failure domains a node belongs to."""
+    return frozenset(_starting((p + ":" for p in _suffixes(LOCATION, cluster_tags)), node_tags))
+
+
+def migration_tags(cluster_tags: Iterable[str], node_tags: Iterable[str]) -> frozenset[str]:
+    """Migration classes a node belongs to."""
+    return frozenset(_starting((p + ":" for p in _suffixes(MIGRATION, cluster_tags)), node_tags))
+
+
+def receivable_migration_tags(
+    cluster_tags: Iterable[str], node_tags: Iterable[str]
+) -> frozenset[str]:
+    """Migration classes a node can receive: its own and those allowed by ``FROM::TO`` cluster tags."""
+    cluster_tags = tuple(cluster_tags)
+    own = migration_tags(cluster_tags, node_tags)
+    pairs = [rule.rsplit("::", 1) for rule in _suffixes(ALLOW_MIGRATION, cluster_tags)]
+    return own | {pair[0] for pair in pairs if len(pair) == 2 and pair[1] in own}

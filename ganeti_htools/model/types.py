@@ -1,0 +1,111 @@
+"""The closed vocabularies of Ganeti that decisions depend on.
+
+Values are the spellings on the wire; the order of the members is the order Ganeti gives them, which
+shows in output and in comparisons.
+"""
+
+from enum import Enum
+
+
+class AllocPolicy(Enum):
+    """Allocation policy of a node group, most willing first."""
+
+    PREFERRED = "preferred"
+    LAST_RESORT = "last_resort"
+    UNALLOCABLE = "unallocable"
+
+
+class Mirror(Enum):
+    """How an instance's disks reach another node: not at all, by DRBD, or by storage all nodes see."""
+
+    NONE = "none"
+    INTERNAL = "internal"
+    EXTERNAL = "external"
+
+
+class DiskTemplate(Enum):
+    """Disk template of an instance."""
+
+    DISKLESS = "diskless"
+    FILE = "file"
+    SHARED_FILE = "sharedfile"
+    PLAIN = "plain"
+    BLOCK = "blockdev"
+    DRBD = "drbd"
+    RBD = "rbd"
+    EXT = "ext"
+    GLUSTER = "gluster"
+
+    @property
+    def mirror(self) -> Mirror:
+        """Whether and how an instance with this template can move."""
+        if self is DiskTemplate.DRBD:
+            return Mirror.INTERNAL
+        if self in (DiskTemplate.FILE, DiskTemplate.PLAIN):
+            return Mirror.NONE
+        return Mirror.EXTERNAL
+
+    @property
+    def local_storage(self) -> bool:
+        """Whether disks are taken from the node's volume group, the only space Ganeti reports."""
+        return self in (DiskTemplate.DRBD, DiskTemplate.PLAIN)
+
+    @property
+    def required_nodes(self) -> int:
+        """Number of nodes an instance with this template occupies."""
+        return 2 if self is DiskTemplate.DRBD else 1
+
+    @property
+    def survives_node(self) -> bool:
+        """Whether a lost node's instance can be started elsewhere from the same data, DRBD aside.
+
+        Others have to be recreated. Blockdev counts as not movable here although its mirror type is
+        external: Ganeti cannot know which other nodes see the device.
+        """
+        return self.mirror is Mirror.EXTERNAL and self is not DiskTemplate.BLOCK
+
+
+class Status(Enum):
+    """Run state of an instance: the administrator's wish and what was found."""
+
+    DOWN = "ADMIN_down"
+    OFFLINE = "ADMIN_offline"
+    ERROR_DOWN = "ERROR_down"
+    ERROR_UP = "ERROR_up"
+    NODE_DOWN = "ERROR_nodedown"
+    NODE_OFFLINE = "ERROR_nodeoffline"
+    RUNNING = "running"
+    USER_DOWN = "USER_down"
+    WRONG_NODE = "ERROR_wrongnode"
+
+    @property
+    def running(self) -> bool:
+        """Whether the instance runs on its node."""
+        return self in (Status.RUNNING, Status.ERROR_UP)
+
+    @property
+    def uses_memory(self) -> bool:
+        """Whether the instance takes memory of its node (state of record)."""
+        return self not in (Status.DOWN, Status.OFFLINE, Status.ERROR_DOWN, Status.USER_DOWN)
+
+
+class EvacMode(Enum):
+    """What a node evacuation is to move."""
+
+    PRIMARY = "primary-only"
+    SECONDARY = "secondary-only"
+    ALL = "all"
+
+
+class Fail(Enum):
+    """Why an instance does not fit on a node, in the order Ganeti lists them."""
+
+    MEM = "FailMem"
+    DISK = "FailDisk"
+    CPU = "FailCPU"
+    N1 = "FailN1"
+    TAGS = "FailTags"
+    MIGRATION = "FailMig"
+    DISK_COUNT = "FailDiskCount"
+    SPINDLES = "FailSpindles"
+    INTERNAL = "FailInternal"
