@@ -1,0 +1,95 @@
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ganeti_htools.luxi.framing import END, Decoder, FramingError, decode, encode
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    """``data`` cut at the given places."""
+    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+
+
+@given(st.lists(JSON_VALUES), st.lists(st.integers(0, 10000)))
+def test_messages_survive_any_split(values: list[object], cuts: list[int]) -> None:
+    stream = b"".join(map(encode, values))
+    decoder = Decoder(len(stream) + 1)
+    received = [decode(message) for piece in pieces(stream, cuts) for message in decoder.feed(piece)]
+    decoder.finish()
+    assert received == values
+
+
+@given(JSON_VALUES)
+def test_the_end_byte_stands_only_at_the_end(value: object) -> None:
+    assert encode(value).index(END) == len(encode(value)) - 1
+
+
+@given(st.lists(st.binary(), max_size=8), st.integers(1, 20), st.integers(1, 7))
+def test_no_message_beyond_the_limit_is_let_through_nor_held(
+    payloads: list[bytes], limit: int, step: int
+) -> None:
+    payloads = [payload.replace(END, b"") for payload in payloads]
+    stream = b"".join(payload + END for payload in payloads)
+    too_long = next((number for number, payload in enumerate(payloads) if len(payload) > limit), None)
+    decoder, received = Decoder(limit), []
+    try:
+        for start in range(0, len(stream), step):
+            received += decoder.feed(stream[start : start + step])
+    except FramingError as err:
+        assert too_long is not None
+        assert str(err) == f"message is longer than {limit} bytes"
+        assert received == payloads[: len(received)]
+        assert len(received) <= too_long
+    else:
+        assert too_long is None
+        assert received == payloads
+
+
+def test_an_endless_message_is_refused_before_its_end() -> None:
+    decoder = Decoder(10)
+    assert decoder.feed(b"x" * 10) == []
+    with pytest.raises(FramingError, match="longer than 10 bytes"):
+        decoder.feed(b"x")
+
+
+@pytest.mark.parametrize("message", [b"", b"{", b"nul", b"\xff", b'"\\ud800"', b"[" * 5000, b"1 2", b"NaN"])
+def test_what_is_no_json_is_said_to_be_none(message: bytes) -> None:
+    with pytest.raises(FramingError, match="^message is not JSON: ") as caught:
+        decode(message)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_value_or_a_framing_error(message: bytes) -> None:
+    try:
+        value = decode(message)
+    except FramingError:
+        return
+    assert orjson.loads(message) == value
+
+
+@pytest.mark.parametrize("value", [object(), 2**70, "\ud800", {1: 2}, {"a": [{3}]}])
+def test_what_json_cannot_say_is_refused(value: object) -> None:
+    with pytest.raises(FramingError, match="cannot be sent as JSON"):
+        encode(value)
+
+
+def test_a_stream_that_ends_inside_a_message_is_told_from_one_that_ends_after_it() -> None:
+    decoder = Decoder(100)
+    decoder.feed(b"1\x03")
+    decoder.finish()
+    decoder.feed(b"[1, 2")
+    with pytest.raises(FramingError, match="ended inside a message, after 5 bytes"):
+        decoder.finish()
