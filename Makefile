@@ -1,0 +1,61 @@
+# Each target works as the only command on a machine with Python 3.11 (or newer) and make.
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := -m pytest --quiet -n auto
+
+.PHONY: help venv test lint test-lowest demo conformance bench bench-full clean
+
+help:
+	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
+	@echo "make test          linters, type checker and tests"
+	@echo "make lint          linters and type checker"
+	@echo "make test-lowest   the tests with the lowest supported versions of all dependencies"
+	@echo "make conformance   upstream's own test cases"
+	@echo "make bench         speed, side by side with Debian's ganeti-htools (some minutes)"
+	@echo "make bench-full    the same with the clusters on which those take minutes per answer"
+	@echo "make venv          just create .venv, with all programs in .venv/bin"
+	@echo "make clean         remove everything that was generated"
+
+venv: $(VENV)/.installed
+	@echo "the programs are in $(BIN)"
+
+$(VENV)/.installed: setup.cfg pyproject.toml .ci/venv
+	@.ci/venv $(VENV) --editable .
+	@touch $@
+
+$(VENV)/.developer: $(VENV)/.installed
+	@.ci/venv $(VENV) --editable '.[test,lint]'
+	@touch $@
+
+.venv-lowest/.developer: setup.cfg pyproject.toml .ci/venv constraints-lowest.txt
+	@.ci/venv .venv-lowest --constraint constraints-lowest.txt --editable '.[test]'
+	@touch $@
+
+test: lint
+	$(BIN)/python $(PYTEST)
+
+lint: $(VENV)/.developer
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/mypy
+	$(BIN)/mypy --scripts-are-modules iallocator/htoolsd
+
+test-lowest: .venv-lowest/.developer
+	.venv-lowest/bin/python $(PYTEST)
+
+demo: $(VENV)/.installed
+	@$(BIN)/python demo/demo.py
+
+conformance: $(VENV)/.installed
+	@conformance/run --tool hail hail basic invalid no-backend
+
+bench: $(VENV)/.installed
+	@$(BIN)/python bench/bench.py
+
+bench-full: $(VENV)/.installed
+	@$(BIN)/python bench/bench.py --full
+
+clean:
+	rm -rf $(VENV) .venv-lowest .cache build dist *.egg-info .coverage
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
