@@ -1,8 +1,7 @@
 """The cluster as columns: what was read and everything that follows from it, ready to compute with.
 
 :func:`derive` computes every figure once; the moves in :mod:`ganeti_htools.engine.moves` update the
-figures of the nodes they touch. Nothing here is changed in place: a move makes a new :class:`State`
-that shares what did not change, so whoever holds a state may keep it.
+figures of the nodes they touch, in place: whoever wants to keep a state works on a copy.
 
 Two views of memory (Ganeti's design "memory over-commitment"): the state of record is what the
 configuration says (``n_mem`` for the node itself, ``i_mem`` for its running instances), the state of
@@ -89,18 +88,10 @@ class Columns:
         """The figures of some nodes."""
         return self.map(lambda column: column[rows])
 
-    def put(self, rows: Ints, new: "Columns") -> "Columns":
-        """A copy with the changing figures of ``rows`` taken from ``new``."""
-        done: dict[tuple[int, int], Any] = {}
-        changed = {}
+    def put(self, row: int, new: "Columns") -> None:
+        """Write the changing figures of one node in place, from columns of length 1."""
         for name in CHANGING:
-            column, values = getattr(self, name), getattr(new, name)
-            key = id(column), id(values)
-            if key not in done:
-                done[key] = column.copy()
-                done[key][rows] = values
-            changed[name] = done[key]
-        return replace(self, **changed)
+            getattr(self, name)[row] = getattr(new, name)[0]
 
     @property
     def unallocated(self) -> Ints:
@@ -141,7 +132,7 @@ class Asked:
     index: int = NOWHERE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class State:
     """A cluster with everything derived from it.
 
@@ -173,6 +164,21 @@ class State:
     migrates: Bools | None
     located: Bools
     location_rows: dict[str, int]
+
+    def copy(self) -> "State":
+        """A state of its own to try things on."""
+        tag_counts = self.tag_counts.copy()
+        alike = self.settled_tag_counts is self.tag_counts
+        return replace(
+            self,
+            columns=self.columns.map(np.copy),
+            pnode=self.pnode.copy(),
+            snode=self.snode.copy(),
+            stamp=self.stamp.copy(),
+            peers=self.peers.copy(),
+            tag_counts=tag_counts,
+            settled_tag_counts=tag_counts if alike else self.settled_tag_counts.copy(),
+        )
 
     def instance(self, index: int) -> Asked:
         """The instance of a row, as a placement sees it."""

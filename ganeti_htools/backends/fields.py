@@ -1,0 +1,131 @@
+"""Typed access to JSON objects, with errors that name the object, the field and what was expected."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeVar
+
+import orjson
+
+from ganeti_htools.model.cluster import MAX_MIB
+from ganeti_htools.model.errors import DataError
+
+Kind = TypeVar("Kind", bound=Enum)
+
+MAX_COUNT = 1 << 31
+
+
+def parse_json(data: bytes, what: str) -> Any:
+    """The value of a JSON document. Raises DataError naming ``what``."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{what}: Invalid JSON: {error}") from None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+class Fields:
+    """One JSON object, and how to call it in errors."""
+
+    __slots__ = ("owner", "values")
+
+    def __init__(self, owner: str, values: Any) -> None:
+        if not isinstance(values, dict):
+            raise DataError(f"{owner}: Unable to read JSObject, expected an object, got {_shown(values)}")
+        self.owner = owner
+        self.values: Mapping[str, Any] = values
+
+    def wrong(self, key: str, kind: str, expected: str) -> DataError:
+        """The error for a value of the wrong type or size."""
+        got = _shown(self.values.get(key))
+        return DataError(f"{self.owner}: key '{key}': Unable to read {kind}, expected {expected}, got {got}")
+
+    def value(self, key: str) -> Any:
+        """The value of a key that must be there."""
+        try:
+            return self.values[key]
+        except KeyError:
+            names = ", ".join(list(self.values)[:20])
+            raise DataError(f"{self.owner}: key '{key}' not found, object contains only [{names}]") from None
+
+    def integer(self, key: str, low: int = 0, high: int = MAX_MIB) -> int:
+        """A whole number in range; a fraction is rounded."""
+        value = self.value(key)
+        if type(value) is int and low <= value <= high:
+            return value
+        if isinstance(value, float) and low <= value <= high:
+            return round(value)
+        raise self.wrong(key, "Int", f"a whole number from {low} to {high}")
+
+    def count(self, key: str) -> int:
+        """A number of things."""
+        return self.integer(key, 0, MAX_COUNT)
+
+    def free(self, key: str) -> int:
+        """What is free (MiB, or a number of things); negative if more is used than there is."""
+        return self.integer(key, -MAX_MIB)
+
+    def number(self, key: str, high: float = float(MAX_MIB)) -> float:
+        """A number from 0 up."""
+        value = self.value(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= high:
+            return float(value)
+        raise self.wrong(key, "Double", f"a number from 0 to {high:.0f}")
+
+    def text(self, key: str) -> str:
+        """A string."""
+        value = self.value(key)
+        if not isinstance(value, str):
+            raise self.wrong(key, "String", "a string")
+        return value
+
+    def boolean(self, key: str) -> bool:
+        """True or false."""
+        value = self.value(key)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "Bool", "true or false")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings."""
+        value = self.value(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.wrong(key, "[String]", "a list of strings")
+        return tuple(value)
+
+    def choice(self, key: str, kind: type[Kind]) -> Kind:
+        """One of the values of an enumeration."""
+        try:
+            return kind(self.value(key))
+        except ValueError:
+            values = ", ".join(str(each.value) for each in kind)
+            raise self.wrong(key, kind.__name__, f"one of {values}") from None
+
+    def choices(self, key: str, kind: type[Kind]) -> tuple[Kind, ...]:
+        """A list of values of an enumeration."""
+        try:
+            return tuple(kind(value) for value in self.texts(key))
+        except ValueError:
+            values = ", ".join(str(each.value) for each in kind)
+            raise self.wrong(key, f"[{kind.__name__}]", f"a list of {values}") from None
+
+    def object(self, key: str) -> "Fields":
+        """An object within."""
+        value = self.value(key)
+        if not isinstance(value, dict):
+            raise self.wrong(key, "JSObject", "an object")
+        return Fields(self.owner, value)
+
+    def objects(self, key: str) -> "list[Fields]":
+        """A list of objects."""
+        value = self.value(key)
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.wrong(key, "[JSObject]", "a list of objects")
+        return [Fields(self.owner, item) for item in value]
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there and not null."""
+        return self.values.get(key) is not None

@@ -1,0 +1,256 @@
+"""Ganeti's iallocator requests (``doc/iallocator.rst``): the cluster and what is asked of it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti_htools.backends.fields import Fields, parse_json
+from ganeti_htools.model import request as asked
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Nic, Node, check
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
+from ganeti_htools.model.types import AllocPolicy, DiskTemplate, EvacMode, Status
+
+ADMIN_STATES = {"up": Status.RUNNING, "down": Status.DOWN, "offline": Status.OFFLINE}
+NIC_MODES = ("bridged", "routed", "openvswitch")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A request with the cluster it is about; ``warnings`` name figures that were missing."""
+
+    cluster: Cluster
+    request: asked.Request
+    warnings: tuple[str, ...] = ()
+
+
+def read(data: bytes) -> Message:
+    """Parse a whole message. Raises DataError."""
+    message = Fields("invalid iallocator message", parse_json(data, "Parsing input IAllocator message"))
+    message.object("request")
+    warnings: list[str] = []
+    groups = [group(name, values) for name, values in message.object("nodegroups").values.items()]
+    hypervisor = default_hypervisor(message)
+    nodes = [
+        node(name, values, hypervisor, warnings) for name, values in message.object("nodes").values.items()
+    ]
+    instances = [instance(name, values) for name, values in message.object("instances").values.items()]
+    return assemble(message, groups, nodes, instances, warnings)
+
+
+def assemble(
+    message: Fields,
+    groups: Iterable[Group],
+    nodes: Iterable[Node],
+    instances: Iterable[Instance],
+    warnings: Iterable[str],
+) -> Message:
+    """A message from its parsed parts; what is asked and the cluster's own data are read here."""
+    cluster = Cluster(tuple(groups), tuple(nodes), tuple(instances), message.texts("cluster_tags"))
+    check(cluster)
+    request = Fields("invalid request dict", message.object("request").values)
+    return Message(cluster, _request(request, cluster), tuple(warnings))
+
+
+def default_hypervisor(message: Fields) -> str | None:
+    """The first enabled hypervisor, taken to be that of all nodes: the message does not say."""
+    enabled = message.texts("enabled_hypervisors")
+    return enabled[0] if enabled else None
+
+
+def group(uuid: str, values: Any) -> Group:
+    """A node group."""
+    fields = Fields(f"invalid data for group '{uuid}'", values)
+    return Group(
+        fields.text("name"),
+        uuid,
+        fields.choice("alloc_policy", AllocPolicy),
+        fields.texts("networks"),
+        ipolicy(fields.object("ipolicy")),
+        fields.texts("tags"),
+    )
+
+
+def ipolicy(fields: Fields) -> IPolicy:
+    """An instance policy."""
+    return IPolicy(
+        tuple(
+            MinMax(_ispec(pair.object("min")), _ispec(pair.object("max")))
+            for pair in fields.objects("minmax")
+        ),
+        _ispec(fields.object("std")),
+        fields.choices("disk-templates", DiskTemplate),
+        fields.number("vcpu-ratio"),
+        fields.number("spindle-ratio"),
+    )
+
+
+def _ispec(fields: Fields) -> ISpec:
+    return ISpec(
+        fields.integer("memory-size"),
+        fields.count("cpu-count"),
+        fields.integer("disk-size"),
+        fields.count("disk-count"),
+        fields.count("nic-count"),
+        fields.count("spindle-use"),
+    )
+
+
+def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) -> Node:
+    """A node. Figures that Ganeti leaves out where it has no local storage are reported and taken for none."""
+    fields = Fields(f"invalid data for node '{name}'", values)
+    params = Fields(fields.owner, fields.object("ndparams").values)
+    exclusive = params.boolean("exclusive_storage")
+    live = not fields.boolean("offline") and (not fields.has("vm_capable") or fields.boolean("vm_capable"))
+
+    def unless_missing(key: str, default: int) -> int:
+        if not live:
+            return 0
+        if fields.has(key):
+            return fields.free(key)
+        warnings.append(f"node {name}: key '{key}' is missing, taken for {default}")
+        return default
+
+    if exclusive:
+        t_spindles = unless_missing("total_spindles", 0)
+    else:
+        t_spindles = params.count("spindle_count")
+    t_dsk = unless_missing("total_disk", 0)
+    if t_dsk < 0:
+        raise fields.wrong("total_disk", "Double", f"a number from 0 to {MAX_MIB}")
+    return Node(
+        name,
+        fields.text("group"),
+        t_mem=fields.number("total_memory") if live else 0.0,
+        n_mem=fields.integer("reserved_memory") if live else 0,
+        f_mem=fields.free("free_memory") if live else 0,
+        t_dsk=float(t_dsk),
+        f_dsk=unless_missing("free_disk", 0),
+        t_cpu=fields.number("total_cpus") if live else 0.0,
+        n_cpu=unless_missing("reserved_cpus", 1),
+        t_spindles=t_spindles,
+        f_spindles=unless_missing("free_spindles", 0),
+        offline=not live or fields.boolean("drained"),
+        excl_stor=exclusive,
+        hypervisor=hypervisor,
+        tags=fields.texts("tags") if fields.has("tags") else (),
+    )
+
+
+def instance(name: str, values: Any) -> Instance:
+    """An instance of the cluster."""
+    fields = Fields(f"invalid data for instance '{name}'", values)
+    nodes = fields.texts("nodes")
+    if not nodes:
+        raise DataError(f"empty node list for instance {name}")
+    return _instance(name, fields, nodes[0], nodes[1] if len(nodes) > 1 else None)
+
+
+def _instance(name: str, fields: Fields, pnode: str = "", snode: str | None = None) -> Instance:
+    state = fields.text("admin_state") if fields.has("admin_state") else "up"
+    if state not in ADMIN_STATES:
+        raise fields.wrong("admin_state", "AdminState", "one of up, down, offline")
+    return Instance(
+        name,
+        fields.integer("memory"),
+        fields.integer("disk_space_total"),
+        tuple(
+            Disk(disk.integer("size"), disk.count("spindles") if disk.has("spindles") else None)
+            for disk in fields.objects("disks")
+        ),
+        fields.count("vcpus"),
+        ADMIN_STATES[state],
+        fields.texts("tags"),
+        True,
+        pnode,
+        snode,
+        fields.choice("disk_template", DiskTemplate),
+        fields.count("spindle_use"),
+        tuple(_nic(nic) for nic in fields.objects("nics")),
+        fields.boolean("forthcoming") if fields.has("forthcoming") else False,
+    )
+
+
+def _nic(fields: Fields) -> Nic:
+    mode, network = _optional(fields, "mode"), _optional(fields, "network")
+    if mode is not None and mode not in NIC_MODES:
+        raise fields.wrong("mode", "NIC mode", f"one of {', '.join(NIC_MODES)}")
+    return Nic(
+        _optional(fields, "mac"),
+        _optional(fields, "ip"),
+        mode,
+        _optional(fields, "link"),
+        _optional(fields, "bridge"),
+        network,
+    )
+
+
+def _optional(fields: Fields, key: str) -> str | None:
+    return fields.text(key) if fields.has(key) else None
+
+
+def _request(fields: Fields, cluster: Cluster) -> asked.Request:
+    kind = fields.text("type")
+    if kind not in READERS:
+        raise DataError(f"Invalid request type '{kind}', expected one of {', '.join(READERS)}")
+    return READERS[kind](fields, cluster)
+
+
+def _placement(fields: Fields, outer: Fields) -> asked.Placement:
+    name = fields.text("name")
+    count = fields.count("required_nodes")
+    named = Fields(f"invalid data for instance '{name}'", fields.values)
+    group = _optional(fields, "group_name") or _optional(outer, "group_name")
+    return asked.Placement(_instance(name, named), count, group)
+
+
+def _allocate(fields: Fields, cluster: Cluster) -> asked.Request:
+    restrict = fields.texts("restrict-to-nodes") if fields.has("restrict-to-nodes") else None
+    return asked.Allocate(_placement(fields, fields), restrict)
+
+
+def _multi_allocate(fields: Fields, cluster: Cluster) -> asked.Request:
+    return asked.MultiAllocate(tuple(_placement(each, fields) for each in fields.objects("instances")))
+
+
+def _allocate_secondary(fields: Fields, cluster: Cluster) -> asked.Request:
+    return asked.AllocateSecondary(*_known("instance", [fields.text("name")], _names(cluster.instances)))
+
+
+def _relocate(fields: Fields, cluster: Cluster) -> asked.Request:
+    (name,) = _known("instance", [fields.text("name")], _names(cluster.instances))
+    leaving = _known("node", fields.texts("relocate_from"), _names(cluster.nodes))
+    return asked.Relocate(name, fields.count("required_nodes"), leaving)
+
+
+def _node_evacuate(fields: Fields, cluster: Cluster) -> asked.Request:
+    names = _known("instance", fields.texts("instances"), _names(cluster.instances))
+    return asked.NodeEvacuate(names, fields.choice("evac_mode", EvacMode))
+
+
+def _change_group(fields: Fields, cluster: Cluster) -> asked.Request:
+    names = _known("instance", fields.texts("instances"), _names(cluster.instances))
+    uuids = {name: each.uuid for each in cluster.groups for name in (each.name, each.uuid)}
+    groups = _known("group", fields.texts("target_groups"), uuids)
+    return asked.ChangeGroup(names, groups)
+
+
+READERS = {
+    "allocate": _allocate,
+    "relocate": _relocate,
+    "change-group": _change_group,
+    "node-evacuate": _node_evacuate,
+    "multi-allocate": _multi_allocate,
+    "allocate-secondary": _allocate_secondary,
+}
+
+
+def _names(rows: Iterable[Node | Instance]) -> dict[str, str]:
+    return {row.name: row.name for row in rows}
+
+
+def _known(kind: str, names: Iterable[str], known: Mapping[str, str]) -> tuple[str, ...]:
+    for name in names:
+        if name not in known:
+            raise DataError(f"Unknown {kind} '{name}' in the request")
+    return tuple(dict.fromkeys(known[name] for name in names))

@@ -1,0 +1,133 @@
+"""One request decided on one state."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ganeti_htools.engine import allocate, choice, dedicated, moves
+from ganeti_htools.engine.allocate import Outcome, Solution
+from ganeti_htools.engine.describe import outcome_line, solution_line
+from ganeti_htools.engine.evacuate import Evacuation, change_group, evacuate_nodes, relocate
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.redundancy import assess
+from ganeti_htools.model import request as wanted
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import NOWHERE, Asked, State
+from ganeti_htools.model.types import DiskTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where one new instance goes, in words too; ``nodes`` are rows, none if it finds no place."""
+
+    instance: str
+    nodes: tuple[int, ...]
+    info: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided, and the state it leads to.
+
+    ``result`` is a list of places for allocations (with ``single`` just one was asked for), or an
+    evacuation.
+    """
+
+    result: tuple[Placed, ...] | Evacuation
+    state: State
+
+
+def decide(state: State, request: wanted.Request, options: Options) -> Decision:
+    """Decide. Raises RequestFailed with the reason, as Ganeti's administrator is to read it."""
+    indices = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    match request:
+        case wanted.Allocate(placement, restrict_to):
+            if options.restrict_to is None:
+                options = replace(options, restrict_to=restrict_to)
+            state = state.copy()
+            placed = _place(state, placement, options, is_dedicated(state, request))
+            if not placed.nodes:
+                raise RequestFailed(placed.info)
+            return Decision((placed,), state)
+        case wanted.MultiAllocate(placements):
+            state = state.copy()
+            special = is_dedicated(state, request)
+            return Decision(tuple(_place(state, each, options, special) for each in placements), state)
+        case wanted.AllocateSecondary(name):
+            return _secondary(state, indices[name], options)
+        case wanted.Relocate(name, count, leaving):
+            rows = [state.nodes[node] for node in leaving]
+            moved = relocate(state, indices[name], count, rows, options)
+        case wanted.NodeEvacuate(names, mode):
+            moved = evacuate_nodes(state, [indices[name] for name in names], mode, options)
+        case wanted.ChangeGroup(names, uuids):
+            groups = {each.uuid: row for row, each in enumerate(state.cluster.groups)}
+            rows = [groups[uuid] for uuid in uuids]
+            moved = change_group(state, [indices[name] for name in names], rows, options)
+    return Decision(moved, moved.state)
+
+
+def is_dedicated(state: State, request: wanted.Request) -> bool:
+    """Whether new instances are placed by lost allocations: all nodes concerned have exclusive storage."""
+    match request:
+        case wanted.Allocate(placement, _):
+            return dedicated.is_dedicated(state, placement.group)
+        case wanted.MultiAllocate(placements):
+            groups = {each.group for each in placements if each.group is not None}
+            return dedicated.is_dedicated(state, groups.pop() if len(groups) == 1 else None)
+        case _:
+            return False
+
+
+def _place(state: State, placement: wanted.Placement, options: Options, special: bool) -> Placed:
+    """Place a new instance, in place. Raises RequestFailed where no group can be tried."""
+    asked = state.ask(placement.instance)
+    if placement.group is not None:
+        group = _group_row(state, placement.group)
+        if special:
+            outcome = Outcome(group, dedicated.in_group(state, asked, placement.count, group, options))
+        else:
+            outcome = allocate.in_group(state, asked, placement.count, group, options)
+        info = outcome_line(state, outcome, asked.row.name)
+        return _settle(state, asked, outcome.solution, info)
+    find = dedicated.in_best_group if special else allocate.in_best_group
+    best, outcomes = find(state, asked, placement.count, options)
+    lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
+    if best is None:
+        raise RequestFailed(", ".join(lines))
+    chosen = f"Selected group: {state.cluster.groups[best.group].name}"
+    return _settle(state, asked, best.solution, ", ".join([chosen, *lines]))
+
+
+def _group_row(state: State, name: str) -> int:
+    for row, group in enumerate(state.cluster.groups):
+        if name in (group.name, group.uuid):
+            return row
+    raise RequestFailed(f"Couldn't find group with name or UUID {name}")
+
+
+def _settle(state: State, asked: Asked, solution: Solution | None, info: str) -> Placed:
+    if solution is None or solution.trial is None:
+        return Placed(asked.row.name, (), info)
+    moves.settle(state, solution.trial)
+    return Placed(asked.row.name, solution.nodes, info)
+
+
+def _secondary(state: State, index: int, options: Options) -> Decision:
+    """A secondary for an instance that has none and is to become mirrored, in its group."""
+    if state.snode[index] != NOWHERE:
+        raise RequestFailed("Instance already has a secondary")
+    primary = int(state.pnode[index])
+    state = moves.without(state, index)
+    asked = state.ask(replace(state.cluster.instances[index], template=DiskTemplate.DRBD))
+    targets = np.flatnonzero(state.group == state.group[primary])
+    targets = targets[targets != primary]
+    everyone = np.ones(len(state.group), np.bool_)
+    redundancy = assess(state, everyone, options) if options.capacity else None
+    base = choice.base(state, everyone, moves.crowding(state, everyone))
+    solution = allocate.on_pairs(state, asked, np.array([primary]), targets, base, options, redundancy)
+    info = solution_line(state, solution)
+    if solution.trial is None:
+        raise RequestFailed(info)
+    moves.settle(state, replace(solution.trial, asked=replace(asked, index=index)))
+    return Decision((Placed(asked.row.name, solution.nodes[1:], info),), state)

@@ -1,0 +1,265 @@
+"""Moving instances off nodes and out of groups, one after the other, each to the best place then.
+
+The rules are those of ``hail(1)`` (node evacuation, group change, relocation): targets are the online
+nodes of a group that are not to be emptied themselves; scores are those of the target group.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from ganeti_htools.engine import choice, moves
+from ganeti_htools.engine.allocate import Outcome, in_best_group
+from ganeti_htools.engine.describe import outcome_line
+from ganeti_htools.engine.moves import Trial
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.places import FAIL, FITS, Codes
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import NOWHERE, Asked, Ints, State
+from ganeti_htools.model.types import DiskTemplate, EvacMode, Mirror
+
+
+class Kind(Enum):
+    """What a step of a move does."""
+
+    FAILOVER = "failover"  # to the secondary
+    FAILOVER_TO = "failover to"  # any node, on storage all nodes see
+    REPLACE_SECONDARY = "replace secondary"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a move; ``node`` is the row of the new node, if it takes one."""
+
+    kind: Kind
+    node: int = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An instance that found a place: rows of itself, its group and nodes, and how it gets there."""
+
+    instance: int
+    group: int
+    nodes: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evacuation:
+    """What moves, in order; what does not, and why; and the state afterwards."""
+
+    moved: tuple[Moved, ...]
+    failed: tuple[tuple[int, str], ...]
+    state: State
+
+
+def evacuate_nodes(state: State, instances: Sequence[int], mode: EvacMode, options: Options) -> Evacuation:
+    """Move each instance off its primary, its secondary or both, within its group."""
+    emptied = np.zeros(len(state.group), np.bool_)
+    for index in instances:
+        if mode is not EvacMode.SECONDARY:
+            emptied[state.pnode[index]] = True
+        if mode is not EvacMode.PRIMARY and state.instance(index).mirrored and state.snode[index] != NOWHERE:
+            emptied[state.snode[index]] = True
+    state, moved, failed = state.copy(), [], []
+    for index in instances:
+        group = int(state.group[state.pnode[index]])
+        usable = (state.group == group) & ~emptied & ~state.columns.offline
+        usable[state.pnode[index]] = False
+        try:
+            steps = _evacuate(state, state.instance(index), mode, group, np.flatnonzero(usable), options)
+        except RequestFailed as failure:
+            failed.append((index, str(failure)))
+        else:
+            moved.append(_moved(state, index, steps))
+    return Evacuation(tuple(moved), tuple(failed), state)
+
+
+def change_group(
+    state: State, instances: Sequence[int], targets: Sequence[int], options: Options
+) -> Evacuation:
+    """Move each instance to the best of the target groups, of all others if none are given."""
+    left = {int(state.group[state.pnode[index]]) for index in instances}
+    allowed = [group for group in (targets or range(len(state.cluster.groups))) if group not in left]
+    state, moved, failed = state.copy(), [], []
+    for index in instances:
+        asked = state.instance(index)
+        count = asked.row.template.required_nodes
+        best, outcomes = in_best_group(state, asked, count, options, allowed)
+        if best is None:
+            failed.append((index, _no_group(state, asked, allowed, outcomes)))
+            continue
+        usable = (state.group == best.group) & ~state.columns.offline
+        try:
+            steps = _evacuate(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), Options())
+        except RequestFailed as failure:
+            failed.append((index, str(failure)))
+        else:
+            moved.append(_moved(state, index, steps))
+    return Evacuation(tuple(moved), tuple(failed), state)
+
+
+def _no_group(state: State, asked: Asked, allowed: Sequence[int], outcomes: Sequence[Outcome]) -> str:
+    if outcomes:
+        return ", ".join(outcome_line(state, outcome, asked.row.name) for outcome in outcomes)
+    names = [state.cluster.groups[group].name for group in allowed]
+    return f"no groups for evacuation: allowed groups was {names}"
+
+
+def relocate(state: State, index: int, count: int, leaving: Sequence[int], options: Options) -> Evacuation:
+    """Move one instance off the one node named: its secondary if mirrored, else its primary."""
+    if count != 1:
+        raise RequestFailed(f"Exchange {count} nodes mode is not implemented")
+    mirror = state.cluster.instances[index].template.mirror
+    if mirror is Mirror.NONE:
+        raise RequestFailed("Can't relocate non-mirrored instances")
+    internal = mirror is Mirror.INTERNAL
+    expected = int(state.snode[index] if internal else state.pnode[index])
+    if list(leaving) != [expected]:
+        role, names = "secondary" if internal else "primary", state.names(leaving)
+        own = "none" if expected == NOWHERE else state.names([expected])[0]
+        raise RequestFailed(
+            f"Unsupported request: excluded nodes not equal to instance's {role}({own} versus {names})"
+        )
+    mode = EvacMode.SECONDARY if internal else EvacMode.PRIMARY
+    result = evacuate_nodes(state, [index], mode, options)
+    if result.failed:
+        raise RequestFailed(result.failed[0][1])
+    return result
+
+
+def _moved(state: State, index: int, steps: list[Step]) -> Moved:
+    nodes = [int(state.pnode[index])]
+    if state.instance(index).mirrored:
+        nodes.append(int(state.snode[index]))
+    return Moved(index, int(state.group[nodes[0]]), tuple(nodes), tuple(steps))
+
+
+def _evacuate(
+    state: State, asked: Asked, mode: EvacMode, group: int, targets: Ints, options: Options
+) -> list[Step]:
+    """Move one instance, in place; the steps. Raises RequestFailed if it cannot."""
+    template = asked.row.template
+    if not asked.mirrored:
+        if template.mirror is Mirror.NONE:
+            raise RequestFailed(f"Instances of type {template.value} cannot be relocated")
+        if mode is EvacMode.SECONDARY:
+            raise RequestFailed(
+                f"Instances with disk template '{template.value}' can't execute change secondary"
+            )
+        return _one_node(state, asked, Kind.FAILOVER_TO, group, targets, options)
+    if state.snode[asked.index] == NOWHERE:
+        raise RequestFailed("Instance has no secondary node")
+    if mode is EvacMode.PRIMARY:
+        _failover(state, asked, options)
+        return [Step(Kind.FAILOVER)]
+    if mode is EvacMode.SECONDARY:
+        return _one_node(state, asked, Kind.REPLACE_SECONDARY, group, targets, options)
+    return _both_nodes(state, asked, group, targets, options)
+
+
+def _failover(state: State, asked: Asked, options: Options) -> None:
+    trial = moves.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
+    if trial.codes[0] != FITS:
+        raise RequestFailed(FAIL[int(trial.codes[0])].value)
+    moves.settle(state, trial)
+
+
+def _one_node(
+    state: State, asked: Asked, kind: Kind, group: int, targets: Ints, options: Options
+) -> list[Step]:
+    scope, force = state.group == group, options.ignore_soft_errors
+    if not len(targets):
+        raise RequestFailed("Can't find any good node: ")
+    if kind is Kind.FAILOVER_TO:
+        trial = moves.failover_to(state, asked, targets, scope, force)
+    else:
+        trial = moves.replace_secondary(state, asked, targets, force)
+    chosen = choice.best(state, trial, scope, moves.crowding(state, scope))
+    if chosen is None:
+        reasons = [
+            f" Node {name} failed: {FAIL[code].value};"
+            for name, code in zip(state.names(targets.tolist()), trial.codes.tolist(), strict=True)
+        ]
+        raise RequestFailed("Can't find any good node: " + "".join(reasons))
+    moves.settle(state, trial.only(chosen))
+    return [Step(kind, int(targets[chosen]))]
+
+
+def _both_nodes(state: State, asked: Asked, group: int, targets: Ints, options: Options) -> list[Step]:
+    """Both nodes of a mirrored instance changed; only the better of all pairs is carried out."""
+    scope, steps, trying = state.group == group, [], state
+    prefix = "Can't find any good nodes for relocation: "
+    if len(targets) < 2:
+        raise RequestFailed(prefix + "no nodes available")
+    if state.columns.offline[state.pnode[asked.index]]:
+        trying = state.copy()
+        try:
+            _failover(trying, asked, options)
+        except RequestFailed as failure:
+            raise RequestFailed(f"{prefix}Allocation failed: Failing over to the secondary: {failure}") from None
+        steps.append(Step(Kind.FAILOVER))
+    trial, codes = moves.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
+    apart = targets[:, np.newaxis] != targets
+    pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
+    if pair is None:
+        raise RequestFailed(f"{prefix}Allocation failed: {_last_reason(codes, apart)}")
+    steps += [Step(Kind.REPLACE_SECONDARY, pair[0]), Step(Kind.FAILOVER), Step(Kind.REPLACE_SECONDARY, pair[1])]
+    for step in steps:
+        _carry_out(state, asked, step, options)
+    return steps
+
+
+def _carry_out(state: State, asked: Asked, step: Step, options: Options) -> None:
+    scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
+    if step.kind is Kind.FAILOVER:
+        moves.settle(state, moves.failover(state, asked, scope, force))
+    else:
+        moves.settle(state, moves.replace_secondary(state, asked, np.array([step.node]), force))
+
+
+def _best_pair(
+    state: State, trial: Trial, apart: Ints, scope: Ints, asked: Asked, targets: Ints, options: Options
+) -> tuple[int, int] | None:
+    """Rows of the pair that leaves the group's nodes with the lowest score; of near ties see choice."""
+    fits = np.flatnonzero(((trial.codes == FITS) & apart).ravel())
+    if not len(fits):
+        return None
+    crowding = moves.crowding(state, scope)
+    scores = choice.restricted(trial, scope).scores(choice.base(state, scope, crowding)).ravel()[fits]
+    near = fits[choice.near_best(scores)].tolist()
+    pairs = [(int(targets[pair // len(targets)]), int(targets[pair % len(targets)])) for pair in near]
+    if len(pairs) == 1:
+        return pairs[0]
+    fresh = []
+    for new_primary, new_secondary in pairs:
+        tried = state.copy()
+        for step in (
+            Step(Kind.REPLACE_SECONDARY, new_primary),
+            Step(Kind.FAILOVER),
+            Step(Kind.REPLACE_SECONDARY, new_secondary),
+        ):
+            _carry_out(tried, asked, step, options)
+        fresh.append(float(choice.base(tried, scope, moves.crowding(tried, scope)).score()))
+    lowest = np.fmin.reduce(fresh)
+    return pairs[-1] if np.isnan(lowest) else pairs[np.flatnonzero(np.array(fresh) == lowest)[-1]]
+
+
+STEP_NAMES = (
+    "Changing secondary to new primary",
+    "Failing over to new primary",
+    "Changing secondary to final secondary",
+)
+
+
+def _last_reason(codes: Sequence[Codes], apart: Ints) -> str:
+    """Why the last of all pairs failed, and at which step."""
+    p, s = np.argwhere(apart)[-1]
+    for name, code in zip(STEP_NAMES, codes, strict=True):
+        reason = int(np.broadcast_to(code, apart.shape)[p, s])
+        if reason != FITS:
+            return f"{name}: {FAIL[reason].value}"
+    raise AssertionError("a pair without reason against it was not chosen")
