@@ -38,7 +38,7 @@ lint: $(VENV)/.developer
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
-	$(BIN)/mypy --scripts-are-modules iallocator/htoolsd
+	$(BIN)/mypy iallocator/htoolsd
 
 test-lowest: .venv-lowest/.developer
 	.venv-lowest/bin/python $(PYTEST)
