@@ -1,0 +1,335 @@
+"""The text format of cluster data (``htools(1)``, option ``--text-data``).
+
+Five sections separated by empty lines: groups, nodes, instances, cluster tags, policies. Lines are
+columns separated by ``|``. Newer versions of Ganeti appended columns, and the policies; an older file
+gets their defaults. Columns and sections beyond those known are ignored.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, replace
+from typing import TypeVar
+
+from ganeti_htools.backends import haskell, values
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Node, check
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
+from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The columns of a section, and what the last ones hold where a file does not have them."""
+
+    kind: str
+    section: str
+    columns: tuple[str, ...]
+    defaults: tuple[str, ...] = ()
+
+
+_GROUPS = _Table("group", "groups", ("name", "UUID", "allocation policy", "tags", "networks"), ("",))
+_NODES = _Table(
+    "node",
+    "nodes",
+    (
+        *("name", "total memory", "memory used by the node", "free memory", "total disk", "free disk"),
+        *("cores", "role", "group", "spindles", "tags", "exclusive storage", "free spindles"),
+        *("CPUs used by the node", "CPU speed"),
+    ),
+    ("1", "", "N", "0", "1", "1.0"),
+)
+_INSTANCES = _Table(
+    "instance",
+    "instances",
+    (
+        *("name", "memory", "disk", "vcpus", "status", "auto_balance", "primary node", "secondary node"),
+        *("disk template", "tags", "spindle use", "spindles", "forthcoming"),
+    ),
+    ("1", "-", "N"),
+)
+_POLICIES = _Table(
+    "policy",
+    "policies",
+    ("name", "standard spec", "min and max specs", "disk templates", "vcpu ratio", "spindle ratio"),
+)
+
+_YES_NO = {"Y": True, "N": False}
+_ROLES = {"Y": "offline", "N": "regular", "M": "master"}
+_ALLOC_POLICIES = {policy.value: policy for policy in AllocPolicy}
+_STATUSES = {status.value: status for status in Status}
+_TEMPLATES = {template.value: template for template in DiskTemplate}
+
+# Nodes without live data have a question mark in one of these.
+_LIVE = ("total memory", "memory used by the node", "free memory", "total disk", "free disk", "cores")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of a section: its fields by column, and how to complain about them."""
+
+    place: str
+    kind: str
+    fields: dict[str, str]
+
+    def error(self, column: str, problem: object) -> DataError:
+        return DataError(
+            f"{self.place}: {self.kind} {values.shown(self.fields['name'])}: {column}: {problem}"
+        )
+
+    def read(self, column: str, reader: Callable[[str], T]) -> T:
+        try:
+            return reader(self.fields[column])
+        except DataError as error:
+            raise self.error(column, error) from error
+
+    def whole(self, column: str) -> int:
+        return self.read(column, values.whole)
+
+    def signed(self, column: str) -> int:
+        """What is free, which is negative where more is promised than there is."""
+        return self.read(column, lambda text: values.whole(text, -MAX_MIB))
+
+    def number(self, column: str) -> float:
+        return self.read(column, values.number)
+
+    def name(self, column: str = "name") -> str:
+        return self.read(column, _name)
+
+    def known(self, column: str, kind: str, names: Container[str]) -> str:
+        name = self.fields[column]
+        if name not in names:
+            raise DataError(
+                f"{self.place}: {column}: Unknown {kind} {values.shown(name)} for {self.kind} {self.name()}"
+            )
+        return name
+
+    def names(self, column: str) -> tuple[str, ...]:
+        return _split(self.fields[column], ",")
+
+    def choice(self, column: str, choices: Mapping[str, T]) -> T:
+        return self.read(column, lambda text: values.choice(text, choices))
+
+
+def parse(text: str, source: str) -> Cluster:
+    """The cluster that ``text`` describes; ``source`` names it in errors. Raises DataError."""
+    sections = _sections(text)
+    if len(sections) < 4:
+        raise DataError(
+            f"{source}: Invalid format of the input file: {len(sections)} sections instead of 4 or more"
+        )
+    groups, nodes, instances, tags, policies = (*sections, [])[:5]
+    cluster = Cluster(
+        groups=tuple(map(_group, _rows(source, _GROUPS, groups))), tags=tuple(line for _, line in tags)
+    )
+    uuids = {group.uuid for group in cluster.groups}
+    cluster = replace(cluster, nodes=tuple(_node(row, uuids) for row in _rows(source, _NODES, nodes)))
+    try:
+        check(cluster)
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from error
+    cluster = _with_policies(cluster, _rows(source, _POLICIES, policies))
+    # Unlike those of nodes, names of instances may recur: they do in files that Ganeti's tools read.
+    names = {node.name for node in cluster.nodes}
+    rows = _rows(source, _INSTANCES, instances)
+    return replace(cluster, instances=tuple(_instance(row, names) for row in rows))
+
+
+def _sections(text: str) -> list[list[tuple[int, str]]]:
+    """Numbered lines, divided at empty ones."""
+    lines = text.removesuffix("\n").split("\n")
+    sections: list[list[tuple[int, str]]] = [[]]
+    for number, line in enumerate(lines, 1):
+        if line:
+            sections[-1].append((number, line))
+        else:
+            sections.append([])
+    return sections if text else []
+
+
+def _rows(source: str, table: _Table, lines: Iterable[tuple[int, str]]) -> Iterator[_Row]:
+    required = len(table.columns) - len(table.defaults)
+    for number, line in lines:
+        place = f"{source}: {table.section} section, line {number}"
+        fields = line.split("|")
+        if len(fields) < required:
+            raise DataError(
+                f"{place}: Invalid/incomplete {table.kind} data: {values.shown(line)} has"
+                f" {len(fields)} columns, expected at least {required}"
+            )
+        fields += table.defaults[len(fields) - required :]
+        yield _Row(place, table.kind, dict(zip(table.columns, fields, strict=False)))
+
+
+def _name(text: str) -> str:
+    if not text or not text.isprintable():
+        raise DataError(f"expected a name, not {values.shown(text)}")
+    return text
+
+
+def _split(text: str, separator: str) -> tuple[str, ...]:
+    return tuple(text.split(separator)) if text else ()
+
+
+def _group(row: _Row) -> Group:
+    return Group(
+        name=row.name(),
+        uuid=row.name("UUID"),
+        alloc_policy=row.choice("allocation policy", _ALLOC_POLICIES),
+        tags=row.names("tags"),
+        networks=row.names("networks"),
+    )
+
+
+def _node(row: _Row, groups: Container[str]) -> Node:
+    group = row.known("group", "group", groups)
+    if any(row.fields[column] == "?" for column in _LIVE):
+        return Node(row.name(), group, n_cpu=0, t_spindles=0, offline=True)
+    role = row.choice("role", _ROLES)
+    return Node(
+        name=row.name(),
+        group=group,
+        t_mem=row.number("total memory"),
+        n_mem=row.whole("memory used by the node"),
+        f_mem=row.signed("free memory"),
+        t_dsk=row.number("total disk"),
+        f_dsk=row.signed("free disk"),
+        t_cpu=row.number("cores"),
+        n_cpu=row.whole("CPUs used by the node"),
+        t_spindles=row.whole("spindles"),
+        f_spindles=row.signed("free spindles"),
+        cpu_speed=row.number("CPU speed"),
+        offline=role == "offline",
+        excl_stor=row.choice("exclusive storage", _YES_NO),
+        master=role == "master",
+        tags=row.names("tags"),
+    )
+
+
+def _instance(row: _Row, nodes: Container[str]) -> Instance:
+    disk = row.whole("disk")
+    spindles = None if row.fields["spindles"] == "-" else row.whole("spindles")
+    pnode = row.known("primary node", "node", nodes)
+    snode = row.known("secondary node", "node", nodes) if row.fields["secondary node"] else None
+    if snode == pnode:
+        raise row.error("secondary node", f"Instance has same primary and secondary node - {pnode}")
+    return Instance(
+        name=row.name(),
+        mem=row.whole("memory"),
+        dsk=disk,
+        disks=(Disk(disk, spindles),),
+        vcpus=row.whole("vcpus"),
+        status=row.choice("status", _STATUSES),
+        tags=row.names("tags"),
+        auto_balance=row.choice("auto_balance", _YES_NO),
+        pnode=pnode,
+        snode=snode,
+        template=row.choice("disk template", _TEMPLATES),
+        spindle_use=row.whole("spindle use"),
+        forthcoming=row.choice("forthcoming", _YES_NO),
+    )
+
+
+def _with_policies(cluster: Cluster, rows: Iterable[_Row]) -> Cluster:
+    """The cluster with the policies of these lines: its own, and those of groups by name or UUID."""
+    owners = Counter(name for group in cluster.groups for name in {group.name, group.uuid})
+    policies = {}
+    for row in rows:
+        owner = row.fields["name"]
+        if owner and owners[owner] != 1:
+            raise row.error("name", f"expected the name or UUID of one group, which {owners[owner]} have")
+        policies[owner] = _policy(row)
+
+    def of(group: Group) -> IPolicy:
+        return policies.get(group.name) or policies.get(group.uuid) or group.ipolicy
+
+    return replace(
+        cluster,
+        groups=tuple(replace(group, ipolicy=of(group)) for group in cluster.groups),
+        ipolicy=policies.get("", cluster.ipolicy),
+    )
+
+
+def _policy(row: _Row) -> IPolicy:
+    return IPolicy(
+        minmax=row.read("min and max specs", _minmax),
+        std=row.read("standard spec", _ispec),
+        disk_templates=row.read("disk templates", _templates),
+        vcpu_ratio=row.number("vcpu ratio"),
+        spindle_ratio=row.number("spindle ratio"),
+    )
+
+
+def _templates(text: str) -> tuple[DiskTemplate, ...]:
+    return tuple(values.choice(part, _TEMPLATES) for part in _split(text, ","))
+
+
+_SPEC = ("memory size", "CPU count", "disk size", "disk count", "NIC count", "spindle use")
+
+
+def _ispec(text: str) -> ISpec:
+    parts = _split(text, ",")
+    if len(parts) < len(_SPEC):
+        raise DataError(f"expected {', '.join(_SPEC)}, not {values.shown(text)}")
+    return ISpec(*(values.read(values.whole, *pair) for pair in zip(parts, _SPEC, strict=False)))
+
+
+def _minmax(text: str) -> tuple[MinMax, ...]:
+    specs = [_ispec(part) for part in _split(text, ";")]
+    if len(specs) % 2:
+        raise DataError(f"expected pairs of min and max specs, found {len(specs)} specs")
+    return tuple(map(MinMax, specs[::2], specs[1::2]))
+
+
+def dump(cluster: Cluster) -> str:
+    """The cluster in this format, byte for byte as Ganeti's tools write it."""
+    policies = [("", cluster.ipolicy), *((group.name, group.ipolicy) for group in cluster.groups)]
+    sections = (
+        map(_group_line, cluster.groups),
+        map(_node_line, cluster.nodes),
+        map(_instance_line, cluster.instances),
+        cluster.tags,
+        (_policy_line(owner, policy) for owner, policy in policies),
+    )
+    return "\n".join("".join(f"{line}\n" for line in lines) for lines in sections)
+
+
+def _yes(flag: bool) -> str:
+    return "Y" if flag else "N"
+
+
+def _group_line(group: Group) -> str:
+    return "|".join(
+        (group.name, group.uuid, group.alloc_policy.value, ",".join(group.tags), ",".join(group.networks))
+    )
+
+
+def _node_line(node: Node) -> str:
+    role = "Y" if node.offline else "M" if node.master else "N"
+    return (
+        f"{node.name}|{node.t_mem:.0f}|{node.n_mem}|{node.f_mem}|{node.t_dsk:.0f}|{node.f_dsk}"
+        f"|{node.t_cpu:.0f}|{role}|{node.group}|{node.t_spindles}|{','.join(node.tags)}"
+        f"|{_yes(node.excl_stor)}|{node.f_spindles}|{node.n_cpu}|{haskell.positional(node.cpu_speed)}"
+    )
+
+
+def _instance_line(instance: Instance) -> str:
+    spindles = instance.spindles
+    return (
+        f"{instance.name}|{instance.mem}|{instance.dsk}|{instance.vcpus}|{instance.status.value}"
+        f"|{_yes(instance.auto_balance)}|{instance.pnode}|{instance.snode or ''}"
+        f"|{instance.template.value}|{','.join(instance.tags)}|{instance.spindle_use}"
+        f"|{'-' if spindles is None else spindles}|{_yes(instance.forthcoming)}"
+    )
+
+
+def _policy_line(owner: str, policy: IPolicy) -> str:
+    pairs = (_spec_text(spec) for pair in policy.minmax for spec in (pair.min, pair.max))
+    templates = ",".join(template.value for template in policy.disk_templates)
+    ratios = f"{haskell.show(policy.vcpu_ratio)}|{haskell.show(policy.spindle_ratio)}"
+    return f"{owner}|{_spec_text(policy.std)}|{';'.join(pairs)}|{templates}|{ratios}"
+
+
+def _spec_text(spec: ISpec) -> str:
+    return ",".join(map(str, astuple(spec)))

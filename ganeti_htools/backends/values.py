@@ -1,0 +1,84 @@
+"""Values as people write them: whole numbers, fractions, sizes with units, one of several words.
+
+The notation is what Haskell reads (leading blanks, ``-``, ``1.5e3``) without its hexadecimal and
+parenthesised forms. All figures have bounds, so that no damaged file makes a sum overflow.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from ganeti_htools.model.cluster import MAX_MIB
+from ganeti_htools.model.errors import DataError
+
+T = TypeVar("T")
+
+_WHOLE = re.compile(r"\s*(-?[0-9]+)")
+_NUMBER = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
+_SIZE = re.compile(r"\s*([0-9]+) *([A-Za-z]*)")
+
+_MEGABYTE = (1000 * 1000, 1024 * 1024)
+_FACTORS = {
+    "": (1, 1),
+    "m": (1, 1),
+    "g": (1024, 1),
+    "t": (1024 * 1024, 1),
+    "M": _MEGABYTE,
+    "G": (1000 * _MEGABYTE[0], _MEGABYTE[1]),
+    "T": (1000 * 1000 * _MEGABYTE[0], _MEGABYTE[1]),
+}
+_LONG = {"mib": "m", "gib": "g", "tib": "t", "mb": "M", "gb": "G", "tb": "T"}
+
+
+def shown(text: str) -> str:
+    """Foreign text as an error message quotes it: on one line, and not too much of it."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def read(reader: Callable[[str], T], text: str, *place: str) -> T:
+    """What ``reader`` makes of ``text``; an error it raises is told with the place."""
+    try:
+        return reader(text)
+    except DataError as error:
+        raise DataError(": ".join((*place, str(error)))) from error
+
+
+def choice(text: str, choices: Mapping[str, T]) -> T:
+    """What ``choices`` has for ``text``. Raises DataError."""
+    if text not in choices:
+        raise DataError(f"expected one of {', '.join(choices)}, not {shown(text)}")
+    return choices[text]
+
+
+def whole(text: str, low: int = 0, high: int = MAX_MIB) -> int:
+    """A whole number within bounds. Raises DataError."""
+    match = _WHOLE.fullmatch(text)
+    # Python refuses to convert thousands of digits, and such a number is out of bounds anyway.
+    if match and len(match[1]) < 40 and low <= (value := int(match[1])) <= high:
+        return value
+    raise DataError(f"cannot parse string {shown(text)}, expected a whole number from {low} to {high}")
+
+
+def number(text: str) -> float:
+    """A number from 0 to MAX_MIB. Raises DataError."""
+    match = _NUMBER.fullmatch(text)
+    if match and 0 <= (value := float(match[1])) <= MAX_MIB:
+        return value
+    raise DataError(f"cannot parse string {shown(text)}, expected a number from 0 to {MAX_MIB}")
+
+
+def size(text: str) -> int:
+    """MiB from a whole number and a unit (``htools(1)``, "Units"), rounded down. Raises DataError.
+
+    ``m g t`` and, in any case, ``mib gib tib`` are binary, ``M G T`` and ``mb gb tb`` decimal; no
+    unit is MiB.
+    """
+    match = _SIZE.fullmatch(text)
+    if match and len(match[1]) < 40:
+        factor = _FACTORS.get(_LONG.get(match[2].lower(), match[2]))
+        if factor is None:
+            raise DataError(f"unknown unit {shown(match[2])} in {shown(text)}, expected m, g, t, M, G or T")
+        value = int(match[1]) * factor[0] // factor[1]
+        if value <= MAX_MIB:
+            return value
+    raise DataError(f"cannot parse string {shown(text)}, expected a size such as 8g, at most {MAX_MIB} MiB")
