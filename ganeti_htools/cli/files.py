@@ -1,0 +1,133 @@
+"""Files that programs read and write, and the cluster that options describe."""
+
+import os
+import secrets
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from ganeti_htools.backends import mond, simu, text, utilisation
+from ganeti_htools.cli.options import CommandLine
+from ganeti_htools.model.cluster import Cluster, Load, with_loads
+from ganeti_htools.model.errors import DataError, HtoolsError
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file, of standard input for ``-``. Raises HtoolsError."""
+    try:
+        with open(0 if path == "-" else path, "rb", closefd=path != "-") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        raise HtoolsError(f"{path}: cannot be read: {_reason(error)}") from error
+
+
+def read_text(path: str) -> str:
+    """The same as text, which is UTF-8. Raises HtoolsError."""
+    try:
+        return read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: expected UTF-8 text, but byte {error.start} is not") from error
+
+
+def write_text(path: str, content: str) -> None:
+    """Replace a file, or leave it as it was: never a part of ``content``. Raises HtoolsError."""
+    target = os.path.realpath(path)
+    temporary = f"{target}.{secrets.token_hex(4)}.tmp"
+    try:
+        try:
+            with open(temporary, "x", encoding="utf-8", newline="") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+    except (OSError, ValueError) as error:
+        raise HtoolsError(f"{path}: cannot be written: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def save(prefix: str, extension: str, when: str, cluster: Cluster) -> str:
+    """Write a cluster in the text format; the result tells so. ``when`` is like "before balancing"."""
+    path = f"{prefix}.{extension}"
+    write_text(path, text.dump(cluster))
+    return f"The cluster state {when} has been written to file '{path}'"
+
+
+def warn(message: str) -> None:
+    """Tell the user on standard error."""
+    print(message, file=sys.stderr)
+
+
+def load(line: CommandLine) -> Cluster:
+    """The cluster from ``--simulate`` or ``--text-data``, with its dynamic load. Raises HtoolsError."""
+    return with_dynamics(_described(line), line)
+
+
+def _described(line: CommandLine) -> Cluster:
+    with _during("failed to load data, aborting"):
+        if line.simulate:
+            return simu.parse(line.simulate)
+        if line.text_data is not None:
+            return text.parse(read_text(line.text_data), line.text_data)
+        raise HtoolsError("No backend selected! Exiting.")
+
+
+def with_dynamics(cluster: Cluster, line: CommandLine) -> Cluster:
+    """The cluster with the load that ``--dynu-file`` and the monitoring daemons tell, or with none."""
+    loads = {}
+    if line.dynu_file is not None:
+        content = read_text(line.dynu_file)
+        with _during("can't parse utilisation data"):
+            loads = utilisation.parse(content, line.dynu_file)
+    if line.ignore_dynu:
+        idle = Load(0.0, 0.0, 0.0, 0.0)
+        instances = tuple(replace(instance, load=idle) for instance in cluster.instances)
+        return replace(cluster, instances=instances)
+    return with_mond(with_loads(cluster, loads), line)
+
+
+def with_mond(cluster: Cluster, line: CommandLine) -> Cluster:
+    """The cluster with the load that the monitoring daemons tell, if they are to be asked."""
+    if not line.mond or line.ignore_dynu:
+        return cluster
+    cluster, problems = mond.apply(cluster, _reports(cluster, line), line.mond_xen)
+    for problem in problems:
+        warn(problem)
+    if problems and line.exit_on_missing_mond_data:
+        raise HtoolsError("Not all required data available")
+    return cluster
+
+
+def _reports(cluster: Cluster, line: CommandLine) -> mond.Reports:
+    if line.mond_data is not None:
+        content = read_bytes(line.mond_data)
+        with _during("can't parse MonD data"):
+            return mond.parse(content, line.mond_data)
+    from ganeti_htools.backends import mond_http  # loads much that is seldom needed
+
+    nodes = [node.name for node in cluster.nodes]
+    reports, problems = mond_http.query(nodes, mond.collector(line.mond_xen))
+    for problem in problems:
+        warn(problem)
+    return reports
+
+
+@contextmanager
+def _during(task: str) -> Iterator[None]:
+    try:
+        yield
+    except HtoolsError as error:
+        raise HtoolsError(f"{task}: {error}") from error
+
+
+def inconsistencies(lines: Iterable[str]) -> str:
+    """What a program says about a cluster whose figures do not add up, nothing without ``lines``."""
+    listed = "".join(f"  - {line}\n" for line in lines)
+    return f"Warning: cluster has inconsistent data:\n{listed}\n" if listed else ""

@@ -1,0 +1,342 @@
+"""Command lines, read as GNU getopt and Ganeti's tools read them.
+
+Options and arguments may be mixed, up to ``--``; long options may be shortened to a unique prefix;
+``-vv`` is ``-v -v``; an argument that may be left out has to be attached (``-pname``,
+``--print-nodes=name``). As Ganeti gives every iallocator parameter a value, an empty one
+(``--mond-xen=``) is the same as none where none is required.
+
+Each option is declared once; a program lists those it takes.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from ganeti_htools.backends import values
+from ganeti_htools.model.errors import DataError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """What was given: the value of each option, by its long name, and all other arguments.
+
+    ``simulate`` holds the specification given last first, as Ganeti's tools number the groups.
+    """
+
+    arguments: tuple[str, ...] = ()
+    accept_existing_errors: bool = False
+    dynu_file: str | None = None
+    exit_on_missing_mond_data: bool = False
+    help: bool = False
+    help_completion: bool = False
+    ignore_dynu: bool = False
+    ignore_soft_errors: bool = False
+    mond: bool = False
+    mond_data: str | None = None
+    mond_xen: bool = False
+    no_capacity_checks: bool = False
+    print_nodes: tuple[str, ...] | None = None
+    restrict_allocation_to: tuple[str, ...] | None = None
+    save: str | None = None
+    simulate: tuple[str, ...] = ()
+    static_kvm_node_memory: int = 4096
+    text_data: str | None = None
+    verbose: int = 1
+    version: bool = False
+
+
+class Takes(Enum):
+    """Whether an option has an argument."""
+
+    NOTHING = 0
+    ARGUMENT = 1
+    OPTIONAL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option: its names, how it changes its value, and what help and shell completion say of it.
+
+    ``update`` makes the new value of the old one and the argument, which is empty where none was given
+    and none is required; it raises DataError. ``completion`` is in Ganeti's words.
+    """
+
+    short: str
+    long: str
+    help: str
+    update: Callable[[Any, str], Any]
+    takes: Takes = Takes.NOTHING
+    metavar: str = ""
+    completion: str = "none"
+
+    def applied(self, line: CommandLine, argument: str) -> CommandLine:
+        """The command line with this option added."""
+        field = self.long.replace("-", "_")
+        return replace(line, **{field: self.update(getattr(line, field), argument)})
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program: its options, and its arguments as ``--help-completion`` tells them."""
+
+    name: str
+    options: Sequence[Option]
+    arguments: Sequence[str] = ()
+
+    @property
+    def all_options(self) -> tuple[Option, ...]:
+        """Its own options and those of every program."""
+        return (*self.options, VERSION, HELP, HELP_COMPLETION)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a program says, and its exit status, instead of doing its work."""
+
+    status: int
+    text: str
+
+
+def read(program: Program, argv: Sequence[str]) -> CommandLine | Reply:
+    """The command line, without the program's name."""
+    occurrences, arguments, errors = _split(program, argv)
+    if errors:
+        return Reply(2, f"Command line error: {''.join(errors)}\n{_usage(program)}")
+    line = CommandLine(tuple(arguments))
+    for option, argument in occurrences:
+        try:
+            line = option.applied(line, argument)
+        except DataError as error:
+            return Reply(1, f"Error while parsing command line arguments:\n--{option.long}: {error}\n")
+    if line.help:
+        return Reply(0, _usage(program))
+    if line.version:
+        return Reply(0, _version(program))
+    if line.help_completion:
+        return Reply(0, _completion(program))
+    return line
+
+
+def obey(program: Program, argv: Sequence[str]) -> CommandLine:
+    """The command line; or else it prints the reply, and raises SystemExit."""
+    result = read(program, argv)
+    if isinstance(result, Reply):
+        (sys.stderr if result.status else sys.stdout).write(result.text)
+        raise SystemExit(result.status)
+    return result
+
+
+def _split(program: Program, argv: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str], list[str]]:
+    """Options with their arguments, other arguments, and lines about what is wrong."""
+    rest = list(reversed(argv))
+    occurrences: list[tuple[Option, str]] = []
+    arguments: list[str] = []
+    errors: list[str] = []
+    while rest:
+        word = rest.pop()
+        if word == "--":
+            arguments += reversed(rest)
+            break
+        try:
+            if word.startswith("--"):
+                occurrences.append(_long(program, word, rest))
+            elif word.startswith("-") and word != "-":
+                occurrences.append(_short(program, word, rest))
+            else:
+                arguments.append(word)
+        except UsageError as error:
+            errors.append(f"{error}\n")
+    return occurrences, arguments, errors
+
+
+def _long(program: Program, word: str, rest: list[str]) -> tuple[Option, str]:
+    name, attached, argument = word.removeprefix("--").partition("=")
+    options = [option for option in program.all_options if option.long == name] or [
+        option for option in program.all_options if option.long.startswith(name)
+    ]
+    if not options:
+        raise UsageError(f"unrecognized option `{word}'")
+    if len(options) > 1:
+        table = _table(options).removesuffix("\n")
+        raise UsageError(f"option `--{name}' is ambiguous; could be one of:\n{table}")
+    (option,) = options
+    if option.takes is Takes.NOTHING and argument:
+        raise UsageError(f"option `--{name}' doesn't allow an argument")
+    if option.takes is Takes.ARGUMENT and not attached:
+        argument = _next(option, f"--{name}", rest)
+    return option, argument
+
+
+def _short(program: Program, word: str, rest: list[str]) -> tuple[Option, str]:
+    letter, more = word[1], word[2:]
+    option = next((option for option in program.all_options if option.short == letter), None)
+    if more and (option is None or option.takes is Takes.NOTHING):
+        rest.append(f"-{more}")
+        more = ""
+    if option is None:
+        raise UsageError(f"unrecognized option `-{letter}'")
+    if option.takes is Takes.ARGUMENT and not more:
+        more = _next(option, f"-{letter}", rest)
+    return option, more
+
+
+def _next(option: Option, name: str, rest: list[str]) -> str:
+    if not rest:
+        raise UsageError(f"option `{name}' requires an argument {option.metavar}")
+    return rest.pop()
+
+
+def _names(option: Option) -> tuple[str, str]:
+    short, long = option.short and f"-{option.short}", f"--{option.long}"
+    match option.takes:
+        case Takes.NOTHING:
+            return short, long
+        case Takes.ARGUMENT:
+            return short and f"{short} {option.metavar}", f"{long}={option.metavar}"
+        case Takes.OPTIONAL:
+            return short and f"{short}[{option.metavar}]", f"{long}[={option.metavar}]"
+
+
+def _table(options: Sequence[Option]) -> str:
+    names = [_names(option) for option in options]
+    width = [max(map(len, column)) for column in zip(*names, strict=True)]
+    return "".join(
+        f"  {short:{width[0]}}  {long:{width[1]}}  {option.help}\n"
+        for option, (short, long) in zip(options, names, strict=True)
+    )
+
+
+def _title(program: Program) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # slow to load and seldom needed
+
+    try:
+        return f"{program.name} (htoolsd) version {version('htoolsd')}\n"
+    except PackageNotFoundError:
+        return f"{program.name} (htoolsd), not installed\n"
+
+
+def _usage(program: Program) -> str:
+    return f"{_title(program)}Usage: {program.name} [OPTION...]\n{_table(program.all_options)}"
+
+
+def _version(program: Program) -> str:
+    python = ".".join(map(str, sys.version_info[:3]))
+    return f"{_title(program)}running with Python {python} on {sys.platform}\n"
+
+
+def _completion(program: Program) -> str:
+    lines = [
+        f"{'-' + option.short + ',' if option.short else ''}--{option.long} {option.completion}"
+        for option in program.all_options
+    ]
+    return "".join(f"{line}\n" for line in (*lines, *program.arguments))
+
+
+def _switch(short: str, long: str, text: str) -> Option:
+    return Option(short, long, text, lambda _old, _argument: True)
+
+
+def _file(short: str, long: str, text: str, completion: str = "file") -> Option:
+    return Option(short, long, text, lambda _old, name: name, Takes.ARGUMENT, "FILE", completion)
+
+
+def _yes_no(_old: bool, argument: str) -> bool:
+    return values.choice(argument or "yes", {"yes": True, "no": False})
+
+
+def _list(argument: str) -> tuple[str, ...]:
+    return tuple(argument.split(",")) if argument else ()
+
+
+def _fields(_old: object, argument: str) -> tuple[str, ...]:
+    return ("+", *_list(argument[1:])) if argument.startswith("+") else _list(argument)
+
+
+HELP = _switch("h", "help", "show this help")
+VERSION = _switch("V", "version", "show the version")
+HELP_COMPLETION = _switch("", "help-completion", "show what shell completion needs to know")
+
+PRINT_NODES = Option(
+    "p",
+    "print-nodes",
+    "list the nodes before and after; only these FIELDS, or with +FIELDS these too",
+    _fields,
+    Takes.OPTIONAL,
+    "FIELDS",
+)
+SAVE = _file("S", "save", "save the cluster before and after to files starting with FILE", "none")
+TEXT_DATA = _file("t", "text-data", "take the cluster from this text file")
+SIMULATE = Option(
+    "",
+    "simulate",
+    "take a node group without instances: POLICY,NODES,DISK,MEMORY,CPUS[,SPINDLES]; may be repeated",
+    lambda old, spec: (spec, *old),
+    Takes.ARGUMENT,
+    "SPEC",
+    "string",
+)
+VERBOSE = Option("v", "verbose", "say more; may be repeated", lambda old, _argument: old + 1)
+DYNU_FILE = _file("U", "dynu-file", "take the instances' dynamic utilisation from this file")
+IGNORE_DYNU = _switch("", "ignore-dynu", "take all dynamic utilisation to be 0")
+IGNORE_SOFT_ERRORS = _switch("", "ignore-soft-errors", "disregard restrictions that are not strict")
+NO_CAPACITY_CHECKS = _switch("", "no-capacity-checks", "do not check the global N+1 redundancy")
+ACCEPT_EXISTING_ERRORS = _switch(
+    "", "accept-existing-errors", "tolerate N+1 violations that are there already, but no new ones"
+)
+RESTRICT_ALLOCATION_TO = Option(
+    "",
+    "restrict-allocation-to",
+    "allocate on these nodes only",
+    lambda _old, names: _list(names),
+    Takes.ARGUMENT,
+    "NODE,...",
+    "manynodes",
+)
+MOND = Option(
+    "",
+    "mond",
+    "ask all monitoring daemons for dynamic data (yes) or none (no)",
+    _yes_no,
+    Takes.OPTIONAL,
+    "CHOICE",
+    "choices=yes,no",
+)
+MOND_DATA = _file("", "mond-data", "with --mond, read this file instead of asking the monitoring daemons")
+MOND_XEN = _switch("", "mond-xen", "with --mond, use what Xen reports of each instance")
+EXIT_ON_MISSING_MOND_DATA = _switch(
+    "", "exit-on-missing-mond-data", "with --mond, stop if dynamic data is incomplete"
+)
+STATIC_KVM_NODE_MEMORY = Option(
+    "",
+    "static-kvm-node-memory",
+    "memory that KVM nodes use themselves (MiB), instead of what they report; 0 to trust the report",
+    lambda _old, text: values.whole(text),
+    Takes.ARGUMENT,
+    "N",
+    "integer",
+)
+
+HAIL = Program(
+    "hail",
+    (
+        PRINT_NODES,
+        SAVE,
+        TEXT_DATA,
+        SIMULATE,
+        VERBOSE,
+        DYNU_FILE,
+        IGNORE_DYNU,
+        IGNORE_SOFT_ERRORS,
+        NO_CAPACITY_CHECKS,
+        ACCEPT_EXISTING_ERRORS,
+        RESTRICT_ALLOCATION_TO,
+        MOND,
+        MOND_DATA,
+        MOND_XEN,
+        EXIT_ON_MISSING_MOND_DATA,
+        STATIC_KVM_NODE_MEMORY,
+    ),
+    ("file 1 1",),
+)
