@@ -64,7 +64,7 @@ ROWS = [
 ]
 FULL_ROWS = [
     Row("80 / 800", 80, 20, 1, 2000),
-    Row("80 / 800, one-shot hail", 80, 5, 1, 250, daemon=False),
+    Row("80 / 800, one-shot hail", 80, 10, 1, 250, daemon=False),
 ]
 
 
