@@ -1,6 +1,6 @@
 """Ganeti's iallocator requests (``doc/iallocator.rst``): the cluster and what is asked of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,23 +29,22 @@ def read(data: bytes) -> Message:
     message = Fields("invalid iallocator message", parse_json(data, "Parsing input IAllocator message"))
     message.object("request")
     warnings: list[str] = []
-    groups = [group(name, values) for name, values in message.object("nodegroups").values.items()]
     hypervisor = default_hypervisor(message)
     nodes = [
         node(name, values, hypervisor, warnings) for name, values in message.object("nodes").values.items()
     ]
     instances = [instance(name, values) for name, values in message.object("instances").values.items()]
-    return assemble(message, groups, nodes, instances, warnings)
+    return assemble(message, nodes, instances, warnings)
 
 
 def assemble(
     message: Fields,
-    groups: Iterable[Group],
     nodes: Iterable[Node],
     instances: Iterable[Instance],
     warnings: Iterable[str],
 ) -> Message:
-    """A message from its parsed parts; what is asked and the cluster's own data are read here."""
+    """A message from its nodes and instances; the groups and what is asked are read here."""
+    groups = [group(name, values) for name, values in message.object("nodegroups").values.items()]
     cluster = Cluster(tuple(groups), tuple(nodes), tuple(instances), message.texts("cluster_tags"))
     check(cluster)
     request = Fields("invalid request dict", message.object("request").values)
@@ -97,7 +96,7 @@ def _ispec(fields: Fields) -> ISpec:
 
 
 def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) -> Node:
-    """A node. Figures that Ganeti leaves out where it has no local storage are reported and taken for none."""
+    """A node. Figures that Ganeti leaves out where there is no local storage are noted and taken for none."""
     fields = Fields(f"invalid data for node '{name}'", values)
     params = Fields(fields.owner, fields.object("ndparams").values)
     exclusive = params.boolean("exclusive_storage")
@@ -111,10 +110,7 @@ def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) ->
         warnings.append(f"node {name}: key '{key}' is missing, taken for {default}")
         return default
 
-    if exclusive:
-        t_spindles = unless_missing("total_spindles", 0)
-    else:
-        t_spindles = params.count("spindle_count")
+    t_spindles = unless_missing("total_spindles", 0) if exclusive else params.count("spindle_count")
     t_dsk = unless_missing("total_disk", 0)
     if t_dsk < 0:
         raise fields.wrong("total_disk", "Double", f"a number from 0 to {MAX_MIB}")
@@ -193,7 +189,30 @@ def _request(fields: Fields, cluster: Cluster) -> asked.Request:
     kind = fields.text("type")
     if kind not in READERS:
         raise DataError(f"Invalid request type '{kind}', expected one of {', '.join(READERS)}")
-    return READERS[kind](fields, cluster)
+    request = READERS[kind](fields)
+    check_known(request, cluster)
+    return request
+
+
+def check_known(request: asked.Request, cluster: Cluster) -> None:
+    """Everything a request names, new instances and their groups aside, must exist. Raises DataError."""
+    match request:
+        case asked.Relocate(name, _, leaving):
+            _known("instance", [name], [row.name for row in cluster.instances])
+            _known("node", leaving, [row.name for row in cluster.nodes])
+        case asked.AllocateSecondary(name):
+            _known("instance", [name], [row.name for row in cluster.instances])
+        case asked.NodeEvacuate(names, _):
+            _known("instance", names, [row.name for row in cluster.instances])
+        case asked.ChangeGroup(names, groups):
+            _known("instance", names, [row.name for row in cluster.instances])
+            _known("group", groups, [name for row in cluster.groups for name in (row.name, row.uuid)])
+
+
+def _known(kind: str, names: Iterable[str], known: list[str]) -> None:
+    unknown = [name for name in names if name not in set(known)]
+    if unknown:
+        raise DataError(f"Unknown {kind} '{unknown[0]}' in the request")
 
 
 def _placement(fields: Fields, outer: Fields) -> asked.Placement:
@@ -204,35 +223,33 @@ def _placement(fields: Fields, outer: Fields) -> asked.Placement:
     return asked.Placement(_instance(name, named), count, group)
 
 
-def _allocate(fields: Fields, cluster: Cluster) -> asked.Request:
+def _allocate(fields: Fields) -> asked.Request:
     restrict = fields.texts("restrict-to-nodes") if fields.has("restrict-to-nodes") else None
     return asked.Allocate(_placement(fields, fields), restrict)
 
 
-def _multi_allocate(fields: Fields, cluster: Cluster) -> asked.Request:
+def _multi_allocate(fields: Fields) -> asked.Request:
     return asked.MultiAllocate(tuple(_placement(each, fields) for each in fields.objects("instances")))
 
 
-def _allocate_secondary(fields: Fields, cluster: Cluster) -> asked.Request:
-    return asked.AllocateSecondary(*_known("instance", [fields.text("name")], _names(cluster.instances)))
+def _allocate_secondary(fields: Fields) -> asked.Request:
+    return asked.AllocateSecondary(fields.text("name"))
 
 
-def _relocate(fields: Fields, cluster: Cluster) -> asked.Request:
-    (name,) = _known("instance", [fields.text("name")], _names(cluster.instances))
-    leaving = _known("node", fields.texts("relocate_from"), _names(cluster.nodes))
-    return asked.Relocate(name, fields.count("required_nodes"), leaving)
+def _relocate(fields: Fields) -> asked.Request:
+    return asked.Relocate(fields.text("name"), fields.count("required_nodes"), fields.texts("relocate_from"))
 
 
-def _node_evacuate(fields: Fields, cluster: Cluster) -> asked.Request:
-    names = _known("instance", fields.texts("instances"), _names(cluster.instances))
-    return asked.NodeEvacuate(names, fields.choice("evac_mode", EvacMode))
+def _node_evacuate(fields: Fields) -> asked.Request:
+    return asked.NodeEvacuate(_once(fields.texts("instances")), fields.choice("evac_mode", EvacMode))
 
 
-def _change_group(fields: Fields, cluster: Cluster) -> asked.Request:
-    names = _known("instance", fields.texts("instances"), _names(cluster.instances))
-    uuids = {name: each.uuid for each in cluster.groups for name in (each.name, each.uuid)}
-    groups = _known("group", fields.texts("target_groups"), uuids)
-    return asked.ChangeGroup(names, groups)
+def _change_group(fields: Fields) -> asked.Request:
+    return asked.ChangeGroup(_once(fields.texts("instances")), _once(fields.texts("target_groups")))
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 READERS = {
@@ -243,14 +260,3 @@ READERS = {
     "multi-allocate": _multi_allocate,
     "allocate-secondary": _allocate_secondary,
 }
-
-
-def _names(rows: Iterable[Node | Instance]) -> dict[str, str]:
-    return {row.name: row.name for row in rows}
-
-
-def _known(kind: str, names: Iterable[str], known: Mapping[str, str]) -> tuple[str, ...]:
-    for name in names:
-        if name not in known:
-            raise DataError(f"Unknown {kind} '{name}' in the request")
-    return tuple(dict.fromkeys(known[name] for name in names))

@@ -65,6 +65,11 @@ def warn(message: str) -> None:
     print(message, file=sys.stderr)
 
 
+def say(text: str) -> None:
+    """Put text on standard error as it is."""
+    sys.stderr.write(text)
+
+
 def load(line: CommandLine) -> Cluster:
     """The cluster from ``--simulate`` or ``--text-data``, with its dynamic load. Raises HtoolsError."""
     return with_dynamics(_described(line), line)

@@ -91,7 +91,7 @@ def _list(items: Iterable[str]) -> str:
 def _peers(state: State) -> list[str]:
     """For each node as a secondary: its primaries (rows) and the memory kept free for each, most first."""
     cells = []
-    for kept in state.peers:
+    for kept in state.peers.T:
         peers = sorted(np.flatnonzero(kept).tolist(), key=lambda peer: -kept[peer])
         cells.append(_list(f"({peer},{kept[peer]})" for peer in peers))
     return cells

@@ -113,14 +113,20 @@ def on_pairs(
 ) -> Solution:
     """A new mirrored instance on a pair of different nodes. ``base``: statistics of all nodes that count."""
     shape = len(primaries), len(secondaries)
-    scores = np.empty(shape)
-    codes = np.empty(shape, np.int8)
+    force = options.ignore_soft_errors
+    scores, codes = np.empty(shape), np.empty(shape, np.int8)
     rows = max(1, BLOCK // max(1, shape[1]))
     for start in range(0, shape[0], rows):
         block = slice(start, start + rows)
-        trial = moves.allocate_pairs(state, asked, primaries[block], secondaries, options.ignore_soft_errors)
-        codes[block] = trial.codes
-        scores[block] = trial.scores(base)
+        trial = moves.allocate_pairs(state, asked, primaries[block, np.newaxis], secondaries, 0, force)
+        codes[block], scores[block] = trial.codes, trial.scores(base)
+    # Few pairs have instances in common already, whose memory the secondary then keeps free too.
+    peer_mem = state.peers[primaries][:, secondaries]
+    peers = np.divmod(np.flatnonzero(peer_mem.ravel()), max(1, shape[1]))
+    if len(peers[0]):
+        alone = primaries[peers[0]], secondaries[peers[1]], peer_mem[peers]
+        trial = moves.allocate_pairs(state, asked, *alone, force)
+        codes[peers], scores[peers] = trial.codes, trial.scores(base)
     apart = primaries[:, np.newaxis] != secondaries
     fits = apart & (codes == FITS)
     scores[~fits] = np.inf
@@ -136,8 +142,8 @@ def on_pairs(
         p, s = divmod(best, shape[1])
         if not allowed[p, s]:  # only scores that are no numbers are left
             p, s = (int(row) for row in np.argwhere(allowed)[-1])
-        pair = moves.allocate_pairs(state, asked, primaries[[p]], secondaries[[s]], options.ignore_soft_errors)
-        chosen = pair.flat()
+        pair = primaries[[p]], secondaries[[s]], peer_mem[[p], [s]]
+        chosen = moves.allocate_pairs(state, asked, *pair, force)
         if redundancy is None or redundancy.confirms(chosen, suspects):
             dropped = _dropped(scores, fits, allowed)
             return Solution(
@@ -165,7 +171,7 @@ def _dropped(scores: Floats, fits: Bools, allowed: Bools) -> int:
 
 def counted(codes: Codes, not_redundant: int) -> dict[Fail, int]:
     """How often each reason kept the instance off, candidates that are not redundant added."""
-    counts = np.bincount(codes.ravel(), minlength=len(FAIL) + 1)
+    counts = np.bincount(codes[codes != FITS], minlength=len(FAIL) + 1)
     failures = {fail: int(counts[code]) for code, fail in FAIL.items()}
     failures[Fail.N1] += not_redundant
     return {fail: number for fail, number in failures.items() if number}
@@ -217,7 +223,8 @@ def in_best_group(
 ) -> tuple[Outcome | None, list[Outcome]]:
     """A new instance in the best group (of those given), and what came of each in input order.
 
-    Groups without nodes are left out, those that lack a network come first. Of equally good groups the last is chosen. None if no allocable group has a place.
+    Groups without nodes are left out, those that lack a network come first. Of equally good groups
+    the last is chosen. None if no allocable group has a place.
     """
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = assess(state, everyone, options) if options.capacity else None

@@ -25,7 +25,7 @@ def base(state: State, scope: Bools, crowding: float = 0.0) -> Statistics:
 
 
 def near_best(scores: Floats) -> Ints:
-    """Candidates that may be the best but for the last bits, in order; all of them if no score is a number."""
+    """Candidates that may be the best but for the last bits, in order; all if no score is a number."""
     best = np.fmin.reduce(scores, initial=np.inf)
     if not np.isfinite(best):
         return np.arange(len(scores))

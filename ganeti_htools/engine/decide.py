@@ -61,8 +61,7 @@ def decide(state: State, request: wanted.Request, options: Options) -> Decision:
         case wanted.NodeEvacuate(names, mode):
             moved = evacuate_nodes(state, [indices[name] for name in names], mode, options)
         case wanted.ChangeGroup(names, uuids):
-            groups = {each.uuid: row for row, each in enumerate(state.cluster.groups)}
-            rows = [groups[uuid] for uuid in uuids]
+            rows = [_group_row(state, uuid) for uuid in uuids]
             moved = change_group(state, [indices[name] for name in names], rows, options)
     return Decision(moved, moved.state)
 

@@ -84,16 +84,17 @@ def in_group(state: State, asked: Asked, count: int, group: int, options: Option
         )
     scope = state.group == group
     nodes = candidates(state, scope, options.restrict_to)
-    samples = _samples(state, row.ipolicy)
+    samples, force = _samples(state, row.ipolicy), options.ignore_soft_errors
     if count == 1:
         if not len(nodes):
             raise RequestFailed("No online nodes")
-        trial = moves.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
+        trial = moves.allocate_one(state, asked, nodes, scope, force)
         usable = np.ones(len(nodes), np.bool_)
     elif count == 2:
         if len(nodes) < 2:
             raise RequestFailed("Not enough online nodes")
-        trial = moves.allocate_pairs(state, asked, nodes, nodes, options.ignore_soft_errors)
+        peer_mem = state.peers[nodes][:, nodes]
+        trial = moves.allocate_pairs(state, asked, nodes[:, np.newaxis], nodes, peer_mem, force)
         usable = nodes[:, np.newaxis] != nodes
     else:
         raise RequestFailed("Unsupported number of nodes, only one or two  supported")
@@ -116,8 +117,8 @@ def in_group(state: State, asked: Asked, count: int, group: int, options: Option
     if count == 1:
         return Solution(failures, len(fits), metric, trial.only(best))
     p, s = divmod(best, len(nodes))
-    pair = moves.allocate_pairs(state, asked, nodes[[p]], nodes[[s]], options.ignore_soft_errors)
-    return Solution(failures, len(fits), metric, pair.flat())
+    pair = moves.allocate_pairs(state, asked, nodes[[p]], nodes[[s]], peer_mem[[p], [s]], force)
+    return Solution(failures, len(fits), metric, pair)
 
 
 def in_best_group(

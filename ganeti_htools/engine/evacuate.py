@@ -5,7 +5,7 @@ nodes of a group that are not to be emptied themselves; scores are those of the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -17,8 +17,8 @@ from ganeti_htools.engine.moves import Trial
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import NOWHERE, Asked, Ints, State
-from ganeti_htools.model.types import DiskTemplate, EvacMode, Mirror
+from ganeti_htools.model.state import NOWHERE, Asked, Bools, Ints, State
+from ganeti_htools.model.types import EvacMode, Mirror
 
 
 class Kind(Enum):
@@ -200,17 +200,26 @@ def _both_nodes(state: State, asked: Asked, group: int, targets: Ints, options: 
         try:
             _failover(trying, asked, options)
         except RequestFailed as failure:
-            raise RequestFailed(f"{prefix}Allocation failed: Failing over to the secondary: {failure}") from None
+            reason = f"Allocation failed: Failing over to the secondary: {failure}"
+            raise RequestFailed(prefix + reason) from None
         steps.append(Step(Kind.FAILOVER))
     trial, codes = moves.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
     apart = targets[:, np.newaxis] != targets
     pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
     if pair is None:
         raise RequestFailed(f"{prefix}Allocation failed: {_last_reason(codes, apart)}")
-    steps += [Step(Kind.REPLACE_SECONDARY, pair[0]), Step(Kind.FAILOVER), Step(Kind.REPLACE_SECONDARY, pair[1])]
+    steps += _exchange(*pair)
     for step in steps:
         _carry_out(state, asked, step, options)
     return steps
+
+
+def _exchange(primary: int, secondary: int) -> list[Step]:
+    return [
+        Step(Kind.REPLACE_SECONDARY, primary),
+        Step(Kind.FAILOVER),
+        Step(Kind.REPLACE_SECONDARY, secondary),
+    ]
 
 
 def _carry_out(state: State, asked: Asked, step: Step, options: Options) -> None:
@@ -222,7 +231,7 @@ def _carry_out(state: State, asked: Asked, step: Step, options: Options) -> None
 
 
 def _best_pair(
-    state: State, trial: Trial, apart: Ints, scope: Ints, asked: Asked, targets: Ints, options: Options
+    state: State, trial: Trial, apart: Bools, scope: Bools, asked: Asked, targets: Ints, options: Options
 ) -> tuple[int, int] | None:
     """Rows of the pair that leaves the group's nodes with the lowest score; of near ties see choice."""
     fits = np.flatnonzero(((trial.codes == FITS) & apart).ravel())
@@ -237,11 +246,7 @@ def _best_pair(
     fresh = []
     for new_primary, new_secondary in pairs:
         tried = state.copy()
-        for step in (
-            Step(Kind.REPLACE_SECONDARY, new_primary),
-            Step(Kind.FAILOVER),
-            Step(Kind.REPLACE_SECONDARY, new_secondary),
-        ):
+        for step in _exchange(new_primary, new_secondary):
             _carry_out(tried, asked, step, options)
         fresh.append(float(choice.base(tried, scope, moves.crowding(tried, scope)).score()))
     lowest = np.fmin.reduce(fresh)
@@ -255,7 +260,7 @@ STEP_NAMES = (
 )
 
 
-def _last_reason(codes: Sequence[Codes], apart: Ints) -> str:
+def _last_reason(codes: Sequence[Codes], apart: Bools) -> str:
     """Why the last of all pairs failed, and at which step."""
     p, s = np.argwhere(apart)[-1]
     for name, code in zip(STEP_NAMES, codes, strict=True):

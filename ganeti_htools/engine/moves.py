@@ -12,8 +12,9 @@ import numpy as np
 from ganeti_htools.engine import places
 from ganeti_htools.engine.places import CODE, FITS, Codes
 from ganeti_htools.engine.score import CROWDING, Statistics, node_values
+from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.policy import violation
-from ganeti_htools.model.state import NOWHERE, TEMPLATE_CODE, Asked, Bools, Columns, Floats, Ints, State
+from ganeti_htools.model.state import NOWHERE, Asked, Bools, Columns, Floats, Ints, State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
 
@@ -42,28 +43,13 @@ class Trial:
 
     def scores(self, base: Statistics) -> Floats:
         """The score of each candidate, fit or not."""
-        for number, node in enumerate(self.touched):
-            new = node_values(node.new)
+        sums = list(base.sums)
+        sums[CROWDING] = sums[CROWDING] + self.crowding
+        base = replace(base, sums=tuple(sums))
+        for node in self.touched:
             old = node_values(node.old)
-            base = base.replaced(old, new, node.old.offline)
-            if number == 0:
-                sums = list(base.sums)
-                sums[CROWDING] = sums[CROWDING] + self.crowding
-                base = replace(base, sums=tuple(sums))
+            base = base.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
         return np.broadcast_to(base.score(), self.codes.shape)
-
-    def flat(self) -> "Trial":
-        """The trial of a single pair as one of a single candidate, ready to be settled."""
-        return Trial(
-            self.asked,
-            self.codes.ravel(),
-            self.pnode.ravel(),
-            self.snode.ravel(),
-            tuple(
-                Touched(node.rows.ravel(), node.old.map(np.ravel), node.new.map(np.ravel))
-                for node in self.touched
-            ),
-        )
 
     def only(self, candidate: int) -> "Trial":
         """The trial of one candidate, ready to be settled."""
@@ -86,13 +72,13 @@ def present(state: State, asked: Asked) -> Ints:
     if asked.index != NOWHERE:
         counts = counts.copy()
         counts[:, state.pnode[asked.index]] -= 1
-    return np.count_nonzero(counts > 0, axis=0)
+    return np.asarray(np.count_nonzero(counts > 0, axis=0))
 
 
 def unmet(state: State, asked: Asked) -> Ints:
     """For each node, how many desired locations of the instance it lacks."""
     met = np.count_nonzero(state.located[:, asked.desired], axis=1)
-    return len(asked.desired) + asked.unknown_desires - met
+    return np.asarray(len(asked.desired) + asked.unknown_desires - met)
 
 
 def shared_locations(state: State, pnode: Any, snode: Any) -> Any:
@@ -107,7 +93,10 @@ def instance_location(state: State, asked: Asked) -> int:
 
 
 def crowding(state: State, scope: Bools) -> float:
-    """Settled instances in excess of one for each pair of location and exclusion tag, online nodes in scope."""
+    """Settled instances in excess of one for each pair of location and exclusion tag.
+
+    Only online nodes in scope count.
+    """
     pairs = _crowds(state, scope, slice(None))
     return float(np.maximum(pairs - 1, 0).sum())
 
@@ -130,7 +119,7 @@ def crowding_change(state: State, asked: Asked, targets: Ints, scope: Bools) -> 
         here = state.located[source]
         change -= int(np.count_nonzero(crowds[here] >= 2))
         crowds[here] -= 1
-    added = np.where(counted[targets], state.located[targets] @ np.count_nonzero(crowds > 0, axis=1), 0)
+    added = np.where(counted, state.located @ np.count_nonzero(crowds > 0, axis=1), 0)[targets]
     return (change + added).astype(np.float64)
 
 
@@ -155,7 +144,7 @@ def _first(*codes: Codes) -> Codes:
 
 def reserved_without(state: State, node: int, primary: int, asked: Asked) -> int:
     """The largest reservation (MiB) on a node once it is no longer secondary of an instance."""
-    peers = state.peers[node].copy()
+    peers = state.peers[:, node].copy()
     if not asked.forthcoming:
         peers[primary] -= asked.secondary_mem
     return int(peers.max())
@@ -166,7 +155,8 @@ def policy_codes(state: State, asked: Asked, targets: Ints) -> Codes:
     demand = asked.row.demand
     kinds = list(zip(state.group[targets].tolist(), state.columns.excl_stor[targets].tolist(), strict=True))
     reasons = {
-        (group, exclusive): violation(demand, state.policies[group], exclusive) for group, exclusive in set(kinds)
+        (group, exclusive): violation(demand, state.policies[group], exclusive)
+        for group, exclusive in set(kinds)
     }
     return np.array([CODE[reason] if (reason := reasons[kind]) else FITS for kind in kinds], np.int8)
 
@@ -175,31 +165,38 @@ def allocate_one(state: State, asked: Asked, targets: Ints, scope: Bools, force:
     """A new instance, or one to be recreated, on each target."""
     fresh = replace(asked, index=NOWHERE)
     old = state.columns.take(targets)
-    new, codes = places.add_primary(old, asked, present(state, fresh)[targets], unmet(state, asked)[targets], force)
+    tags, desires = present(state, fresh)[targets], unmet(state, asked)[targets]
+    new, codes = places.add_primary(old, asked, tags, desires, force)
     codes = _first(policy_codes(state, asked, targets), codes)
     change = crowding_change(state, fresh, targets, scope)
     nowhere = _row(NOWHERE)
     return Trial(fresh, codes, targets, nowhere, (Touched(targets, old, new),), change)
 
 
-def allocate_pairs(state: State, asked: Asked, primaries: Ints, secondaries: Ints, force: bool = False) -> Trial:
-    """A new mirrored instance on each pair: rows of the result are primaries, columns secondaries."""
+def allocate_pairs(
+    state: State, asked: Asked, primaries: Ints, secondaries: Ints, peer_mem: Any, force: bool = False
+) -> Trial:
+    """A new mirrored instance on pairs of nodes: rows that broadcast against each other.
+
+    ``peer_mem`` (MiB) is what each secondary keeps free for its primary already.
+    """
     scope = np.ones(len(state.group), np.bool_)
     fresh = replace(asked, index=NOWHERE)
-    rows_p = primaries[:, np.newaxis]
-    old_p, old_s = state.columns.take(rows_p), state.columns.take(secondaries)
-    location: Any = unmet(state, asked)[rows_p]
+    old_p, old_s = state.columns.take(primaries), state.columns.take(secondaries)
+    location: Any = unmet(state, asked)[primaries]
     if state.location_rows:
-        location = location + shared_locations(state, rows_p, secondaries)
-    new_p, codes_p = places.add_primary(old_p, asked, present(state, fresh)[rows_p], location, force)
-    codes_p = _first(policy_codes(state, asked, primaries)[:, np.newaxis], codes_p)
-    new_s, codes_s = places.add_secondary(old_s, asked, state.peers[secondaries][:, primaries].T)
-    touched = (Touched(rows_p, old_p, new_p), Touched(secondaries, old_s, new_s))
+        location = location + shared_locations(state, primaries, secondaries)
+    new_p, codes_p = places.add_primary(old_p, asked, present(state, fresh)[primaries], location, force)
+    codes_p = _first(policy_codes(state, asked, primaries.ravel()).reshape(primaries.shape), codes_p)
+    new_s, codes_s = places.add_secondary(old_s, asked, peer_mem)
+    touched = (Touched(primaries, old_p, new_p), Touched(secondaries, old_s, new_s))
     change = crowding_change(state, fresh, primaries, scope)
-    return Trial(fresh, _first(codes_p, codes_s), rows_p, secondaries, touched, np.expand_dims(change, -1))
+    return Trial(fresh, _first(codes_p, codes_s), primaries, secondaries, touched, change)
 
 
-def move_pairs(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> tuple[Trial, list[Codes]]:
+def move_pairs(
+    state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False
+) -> tuple[Trial, list[Codes]]:
     """A mirrored instance moved off both its nodes, to each pair of targets, by its secondary.
 
     The new primary becomes secondary, takes over, and gets a secondary of its own. The trial, and
@@ -215,17 +212,17 @@ def move_pairs(state: State, asked: Asked, targets: Ints, scope: Bools, force: b
     bare_p = places.remove_primary(old_p, asked, tags[p], location[p])
     # The new primary as secondary.
     forced = force or bool(old_s.offline[0])
-    _, first = places.add_secondary(old_tp, asked, state.peers[rows_t, source], forced)
+    _, first = places.add_secondary(old_tp, asked, state.peers[source, rows_t], forced)
     _, again = places.add_primary(bare_p, asked, tags[p], desires[p], force=True)
     first = _first(first, again)
     # Roles exchanged.
     shared = shared_locations(state, source, rows_t)
     _, codes_t = places.add_primary(old_tp, asked, tags[rows_t], shared + desires[rows_t], force or lost)
-    kept = state.peers[source, rows_t]
+    kept = state.peers[rows_t, source]
     second_p, codes_p = places.add_secondary(bare_p, asked, kept, force or lost, ignore_disk=lost)
     second = _forbidden(state, source, rows_t, _first(codes_t, codes_p))
     # The final secondary.
-    new_ts, third = places.add_secondary(old_ts, asked, state.peers[targets][:, targets].T, force or lost)
+    new_ts, third = places.add_secondary(old_ts, asked, state.peers[targets][:, targets], force or lost)
     final = desires[rows_t]
     if state.location_rows:
         final = final + shared_locations(state, rows_t, targets)
@@ -238,7 +235,7 @@ def move_pairs(state: State, asked: Asked, targets: Ints, scope: Bools, force: b
         Touched(rows_t, old_tp, new_tp),
         Touched(targets, old_ts, new_ts),
     )
-    change = np.expand_dims(crowding_change(state, asked, targets, scope), -1)
+    change = crowding_change(state, asked, rows_t, scope)
     steps = [first, second, third]
     return Trial(asked, _first(*steps), rows_t, targets, touched, change), steps
 
@@ -254,7 +251,7 @@ def failover(state: State, asked: Asked, scope: Bools, force: bool = False) -> T
     bare_p = places.remove_primary(old_p, asked, tags[p], location + desires[p])
     bare_s = places.remove_secondary(old_s, asked, reserved_without(state, secondary, primary, asked))
     new_s, codes_s = places.add_primary(bare_s, asked, tags[s], location + desires[s], force or lost)
-    new_p, codes_p = places.add_secondary(bare_p, asked, state.peers[p, s], force or lost, ignore_disk=lost)
+    new_p, codes_p = places.add_secondary(bare_p, asked, state.peers[s, p], force or lost, ignore_disk=lost)
     codes = _forbidden(state, primary, s, _first(codes_s, codes_p))
     touched = (Touched(p, old_p, new_p), Touched(s, old_s, new_s))
     return Trial(asked, codes, s, p, touched, crowding_change(state, asked, s, scope))
@@ -285,7 +282,7 @@ def replace_secondary(state: State, asked: Asked, targets: Ints, force: bool = F
     bare_p = places.remove_primary(old_p, asked, tags, instance_location(state, asked) + desires)
     new_s = places.remove_secondary(old_s, asked, reserved_without(state, secondary, primary, asked))
     forced = force or bool(old_s.offline[0])
-    new_t, codes_t = places.add_secondary(old_t, asked, state.peers[targets, primary], forced)
+    new_t, codes_t = places.add_secondary(old_t, asked, state.peers[primary, targets], forced)
     location = shared_locations(state, primary, targets) + desires
     new_p, codes_p = places.add_primary(bare_p, asked, tags, location, force=True)
     touched = (Touched(p, old_p, new_p), Touched(s, old_s, new_s), Touched(targets, old_t, new_t))
@@ -334,7 +331,7 @@ def _count(state: State, asked: Asked, pnode: int, snode: int, sign: int) -> Non
         if table is state.tag_counts or not asked.forthcoming:
             table[asked.tags, pnode] += sign
     if snode != NOWHERE and not asked.forthcoming:
-        state.peers[snode, pnode] += sign * asked.secondary_mem
+        state.peers[pnode, snode] += sign * asked.secondary_mem
 
 
 def _append(state: State, asked: Asked) -> int:

@@ -8,13 +8,12 @@ class Options:
     """``capacity``: only accept states that are globally N+1 redundant; ``accept_existing``: do not
     ask that of nodes that are offline already. ``ignore_soft_errors``: drop the soft limits.
     ``restrict_to``: names of the only nodes to place new instances on, overriding a request's own.
-    ``ignore_dynamic``: take all dynamic utilisation for 0. ``static_kvm_node_memory``: MiB that a
-    node running KVM is taken to need for itself, 0 to believe what it reports.
+    ``static_kvm_node_memory``: MiB that a node running KVM is taken to need for itself, 0 to believe
+    what it reports.
     """
 
     capacity: bool = True
     accept_existing: bool = False
     ignore_soft_errors: bool = False
     restrict_to: tuple[str, ...] | None = None
-    ignore_dynamic: bool = False
     static_kvm_node_memory: int = 4096

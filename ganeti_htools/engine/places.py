@@ -48,7 +48,7 @@ def _storage(columns: Columns, asked: Asked, sign: int) -> dict[str, Any]:
     an instance that does not say how many it needs cannot come (-1) and gives nothing back.
     """
     dsk = sign * asked.dsk if asked.local else 0
-    use = np.where(columns.excl_stor, 0.0, sign * float(asked.spindle_use))
+    use = np.where(columns.excl_stor, 0.0, sign * 1.0 * asked.spindle_use)
 
     def free_spindles(free: Ints) -> Ints:
         if asked.spindles is not None:
@@ -64,9 +64,13 @@ def _storage(columns: Columns, asked: Asked, sign: int) -> dict[str, Any]:
     }
 
 
-def _storage_rules(columns: Columns, new: Columns, asked: Asked, view: str, force: bool) -> list[tuple[Any, Fail]]:
+def _storage_rules(
+    columns: Columns, new: Columns, asked: Asked, view: str, force: bool
+) -> list[tuple[Any, Fail]]:
     if not asked.local:
         return []
+    if view and new.f_dsk_forth is new.f_dsk and new.inst_spindles_forth is new.inst_spindles:
+        return []  # the same figures have been looked at
     f_dsk = getattr(new, "f_dsk" + view)
     soft = [(f_dsk < columns.lo_dsk, Fail.DISK)]
     crowded = [(getattr(new, "inst_spindles" + view) > columns.hi_spindles, Fail.DISK)]
@@ -131,8 +135,9 @@ def add_primary(
         rules += [
             (new.f_mem_forth <= 0, Fail.MEM),
             *_storage_rules(columns, new, asked, "_forth", force),
-            (_overcommitted(columns, new.u_cpu_forth), Fail.CPU),
         ]
+        if new.u_cpu_forth is not new.u_cpu:
+            rules += [(_overcommitted(columns, new.u_cpu_forth), Fail.CPU)]
     return new, _first_broken(rules)
 
 
@@ -188,6 +193,7 @@ def _secondary(columns: Columns, asked: Asked, sign: int) -> Columns:
 
 def free_disk_share(columns: Columns, view: str = "") -> Floats:
     """Free share of a node's disk, or of its spindles with exclusive storage; 1 where it has none."""
-    free = np.where(columns.excl_stor, getattr(columns, "f_spindles" + view), getattr(columns, "f_dsk" + view))
+    f_dsk, f_spindles = getattr(columns, "f_dsk" + view), getattr(columns, "f_spindles" + view)
+    free = np.where(columns.excl_stor, f_spindles, f_dsk)
     total = np.where(columns.excl_stor, columns.t_spindles, columns.t_dsk)
     return np.where(total == 0, 1.0, free / np.where(total == 0, 1, total))

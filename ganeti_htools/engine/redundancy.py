@@ -19,8 +19,9 @@ import numpy as np
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.moves import Trial
 from ganeti_htools.engine.options import Options
-from ganeti_htools.model.policy import Demand, violation
-from ganeti_htools.model.state import NOWHERE, TEMPLATE_CODE, Asked, Bools, Ints, State
+from ganeti_htools.model.figures import TEMPLATE_CODE
+from ganeti_htools.model.policy import violation
+from ganeti_htools.model.state import NOWHERE, Asked, Bools, Ints, State
 from ganeti_htools.model.types import DiskTemplate
 
 DRBD = TEMPLATE_CODE[DiskTemplate.DRBD]
@@ -28,12 +29,16 @@ SURVIVES = np.array([template.survives_node for template in DiskTemplate])
 LOCAL = np.array([template.local_storage for template in DiskTemplate])
 
 
+# How many of a group's roomiest nodes are looked at before all are.
+ROOMIEST = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Refugees:
     """What has to find room when a node is lost and does not fail over; arrays over nodes.
 
-    Memory and disk: the sum without the smallest, and the largest (MiB). ``shared`` tells whether
-    any is on shared storage, so that migration tags matter.
+    Memory and disk: of all but the smallest together, and of the largest (MiB). ``shared`` tells
+    whether any is on shared storage, so that migration tags matter.
     """
 
     some: Bools
@@ -43,14 +48,27 @@ class Refugees:
     dsk_largest: Ints
     shared: Bools
 
+    def joined(self, asked: Asked, node: int) -> "Refugees":
+        """With one more, on a node."""
+        new = Refugees(*(getattr(self, name).copy() for name in self.__slots__))
+        dsk = asked.dsk if asked.local else 0
+        if self.some[node]:  # which of them is the smallest is not known: leave none out
+            new.mem_others[node] += max(asked.record_mem, int(self.mem_largest[node]))
+            new.dsk_others[node] += max(dsk, int(self.dsk_largest[node]))
+        new.some[node] = True
+        new.mem_largest[node] = max(asked.record_mem, int(self.mem_largest[node]))
+        new.dsk_largest[node] = max(dsk, int(self.dsk_largest[node]))
+        new.shared[node] |= asked.row.template.survives_node
+        return new
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Redundancy:
     """What holds for every placement on a state; see :func:`assess`.
 
     ``looked`` are the nodes whose loss counts, ``broken`` those whose loss cannot be survived.
-    ``load[n, s]`` is the memory (MiB) that instances of ``n`` need on ``s`` should ``n`` be lost,
-    ``depends[n, s]`` whether there are any. ``unsettled`` nodes have to be simulated.
+    ``load[p, s]`` is the memory (MiB) that instances of ``p`` need on ``s`` should ``p`` be lost;
+    ``pairs`` are the rows of the ``p`` and ``s`` between which there are any.
     """
 
     state: State
@@ -59,65 +77,91 @@ class Redundancy:
     broken: Bools
     free: Ints
     load: Ints
-    depends: Bools
+    pairs: tuple[Ints, Ints]
     refugees: Refugees
-    reach: Bools
 
     def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
         """For each primary (and secondary), False where the state would certainly not be redundant."""
-        shape = (len(primaries),) if secondaries is None else (len(primaries), len(secondaries))
+        size = len(self.free)
         if (self.broken & self.looked).any():
-            return np.zeros(shape, np.bool_)
-        expected = np.where(self.depends & self.looked[:, np.newaxis], self.load, -1).max(axis=0, initial=-1)
-        after = self.free[primaries] - asked.record_mem
-        good = (expected[primaries] < 0) | (after > expected[primaries])
+            return np.zeros(
+                (len(primaries),) if secondaries is None else (len(primaries), len(secondaries)), np.bool_
+            )
+        expected = np.full(size, np.iinfo(np.int64).min)
+        lost, heirs = self.pairs
+        counts = self.looked[lost]
+        np.maximum.at(expected, heirs[counts], self.load[lost, heirs][counts])
+        good: Bools = self.free - asked.record_mem > expected
         if secondaries is None:
-            return good
-        p = primaries[:, np.newaxis]
-        survives = self.free[secondaries] - self.load[p, secondaries] - asked.record_mem > 0
+            return good[primaries]
+        room = self.free > asked.record_mem
+        admitted = good[primaries, np.newaxis] & (room[secondaries] | ~self.looked[primaries, np.newaxis])
+        # Where the secondary would also have to take over others of the same primary:
+        row, column = np.full(size, NOWHERE), np.full(size, NOWHERE)
+        row[primaries], column[secondaries] = np.arange(len(primaries)), np.arange(len(secondaries))
+        tight = counts & (row[lost] != NOWHERE) & (column[heirs] != NOWHERE)
+        tight &= self.free[heirs] - self.load[lost, heirs] <= asked.record_mem
+        admitted[row[lost[tight]], column[heirs[tight]]] = False
         if self.state.migrates is not None:
-            survives &= self.state.migrates[p, secondaries]
-        return good[:, np.newaxis] & (survives | ~self.looked[p])
+            admitted &= (
+                self.state.migrates[primaries[:, np.newaxis], secondaries]
+                | ~self.looked[primaries, np.newaxis]
+            )
+        return admitted
 
-    def unsettled(self, asked: Asked, primary: int) -> Ints:
-        """Nodes that must be simulated to know that a placement with this primary is redundant."""
-        refugees, extra = self.refugees, 0 if asked.mirrored else 1
-        load = self.load
-        free = self.free.copy()
-        free[primary] -= asked.record_mem
-        disk = self.state.columns.f_dsk.copy()
-        disk[primary] -= asked.dsk if asked.local else 0
-        loss = asked.dsk if asked.mirrored else 0  # on a secondary that may be any node
-        some, mem_others, mem_largest = refugees.some, refugees.mem_others, refugees.mem_largest
-        dsk_others, dsk_largest, shared = refugees.dsk_others, refugees.dsk_largest, refugees.shared
-        if extra:
-            some, mem_others, mem_largest = some.copy(), mem_others.copy(), mem_largest.copy()
-            dsk_others, dsk_largest, shared = dsk_others.copy(), dsk_largest.copy(), shared.copy()
-            had = bool(some[primary])
-            some[primary] = True
-            mem_others[primary] += asked.record_mem if had else 0
-            mem_largest[primary] = max(mem_largest[primary], asked.record_mem)
-            local = asked.dsk if asked.local else 0
-            dsk_others[primary] += local if had else 0
-            dsk_largest[primary] = max(dsk_largest[primary], local)
-            shared[primary] |= asked.row.template.survives_node
-        rows = np.flatnonzero(some & self.looked)
-        if not len(rows):
-            return rows
-        away = load[rows] + (asked.record_mem if asked.mirrored else 0) * (rows == primary)[:, np.newaxis]
-        room = np.maximum(free - away - mem_largest[rows, np.newaxis], 0)
-        share = room / np.maximum(mem_others[rows, np.newaxis], 0.5)
+    def unsettled(self, asked: Asked | None = None, primary: int = NOWHERE) -> Ints:
+        """Nodes of which only simulation tells whether their loss is survived, after a placement or as is."""
+        refugees, free = self.refugees, self.free
+        disk = self.state.columns.f_dsk
+        moved_mem = 0
+        if asked is not None:
+            free = free.copy()
+            free[primary] -= asked.record_mem
+            if asked.local:
+                # A secondary may be anywhere.
+                disk = disk - asked.dsk if asked.mirrored else _less(disk, primary, asked.dsk)
+            if asked.mirrored:
+                moved_mem = asked.record_mem
+            else:
+                refugees = refugees.joined(asked, primary)
+        found = []
+        for group in np.unique(self.state.group[self.scope]).tolist():
+            mates = np.flatnonzero(self.scope & (self.state.group == group))
+            rows = mates[refugees.some[mates] & self.looked[mates]]
+            roomiest = mates[np.argsort(free[mates])[-ROOMIEST:]]
+            for targets in (roomiest, mates):
+                if len(rows):
+                    # A new mirrored instance may fail over to any node.
+                    away = moved_mem * (rows == primary)[:, np.newaxis]
+                    left = free[targets] - self.load[rows[:, np.newaxis], targets] - away
+                    rows = rows[~self._surely(refugees, rows, targets, left, disk)]
+            found.append(rows)
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _surely(self, refugees: Refugees, rows: Ints, targets: Ints, left: Ints, disk: Ints) -> Bools:
+        """Whether the refugees of each of the rows find room on the targets, whatever goes where.
+
+        As shares of what the others of them take, the room each target has beyond the largest must
+        add up to more than 1; with two resources to less than which a target may be filled, to
+        more than 2.
+        """
+        lost = rows[:, np.newaxis]
+        room = np.maximum(left - refugees.mem_largest[lost], 0)
+        share = room / np.maximum(refugees.mem_others[lost], 0.5)
         limit = np.ones(len(rows))
-        needs_disk = dsk_largest[rows] > 0
-        if needs_disk.any():
-            spare = np.maximum(disk - loss - dsk_largest[rows, np.newaxis], 0)
-            with_disk = np.minimum(share, spare / np.maximum(dsk_others[rows, np.newaxis], 0.5))
-            share = np.where(needs_disk[:, np.newaxis], with_disk, share)
-            limit[needs_disk] = 2.0
-        reach = self.reach[rows] if self.state.migrates is None else self.reach[rows] & (
-            self.state.migrates[rows] | ~shared[rows, np.newaxis]
-        )
-        return rows[np.where(reach, share, 0.0).sum(axis=1) <= limit]
+        on_disk = refugees.dsk_largest[rows] > 0
+        if on_disk.any():
+            spare = np.maximum(disk[targets] - refugees.dsk_largest[lost], 0)
+            both = np.minimum(share, spare / np.maximum(refugees.dsk_others[lost], 0.5))
+            share = np.where(on_disk[:, np.newaxis], both, share)
+            alone = (share > 1) & (targets != lost)
+            limit[on_disk & ~alone.any(axis=1)] = 2.0
+        reach = targets != lost
+        if self.state.migrates is not None:
+            reach &= self.state.migrates[lost, targets] | ~refugees.shared[lost]
+        exclusive = on_disk & self.state.columns.excl_stor[targets].any()
+        sure: Bools = (np.where(reach, share, 0.0).sum(axis=1) > limit) & ~exclusive
+        return sure
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """Whether a placement on one candidate is redundant, by simulation where need be.
@@ -136,12 +180,16 @@ class Redundancy:
         return True
 
 
-def _summary(state: State, settled: Bools) -> Refugees:
+def _less(values: Ints, row: int, amount: int) -> Ints:
+    values = values.copy()
+    values[row] -= amount
+    return values
+
+
+def _refugees(state: State, settled: Bools) -> Refugees:
     size = len(state.group)
     rows = np.flatnonzero(settled & (state.template != DRBD))
     nodes = state.pnode[rows]
-    survives = SURVIVES[state.template[rows]]
-    mem = state.record_mem[rows]
     dsk = np.where(LOCAL[state.template[rows]], state.dsk[rows], 0)
 
     def figures(values: Ints) -> tuple[Ints, Ints]:
@@ -152,11 +200,10 @@ def _summary(state: State, settled: Bools) -> Refugees:
         np.minimum.at(smallest, nodes, values)
         return np.maximum(total - smallest, 0), largest
 
-    some = np.zeros(size, np.bool_)
+    some, shared = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     some[nodes] = True
-    shared = np.zeros(size, np.bool_)
-    shared[nodes[survives]] = True
-    return Refugees(some, *figures(mem), *figures(dsk), shared)
+    shared[nodes[SURVIVES[state.template[rows]]]] = True
+    return Refugees(some, *figures(state.record_mem[rows]), *figures(dsk), shared)
 
 
 def assess(state: State, scope: Bools, options: Options) -> Redundancy:
@@ -165,53 +212,59 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     looked = scope & ~columns.offline if options.accept_existing else scope
     settled = ~state.forthcoming & (state.pnode != NOWHERE) & scope[state.pnode]
     mirrored = np.flatnonzero(settled & (state.template == DRBD) & (state.snode != NOWHERE))
-    primary, secondary = state.pnode[mirrored], state.snode[mirrored]
+    lost, heirs = state.pnode[mirrored], state.snode[mirrored]
     load = np.zeros((size, size), np.int64)
-    depends = np.zeros((size, size), np.bool_)
-    np.add.at(load, (primary, secondary), state.record_mem[mirrored])
-    depends[primary, secondary] = True
-    free = columns.unallocated
-    full = columns.f_dsk <= 0
-    stuck = (free - load <= 0) | full | (full & ~columns.offline)[:, np.newaxis]
+    np.add.at(load, (lost, heirs), state.record_mem[mirrored])
+    pairs = np.unique(lost * size + heirs)
+    lost, heirs = pairs // size, pairs % size
+    free, full = columns.unallocated, columns.f_dsk <= 0
     short = columns.excl_stor & (columns.f_spindles < 0)
-    stuck |= short | short[:, np.newaxis]
+    stuck = (free[heirs] - load[lost, heirs] <= 0) | full[heirs] | (full & ~columns.offline)[lost]
+    stuck |= short[lost] | short[heirs]
     if state.migrates is not None:
-        stuck |= ~state.migrates
-    broken = (depends & stuck).any(axis=1)
-    for index in mirrored[columns.excl_stor[primary] | columns.excl_stor[secondary]].tolist():
+        stuck |= ~state.migrates[lost, heirs]
+    broken = np.zeros(size, np.bool_)
+    broken[lost[stuck]] = True
+    exclusive = columns.excl_stor[state.pnode[mirrored]] | columns.excl_stor[state.snode[mirrored]]
+    for index in mirrored[exclusive].tolist():
         if state.cluster.instances[index].spindles is None:
             broken[state.pnode[index]] = True
-    reach = (state.group[:, np.newaxis] == state.group) & scope
-    np.fill_diagonal(reach, False)
-    refugees = _summary(state, settled)
-    unplaceable = _room_missing(state, refugees, free - load, reach) | _against_policy(state, settled, reach)
-    return Redundancy(state, scope, looked, broken | unplaceable, free, load, depends, refugees, reach)
+    refugees = _refugees(state, settled)
+    broken |= _against_policy(state, settled, scope)
+    redundancy = Redundancy(state, scope, looked, broken, free, load, (lost, heirs), refugees)
+    for node in redundancy.unsettled().tolist():
+        broken[node] |= _room_missing(redundancy, node)
+    return redundancy
 
 
-def _room_missing(state: State, refugees: Refugees, left: Ints, reach: Bools) -> Bools:
-    """Nodes whose largest refugee fits nowhere, or that have more to place than there is room."""
-    if not refugees.some.any():
-        return refugees.some
-    largest = reach & (left > refugees.mem_largest[:, np.newaxis])
-    room = np.where(reach, np.maximum(left - 1, 0), 0).sum(axis=1)
-    disk = reach & (state.columns.f_dsk > refugees.dsk_largest[:, np.newaxis])
-    no_disk = (refugees.dsk_largest > 0) & ~disk.any(axis=1)
-    return refugees.some & (~largest.any(axis=1) | (room < refugees.mem_others) | no_disk)
+def _room_missing(redundancy: Redundancy, node: int) -> bool:
+    """Whether the largest refugee fits nowhere, or there are more than there is room for."""
+    state, refugees = redundancy.state, redundancy.refugees
+    mates = redundancy.scope & (state.group == state.group[node])
+    mates[node] = False
+    left = (redundancy.free - redundancy.load[node])[mates]
+    disk = state.columns.f_dsk[mates]
+    return bool(
+        not (left > refugees.mem_largest[node]).any()
+        or np.maximum(left - 1, 0).sum() < refugees.mem_others[node]
+        or (refugees.dsk_largest[node] > 0 and not (disk > refugees.dsk_largest[node]).any())
+    )
 
 
-def _against_policy(state: State, settled: Bools, reach: Bools) -> Bools:
+def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:
     """Nodes with an instance to be recreated that the policy of its own group would refuse everywhere."""
     refused = np.zeros(len(state.group), np.bool_)
-    known: dict[tuple[int, Demand, bool], bool] = {}
-    exclusive = state.columns.excl_stor
-    for index in np.flatnonzero(settled & (state.template != DRBD) & ~SURVIVES[state.template]).tolist():
-        node = int(state.pnode[index])
-        demand, group = state.cluster.instances[index].demand, int(state.group[node])
-        kinds = set(exclusive[reach[node]].tolist())
-        for kind in kinds:
-            if (group, demand, kind) not in known:
-                known[group, demand, kind] = violation(demand, state.policies[group], kind) is not None
-        refused[node] |= all(known[group, demand, kind] for kind in kinds)
+    recreated = np.flatnonzero(settled & (state.template != DRBD) & ~SURVIVES[state.template])
+    recreated = recreated[recreated < len(state.figures.rows)]  # what is placed anew has been checked
+    nodes, wants = state.pnode[recreated], state.figures.values["demand"][recreated]
+    demands = list(state.figures.demands)
+    groups = state.group[nodes]
+    keys = groups * len(demands) + wants
+    for key in np.unique(keys).tolist():
+        group, demand = divmod(key, len(demands))
+        kinds = np.unique(state.columns.excl_stor[scope & (state.group == group)]).tolist()
+        if all(violation(demands[demand], state.policies[group], kind) for kind in kinds):
+            refused[nodes[keys == key]] = True
     return refused
 
 

@@ -6,7 +6,7 @@ candidates are scored in a few array operations. Sums run in node order and upda
 arithmetic as Ganeti's htools: scores are then equal to the last bit, and so are ties.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,77 +17,92 @@ from ganeti_htools.model.state import Bools, Columns, Floats
 
 SPREAD, COUNT, OFFLINE = "spread", "count", "offline"
 
-# name, weight, and how nodes' values become one figure: a standard deviation or a sum over online
-# nodes, or a sum over offline ones.
-COMPONENTS = (
-    ("free_mem_cv", 0.5, SPREAD),
-    ("free_disk_cv", 0.5, SPREAD),
-    ("n1_cnt", 1.0, COUNT),
-    ("reserved_mem_cv", 1.0, SPREAD),
-    ("offline_all_cnt", 4.0, OFFLINE),
-    ("offline_pri_cnt", 16.0, OFFLINE),
-    ("vcpu_ratio_cv", 0.5, SPREAD),
-    ("cpu_load_cv", 1.0, SPREAD),
-    ("mem_load_cv", 1.0, SPREAD),
-    ("disk_load_cv", 1.0, SPREAD),
-    ("net_load_cv", 1.0, SPREAD),
-    ("pri_tags_score", 2.0, COUNT),
-    ("spindles_cv", 0.5, SPREAD),
-    ("free_mem_cv_forth", 0.5, SPREAD),
-    ("free_disk_cv_forth", 0.5, SPREAD),
-    ("vcpu_ratio_cv_forth", 0.5, SPREAD),
-    ("spindles_cv_forth", 0.5, SPREAD),
-    ("location_score", 1.0, COUNT),
-    ("location_exclusion_score", 1.0, COUNT),
-    ("reserved_mem_rtotal", 0.25, COUNT),
+
+def _free_mem(c: Columns) -> Any:
+    return c.unallocated / c.t_mem
+
+
+def _reserved(c: Columns) -> Any:
+    return c.r_mem / c.t_mem
+
+
+def _everyone(c: Columns) -> Any:
+    return c.primaries + c.secondaries
+
+
+UNCHANGED: Floats = np.zeros(())
+
+# name, weight, how the nodes' values become one figure (a standard deviation or a sum over the online
+# nodes, or a sum over the offline ones), what a node contributes, and the columns this is made of.
+COMPONENTS: tuple[tuple[str, float, str, Callable[[Columns], Any], tuple[str, ...]], ...] = (
+    ("free_mem_cv", 0.5, SPREAD, _free_mem, ("i_mem",)),
+    ("free_disk_cv", 0.5, SPREAD, free_disk_share, ("f_dsk", "f_spindles")),
+    (
+        "n1_cnt",
+        1.0,
+        COUNT,
+        lambda c: np.where(c.fail_n1, c.primaries + c.secondaries, 0),
+        ("fail_n1", "primaries", "secondaries"),
+    ),
+    ("reserved_mem_cv", 1.0, SPREAD, _reserved, ("r_mem",)),
+    ("offline_all_cnt", 4.0, OFFLINE, _everyone, ("primaries", "secondaries")),
+    ("offline_pri_cnt", 16.0, OFFLINE, lambda c: c.primaries, ("primaries",)),
+    ("vcpu_ratio_cv", 0.5, SPREAD, lambda c: c.u_cpu / c.t_cpu / c.cpu_speed, ("u_cpu",)),
+    ("cpu_load_cv", 1.0, SPREAD, lambda c: c.load_cpu, ("load_cpu",)),
+    ("mem_load_cv", 1.0, SPREAD, lambda c: c.load_mem, ("load_mem",)),
+    ("disk_load_cv", 1.0, SPREAD, lambda c: c.load_dsk, ("load_dsk",)),
+    ("net_load_cv", 1.0, SPREAD, lambda c: c.load_net, ("load_net",)),
+    ("pri_tags_score", 2.0, COUNT, lambda c: c.conflicts, ("conflicts",)),
+    ("spindles_cv", 0.5, SPREAD, lambda c: c.inst_spindles / c.hi_spindles, ("inst_spindles",)),
+    ("free_mem_cv_forth", 0.5, SPREAD, lambda c: c.f_mem_forth / c.t_mem, ("f_mem_forth",)),
+    (
+        "free_disk_cv_forth",
+        0.5,
+        SPREAD,
+        lambda c: free_disk_share(c, "_forth"),
+        ("f_dsk_forth", "f_spindles_forth"),
+    ),
+    ("vcpu_ratio_cv_forth", 0.5, SPREAD, lambda c: c.u_cpu_forth / c.t_cpu / c.cpu_speed, ("u_cpu_forth",)),
+    (
+        "spindles_cv_forth",
+        0.5,
+        SPREAD,
+        lambda c: c.inst_spindles_forth / c.hi_spindles,
+        ("inst_spindles_forth",),
+    ),
+    ("location_score", 1.0, COUNT, lambda c: c.location, ("location",)),
+    # Instances in excess of one for each pair of location and exclusion tag: a figure of the whole
+    # cluster, to which callers add.
+    ("location_exclusion_score", 1.0, COUNT, lambda c: UNCHANGED, ()),
+    ("reserved_mem_rtotal", 0.25, COUNT, _reserved, ("r_mem",)),
 )
-CROWDING = 18  # the one figure that is not a sum over nodes; callers say how it changes
-WEIGHTS = tuple(weight for _, weight, _ in COMPONENTS)
-KINDS = tuple(kind for _, _, kind in COMPONENTS)
+CROWDING = 18
+WEIGHTS = tuple(weight for _, weight, _, _, _ in COMPONENTS)
+KINDS = tuple(kind for _, _, kind, _, _ in COMPONENTS)
+# Components with the same formula are one object where they are made of the same columns, as the
+# forthcoming ones are while a cluster has no forthcoming instances.
+FAMILY = tuple({14: 1, 15: 6, 16: 12, 19: 3}.get(which, which) for which in range(len(COMPONENTS)))
 
 
-def node_values(columns: Columns, crowding: Any = 0.0) -> list[Any]:
-    """What each node contributes to each component; equal components are one object.
+def node_values(columns: Columns, before: tuple[Columns, Sequence[Any]] | None = None) -> list[Any]:
+    """What each node contributes to each component.
 
-    ``crowding`` stands in for the instances in excess of one for each pair of location and exclusion
-    tag, a figure of the whole cluster: give its change for each candidate.
+    Components made of the same columns are one object; so are values of ``before`` (columns with
+    their values) whose columns are the same objects.
     """
+    known: dict[tuple[int, ...], Any] = {}
+    values = []
     with np.errstate(divide="ignore", invalid="ignore"):
-        free_mem = columns.unallocated / columns.t_mem
-        free_mem_forth = columns.f_mem_forth / columns.t_mem
-        reserved = columns.r_mem / columns.t_mem
-        cpu = columns.u_cpu / columns.t_cpu / columns.cpu_speed
-        spindles = columns.inst_spindles / columns.hi_spindles
-        same = columns.u_cpu_forth is columns.u_cpu
-        cpu_forth = cpu if same else columns.u_cpu_forth / columns.t_cpu / columns.cpu_speed
-        same = columns.inst_spindles_forth is columns.inst_spindles
-        spindles_forth = spindles if same else columns.inst_spindles_forth / columns.hi_spindles
-    disk = free_disk_share(columns)
-    same = columns.f_dsk_forth is columns.f_dsk and columns.f_spindles_forth is columns.f_spindles
-    disk_forth = disk if same else free_disk_share(columns, "_forth")
-    everyone = columns.primaries + columns.secondaries
-    return [
-        free_mem,
-        disk,
-        np.where(columns.fail_n1, everyone, 0),
-        reserved,
-        everyone,
-        columns.primaries,
-        cpu,
-        columns.load_cpu,
-        columns.load_mem,
-        columns.load_dsk,
-        columns.load_net,
-        columns.conflicts,
-        spindles,
-        free_mem_forth,
-        disk_forth,
-        cpu_forth,
-        spindles_forth,
-        columns.location,
-        crowding,
-        reserved,
-    ]
+        for which, (_, _, _, value, names) in enumerate(COMPONENTS):
+            used = [id(getattr(columns, name)) for name in names]
+            if before and used == [id(getattr(before[0], name)) for name in names]:
+                values.append(before[1][which])
+                continue
+            key = (FAMILY[which], *used)
+            if key not in known:
+                known[key] = value(columns)
+            values.append(known[key])
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,29 +156,38 @@ class Statistics:
         """The weighted sum of all components, for each candidate."""
         total: Any = 0.0
         for weight, value in zip(WEIGHTS, self.components(), strict=True):
-            total = total + weight * value
+            term = value if weight == 1.0 else weight * value
+            if np.ndim(total) and np.broadcast_shapes(np.shape(total), np.shape(term)) == total.shape:
+                total += term
+            else:
+                total = total + term
         return total
 
 
 def _replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tuple[Any, Any]:
     change = y - x
     squares = y * y - x * x
-    scaled = (n * squares - 2 * total * change) - change * change
-    return total + change, np.maximum(0.0, variance + scaled / (n * n))
+    scaled = n * squares - 2 * total * change
+    if np.ndim(scaled) == 0:
+        return total + change, max(0.0, variance + (scaled - change * change) / (n * n))
+    scaled -= change * change
+    scaled /= n * n
+    if np.ndim(variance) < 2 or np.shape(variance) == np.shape(scaled):
+        scaled += variance
+    else:
+        scaled = scaled + variance
+    return total + change, np.maximum(scaled, 0.0, out=scaled)
 
 
 def _in_order(values: Floats) -> Floats:
     """Row sums, added up from left to right."""
-    if values.shape[-1] == 0:
-        return np.zeros(values.shape[:-1])
-    total: Floats = np.add.accumulate(values, axis=-1)[..., -1]
-    return total
+    padded = np.concatenate([np.zeros((len(values), 1)), values], axis=1)
+    return np.asarray(np.add.accumulate(padded, axis=1))[:, -1]
 
 
 def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> Statistics:
     """The statistics of nodes in order, from :func:`node_values`. Empty spreads are nan."""
     matrix = np.array([np.broadcast_to(value, offline.shape) for value in values], np.float64)
-    matrix[CROWDING] = 0.0
     online = matrix[:, ~offline]
     n = float(online.shape[1])
     sums = _in_order(online)

@@ -4,7 +4,7 @@ Backends make and write these; :mod:`ganeti_htools.model.state` turns them into 
 MiB. Objects refer to each other by name, so a row stays valid whatever stands beside it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.errors import DataError
@@ -155,29 +155,27 @@ class Cluster:
 
 def check(cluster: Cluster) -> None:
     """Every reference must resolve, every name stand once. Raises DataError naming the first that fails."""
-    groups = _unique("group", (group.uuid for group in cluster.groups))
-    nodes = _unique("node", (node.name for node in cluster.nodes))
-    _unique("instance", (instance.name for instance in cluster.instances))
+    groups = _unique("group", [group.uuid for group in cluster.groups])
+    nodes = _unique("node", [node.name for node in cluster.nodes])
+    _unique("instance", [instance.name for instance in cluster.instances])
     for node in cluster.nodes:
         if node.group not in groups:
             raise DataError(f"Unknown group '{node.group}' for node {node.name}")
     for instance in cluster.instances:
-        for name in (instance.pnode, instance.snode):
+        pnode, snode = instance.pnode, instance.snode
+        for name in (pnode, snode):
             if name is not None and name not in nodes:
                 raise DataError(f"Unknown node '{name}' for instance {instance.name}")
-        if instance.snode == instance.pnode:
-            raise DataError(
-                f"Instance {instance.name} has same primary and secondary node - {instance.pnode}"
-            )
+        if snode == pnode:
+            raise DataError(f"Instance {instance.name} has same primary and secondary node - {pnode}")
 
 
-def _unique(kind: str, names: Iterable[str]) -> set[str]:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise DataError(f"{kind} '{name}' appears more than once")
-        seen.add(name)
-    return seen
+def _unique(kind: str, names: list[str]) -> set[str]:
+    unique = set(names)
+    if len(unique) < len(names):
+        twice = next(name for row, name in enumerate(names) if name in names[:row])
+        raise DataError(f"{kind} '{twice}' appears more than once")
+    return unique
 
 
 def with_loads(cluster: Cluster, loads: Mapping[str, Load]) -> Cluster:

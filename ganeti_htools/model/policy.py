@@ -73,9 +73,7 @@ def _outside(demand: Demand, bound: ISpec, sign: int, exclusive: bool) -> Fail |
     spindles = demand.spindles if exclusive else demand.spindle_use
     if spindles is None or beyond(spindles, bound.spindle_use):
         return Fail.SPINDLES
-    if demand.template is not DiskTemplate.DISKLESS and beyond(
-        len(demand.disk_sizes), bound.disk_count
-    ):
+    if demand.template is not DiskTemplate.DISKLESS and beyond(len(demand.disk_sizes), bound.disk_count):
         return Fail.DISK_COUNT
     return None
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.figures import Figures, tabulate
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
 
@@ -25,7 +26,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 NOWHERE = -1  # the row that stands for "no node" or "no instance"
-TEMPLATE_CODE = {template: code for code, template in enumerate(DiskTemplate)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class State:
 
     Columns of instances are in row order; ``pnode`` and ``snode`` are node rows. ``stamp`` says in
     which order instances came to their primary; the latest is the first to go when it is emptied.
-    ``peers[s, p]`` is the memory that secondary ``s`` has to keep free in case ``p`` fails.
+    ``peers[p, s]`` is the memory that secondary ``s`` has to keep free in case ``p`` fails.
     ``tag_counts[t, n]`` counts primaries of node ``n`` with exclusion tag ``t``;
     ``settled_tag_counts`` leaves out forthcoming ones. ``migrates[n, m]`` is False where migration
     tags forbid going from ``n`` to ``m``, None if they forbid nothing; ``located[n, t]`` tells
@@ -146,6 +146,7 @@ class State:
     """
 
     cluster: Cluster
+    figures: Figures  # of the instances it was derived from
     nodes: dict[str, int]
     group: Ints
     policies: tuple[IPolicy, ...]  # of each node group, by row
@@ -277,13 +278,17 @@ def _migrates(cluster_tags: Sequence[str], nodes: Sequence[Node]) -> Bools | Non
 
 
 def derive(
-    cluster: Cluster, requested: Sequence[Instance] = (), static_kvm_node_memory: int = 0
+    cluster: Cluster,
+    requested: Sequence[Instance] = (),
+    static_kvm_node_memory: int = 0,
+    known: Figures | None = None,
 ) -> State:
     """Compute every derived figure of a consistent cluster (see :func:`.cluster.check`).
 
     ``requested`` are instances that are going to be placed (only their tags matter here).
     ``static_kvm_node_memory`` (MiB), unless 0, replaces what nodes running KVM report as their own
-    memory: KVM counts its instances' there (``hail(1)``, Ganeti 3.0).
+    memory: KVM counts its instances' there (``hail(1)``, Ganeti 3.0). ``known`` are figures of a
+    cluster that shares rows with this one.
     """
     rows, size = cluster.nodes, len(cluster.nodes)
     node_row = {node.name: row for row, node in enumerate(rows)}
@@ -293,101 +298,69 @@ def derive(
     static = static_kvm_node_memory
     n_mem = _ints(static if static and node.hypervisor == "kvm" else node.n_mem for node in rows)
     t_mem, f_mem = _floats(node.t_mem for node in rows), _ints(node.f_mem for node in rows)
-    t_cpu = _floats(node.t_cpu for node in rows)
     t_spindles = _ints(node.t_spindles for node in rows)
     excl_stor = _bools(node.excl_stor for node in rows)
     spindle_ratio = _floats(policies[row].spindle_ratio for row in group.tolist())
 
     instances = cluster.instances
+    figures = tabulate(instances, known)
+    values = figures.values
     pnode = _ints(node_row[instance.pnode] for instance in instances)
-    snode = _ints(
-        NOWHERE if instance.snode is None else node_row[instance.snode] for instance in instances
-    )
-    mem = _ints(instance.mem for instance in instances)
-    uses_memory = _bools(instance.uses_memory for instance in instances)
-    forthcoming = _bools(instance.forthcoming for instance in instances)
-    local = _bools(instance.template.local_storage for instance in instances)
-    dsk = _ints(instance.dsk for instance in instances)
-    vcpus = _ints(
-        0 if instance.status is Status.OFFLINE else instance.vcpus for instance in instances
-    )
-    use = np.where(local, _floats(instance.spindle_use for instance in instances), 0.0)
+    secondary_row: dict[str | None, int] = {None: NOWHERE, **node_row}
+    snode = _ints(secondary_row[instance.snode] for instance in instances)
+    mem, record_mem, dsk = (np.ascontiguousarray(values[name]) for name in ("mem", "record_mem", "dsk"))
+    forthcoming, local = np.ascontiguousarray(values["forthcoming"]), values["local"]
+    vcpus, loads = values["vcpus"], values["load"]
     settled, doubled = ~forthcoming, snode != NOWHERE
     any_forthcoming = bool(forthcoming.any())
 
-    def on_nodes(values: Any, primary: Bools, secondary: Bools | None = None) -> Any:
+    def on_nodes(amounts: Any, primary: Bools, secondary: Bools | None = None) -> Any:
         """Sums per node, instances in order, a primary before a secondary of the same instance."""
         if secondary is None:
-            return _sum_by(pnode[primary], values[primary], size)
+            return _sum_by(pnode[primary], amounts[primary], size)
         keep = np.stack([primary, secondary], axis=1)
         both = np.stack([pnode, snode], axis=1)
-        return _sum_by(both[keep], np.stack([values, values], axis=1)[keep], size)
+        return _sum_by(both[keep], np.stack([amounts, amounts], axis=1)[keep], size)
 
     everyone = np.ones_like(forthcoming)
     n_cpu = _ints(node.n_cpu for node in rows)
     u_cpu = n_cpu + on_nodes(vcpus, settled)
+    use = values["spindle_use"].astype(np.float64)
     inst_spindles = np.where(excl_stor, 0.0, on_nodes(use, settled, settled & doubled))
     f_dsk, f_spindles = _ints(node.f_dsk for node in rows), _ints(node.f_spindles for node in rows)
-    f_dsk_forth, f_spindles_forth, u_cpu_forth, inst_spindles_forth = f_dsk, f_spindles, u_cpu, inst_spindles
+    f_dsk_forth, f_spindles_forth = f_dsk, f_spindles
+    u_cpu_forth, inst_spindles_forth = u_cpu, inst_spindles
     if any_forthcoming:
-        reserved = on_nodes(np.where(local, dsk, 0), forthcoming, forthcoming & doubled)
-        f_dsk_forth = f_dsk - reserved
-        spindles = _ints(instance.spindles or 0 for instance in instances)
-        touched = on_nodes(np.ones_like(dsk), forthcoming, forthcoming & doubled) > 0
-        f_spindles_forth = np.where(
-            excl_stor,
-            f_spindles - on_nodes(spindles, forthcoming, forthcoming & doubled),
-            np.where(touched, 0, f_spindles),
-        )
+        reserved = forthcoming, forthcoming & doubled
+        f_dsk_forth = f_dsk - on_nodes(np.where(local, dsk, 0), *reserved)
+        touched = on_nodes(np.ones_like(dsk), *reserved) > 0
+        left = f_spindles - on_nodes(values["spindles"], *reserved)
+        f_spindles_forth = np.where(excl_stor, left, np.where(touched, 0, f_spindles))
         u_cpu_forth = n_cpu + on_nodes(vcpus, everyone)
         inst_spindles_forth = np.where(excl_stor, 0.0, on_nodes(use, everyone, doubled))
 
-    loads = _floats(
-        figure
-        for instance in instances
-        for figure in (instance.load.cpu, instance.load.mem, instance.load.dsk, instance.load.net)
-    ).reshape(-1, 4)
     load_cpu = on_nodes(loads[:, 0], settled)
     load_mem, load_net = (
         load_cpu if np.array_equal(loads[:, 0], loads[:, kind]) else on_nodes(loads[:, kind], settled)
         for kind in (1, 3)
     )
-    load_dsk = on_nodes(loads[:, 2], settled, settled & doubled)
-    if any(node.cpu_load is not None for node in rows):
-        load_cpu = np.array(
-            [load if node.cpu_load is None else node.cpu_load for node, load in zip(rows, load_cpu, strict=True)]
-        )
+    measured = [node.cpu_load for node in rows]
+    if any(load is not None for load in measured):
+        pairs = zip(measured, load_cpu.tolist(), strict=True)
+        load_cpu = _floats(summed if load is None else load for load, summed in pairs)
 
-    i_mem = on_nodes(np.where(uses_memory, mem, 0), settled)
-    x_mem = t_mem.astype(np.int64) - n_mem - i_mem - f_mem
-    reserved_mem = np.where(
-        _bools(instance.uses_secondary_memory for instance in instances), mem, 0
-    )
     peers = np.zeros((size, size), np.int64)
     keeps = settled & doubled
-    np.add.at(peers, (snode[keeps], pnode[keeps]), reserved_mem[keeps])
-    r_mem = peers.max(axis=1, initial=0)
+    np.add.at(peers, (pnode[keeps], snode[keeps]), values["secondary_mem"][keeps])
+    r_mem = peers.max(axis=0, initial=0)
+    i_mem = on_nodes(record_mem, settled)
 
-    prefixes = tags.exclusion_prefixes(cluster.tags)
-    excluding = [tags.exclusion_tags(prefixes, instance.tags) for instance in instances]
-    wanted = [tags.exclusion_tags(prefixes, instance.tags) for instance in requested]
-    tag_rows = {
-        tag: row for row, tag in enumerate(sorted({tag for held in (*excluding, *wanted) for tag in held}))
-    }
-    tag_counts = np.zeros((len(tag_rows), size), np.int64)
-    for held, node in zip(excluding, pnode.tolist(), strict=True):
-        for tag in held:
-            tag_counts[tag_rows[tag], node] += 1
-    settled_tag_counts = tag_counts
-    if any_forthcoming:
-        settled_tag_counts = tag_counts.copy()
-        for index in np.flatnonzero(forthcoming).tolist():
-            for tag in excluding[index]:
-                settled_tag_counts[tag_rows[tag], pnode[index]] -= 1
-
+    tag_rows, tag_counts, settled_tag_counts = _exclusion(
+        cluster, requested, values["tagged"], pnode, forthcoming
+    )
     location_rows, located = _tag_columns([tags.location_tags(cluster.tags, node.tags) for node in rows])
     location = np.zeros(size, np.int64)
-    if tags.DESIRED_LOCATION in "".join(cluster.tags) or location_rows:
+    if location_rows or any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags):
         shared = np.where(doubled, (located[pnode] & located[snode]).sum(axis=1), 0)
         unmet = _ints(
             len(
@@ -401,9 +374,9 @@ def derive(
     columns = Columns(
         t_mem=t_mem,
         n_mem=n_mem,
-        x_mem=x_mem,
+        x_mem=t_mem.astype(np.int64) - n_mem - i_mem - f_mem,
         t_dsk=_floats(node.t_dsk for node in rows),
-        t_cpu=t_cpu,
+        t_cpu=_floats(node.t_cpu for node in rows),
         cpu_speed=_floats(node.cpu_speed for node in rows),
         t_spindles=t_spindles,
         lo_dsk=np.zeros(size, np.int64),
@@ -412,7 +385,7 @@ def derive(
         offline=_bools(node.offline for node in rows),
         excl_stor=excl_stor,
         i_mem=i_mem,
-        f_mem_forth=f_mem - on_nodes(np.where(uses_memory, 0, mem), everyone),
+        f_mem_forth=f_mem - on_nodes(np.where(record_mem > 0, 0, mem), everyone),
         f_dsk=f_dsk,
         f_dsk_forth=f_dsk_forth,
         f_spindles=f_spindles,
@@ -425,7 +398,7 @@ def derive(
         fail_n1=f_mem < r_mem,
         load_cpu=load_cpu,
         load_mem=load_mem,
-        load_dsk=load_dsk,
+        load_dsk=on_nodes(loads[:, 2], settled, settled & doubled),
         load_net=load_net,
         primaries=on_nodes(np.ones_like(dsk), settled),
         secondaries=_sum_by(snode[keeps], np.ones_like(dsk)[keeps], size),
@@ -434,6 +407,7 @@ def derive(
     )
     return State(
         cluster=cluster,
+        figures=figures,
         nodes=node_row,
         group=group,
         policies=policies,
@@ -441,9 +415,9 @@ def derive(
         pnode=pnode,
         snode=snode,
         stamp=np.arange(len(instances)),
-        record_mem=np.where(uses_memory, mem, 0),
+        record_mem=record_mem,
         dsk=dsk,
-        template=_ints(TEMPLATE_CODE[instance.template] for instance in instances),
+        template=np.ascontiguousarray(values["template"]),
         forthcoming=forthcoming,
         peers=peers,
         tag_rows=tag_rows,
@@ -453,6 +427,26 @@ def derive(
         located=located,
         location_rows=location_rows,
     )
+
+
+def _exclusion(
+    cluster: Cluster, requested: Sequence[Instance], tagged: Bools, pnode: Ints, forthcoming: Bools
+) -> tuple[dict[str, int], Ints, Ints]:
+    """Rows of all exclusion tags, and their counts on nodes, with and without forthcoming instances."""
+    prefixes, instances = tags.exclusion_prefixes(cluster.tags), cluster.instances
+    candidates = np.flatnonzero(tagged).tolist() if prefixes else []
+    held = [(row, tags.exclusion_tags(prefixes, instances[row].tags)) for row in candidates]
+    wanted = [tags.exclusion_tags(prefixes, instance.tags) for instance in requested]
+    met = {tag for each in (*(found for _, found in held), *wanted) for tag in each}
+    tag_rows = {tag: row for row, tag in enumerate(sorted(met))}
+    counts = np.zeros((len(tag_rows), len(cluster.nodes)), np.int64)
+    waiting = np.zeros_like(counts)
+    for row, found in held:
+        for tag in found:
+            counts[tag_rows[tag], pnode[row]] += 1
+            if forthcoming[row]:
+                waiting[tag_rows[tag], pnode[row]] += 1
+    return tag_rows, counts, counts - waiting if waiting.any() else counts
 
 
 def missing_resources(state: State) -> list[str]:

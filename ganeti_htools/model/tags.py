@@ -36,9 +36,7 @@ def exclusion_tags(prefixes: Iterable[str], instance_tags: Iterable[str]) -> tup
 
 def desired_locations(cluster_tags: Iterable[str], instance_tags: Iterable[str]) -> frozenset[str]:
     """Location tags an instance would like its primary node to have."""
-    return frozenset(
-        _starting(filter(None, _suffixes(DESIRED_LOCATION, cluster_tags)), instance_tags)
-    )
+    return frozenset(_starting(filter(None, _suffixes(DESIRED_LOCATION, cluster_tags)), instance_tags))
 
 
 def location_tags(cluster_tags: Iterable[str], node_tags: Iterable[str]) -> frozenset[str]:
@@ -51,9 +49,7 @@ def migration_tags(cluster_tags: Iterable[str], node_tags: Iterable[str]) -> fro
     return frozenset(_starting((p + ":" for p in _suffixes(MIGRATION, cluster_tags)), node_tags))
 
 
-def receivable_migration_tags(
-    cluster_tags: Iterable[str], node_tags: Iterable[str]
-) -> frozenset[str]:
+def receivable_migration_tags(cluster_tags: Iterable[str], node_tags: Iterable[str]) -> frozenset[str]:
     """Migration classes a node can receive: its own and those allowed by ``FROM::TO`` cluster tags."""
     cluster_tags = tuple(cluster_tags)
     own = migration_tags(cluster_tags, node_tags)

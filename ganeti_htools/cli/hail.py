@@ -1,0 +1,79 @@
+"""``hail``: decide one iallocator request and exit (``hail(1)``)."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ganeti_htools.backends import iallocator
+from ganeti_htools.cli import files, tables
+from ganeti_htools.cli.options import HAIL, CommandLine, obey
+from ganeti_htools.cli.parameters import algorithm
+from ganeti_htools.cli.records import record
+from ganeti_htools.decision import decide_on, state_for
+from ganeti_htools.engine.decide import is_dedicated
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.request import Allocate
+from ganeti_htools.model.state import State, missing_resources
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; its exit status."""
+    line = obey(HAIL, sys.argv[1:] if argv is None else argv)
+    try:
+        run(line)
+    except HtoolsError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    return 0
+
+
+def run(line: CommandLine) -> None:
+    """Read, decide, answer. Raises HtoolsError."""
+    if not line.arguments:
+        raise HtoolsError("This program needs an input file.")
+    if len(line.arguments) > 1:
+        raise HtoolsError("Only one argument is accepted (the input file)")
+    options = algorithm(line)
+    message = iallocator.read(files.read_bytes(line.arguments[0]))
+    request, cluster, warnings = message.request, message.cluster, message.warnings
+    if line.text_data is not None or line.simulate:
+        cluster, warnings = files.load(line), ()
+        iallocator.check_known(request, cluster)
+    elif not line.ignore_dynu:
+        cluster = files.with_dynamics(cluster, line)
+    state = state_for(cluster, request, options)
+    files.say(files.inconsistencies((*warnings, *missing_resources(state))))
+    if line.verbose > 1:
+        files.say(f"Received request: {record(request)}\n")
+    if line.verbose > 2:
+        files.say(f"Received cluster data: {record(cluster)}\n")
+    if line.verbose > 1 and is_dedicated(state, request):
+        files.say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
+    _show(line, "Initial cluster", state)
+    _save(line, "pre-ialloc", "before iallocator run", state.settled())
+    answer, after = decide_on(state, request, options)
+    print(answer, flush=True)
+    _show(line, "Final cluster", after)
+    settled = after.settled()
+    if isinstance(request, Allocate) and after is not state:
+        # Ganeti's hail lists the new instance first.
+        settled = replace(settled, instances=(*settled.instances[-1:], *settled.instances[:-1]))
+    _save(line, "post-ialloc", "after iallocator run", settled)
+
+
+def _show(line: CommandLine, title: str, state: State) -> None:
+    if line.print_nodes is not None:
+        files.say(f"\n{title} status:\n{tables.nodes(state, line.print_nodes)}\n")
+
+
+def _save(line: CommandLine, extension: str, when: str, cluster: Cluster) -> None:
+    if line.save is not None:
+        files.say(files.save(line.save, extension, when, cluster) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The options that steer decisions, from a command line or from Ganeti's iallocator parameters."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from ganeti_htools.cli.options import HAIL, CommandLine, Reply, read
+from ganeti_htools.engine.options import Options
+from ganeti_htools.model.errors import UsageError
+
+# What a program that only decides can do nothing with: these read or write files, or print more.
+ONE_SHOT = ("dynu_file", "mond", "mond_data", "print_nodes", "save", "simulate", "text_data", "verbose")
+
+
+def algorithm(line: CommandLine) -> Options:
+    """What a command line asks of a decision."""
+    return Options(
+        capacity=not line.no_capacity_checks,
+        accept_existing=line.accept_existing_errors,
+        ignore_soft_errors=line.ignore_soft_errors,
+        restrict_to=line.restrict_allocation_to,
+        static_kvm_node_memory=line.static_kvm_node_memory,
+    )
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """What iallocator parameters ask of a decision. Raises UsageError for those that need more than that."""
+    line = read(HAIL, arguments)
+    if isinstance(line, Reply):
+        raise UsageError(line.text.splitlines()[0] if line.status else "expected parameters only")
+    defaults = {field.name: field.default for field in fields(CommandLine)}
+    for name in ONE_SHOT:
+        if getattr(line, name) != defaults[name]:
+            raise UsageError(f"--{name.replace('_', '-')} is for the hail program itself")
+    if line.arguments:
+        raise UsageError(f"unexpected argument '{line.arguments[0]}'")
+    return algorithm(line)

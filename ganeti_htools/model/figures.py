@@ -1,0 +1,80 @@
+"""Instances as one table of figures, most of which is taken over when the next cluster comes.
+
+Between two requests nearly all instances stay what they were, the very same rows; their figures are
+copied with one array operation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.policy import Demand
+from ganeti_htools.model.types import DiskTemplate, Status
+
+TEMPLATE_CODE = {template: code for code, template in enumerate(DiskTemplate)}
+
+FIELDS = np.dtype(
+    [
+        ("mem", np.int64),
+        ("record_mem", np.int64),  # what it takes from the primary's state of record
+        ("secondary_mem", np.int64),  # what its secondary has to keep free for it
+        ("dsk", np.int64),
+        ("vcpus", np.int64),  # 0 if administratively offline
+        ("spindles", np.int64),  # 0 if it does not say
+        ("spindle_use", np.int64),  # 0 without local storage
+        ("template", np.int64),  # position in DiskTemplate
+        ("local", np.bool_),
+        ("forthcoming", np.bool_),
+        ("tagged", np.bool_),
+        ("load", np.float64, (4,)),  # cpu, mem, dsk, net
+        ("demand", np.int64),  # position in the table's demands
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of instances, a record for each row, and the different demands they make on policies."""
+
+    rows: tuple[Instance, ...]
+    values: NDArray[np.void]
+    demands: dict[Demand, int]
+    positions: dict[int, int]  # by identity of the row
+
+
+def tabulate(rows: Sequence[Instance], known: Figures | None = None) -> Figures:
+    """The figures of instances, taken over from ``known`` where the row is the same object."""
+    demands: dict[Demand, int] = known.demands if known else {}
+    positions = known.positions if known else {}
+    sources = np.fromiter((positions.get(id(row), -1) for row in rows), np.int64, len(rows))
+    values = np.empty(len(rows), FIELDS)
+    fresh = np.flatnonzero(sources < 0)
+    if known and len(fresh) < len(rows):
+        taken = sources >= 0
+        values[taken] = known.values[sources[taken]]
+    if len(demands) > len(rows) + len(fresh):
+        return tabulate(rows)  # forget the demands of instances long gone
+    values[fresh] = np.array([_record(rows[row], demands) for row in fresh.tolist()], FIELDS)
+    return Figures(tuple(rows), values, demands, {id(row): position for position, row in enumerate(rows)})
+
+
+def _record(row: Instance, demands: dict[Demand, int]) -> tuple[object, ...]:
+    local, load = row.template.local_storage, row.load
+    return (
+        row.mem,
+        row.mem if row.uses_memory else 0,
+        row.mem if row.uses_secondary_memory else 0,
+        row.dsk,
+        0 if row.status is Status.OFFLINE else row.vcpus,
+        row.spindles or 0,
+        row.spindle_use if local else 0,
+        TEMPLATE_CODE[row.template],
+        local,
+        row.forthcoming,
+        bool(row.tags),
+        (load.cpu, load.mem, load.dsk, load.net),
+        demands.setdefault(row.demand, len(demands)),
+    )
