@@ -1,0 +1,82 @@
+"""What can be set, and where it is set: command line, then the TOML file, then these defaults."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ganeti_htools.model.errors import DataError
+
+# The directory is the daemon's own (systemd's RuntimeDirectory), so that it can make and remove the
+# socket without being root. iallocator/htoolsd imports nothing of ours and repeats this path.
+DEFAULT_SOCKET = "/run/htoolsd/htoolsd.sock"
+
+
+def _key(default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Every key of the configuration file. All durations are in seconds."""
+
+    socket: str = _key(DEFAULT_SOCKET, "Unix socket to serve on")
+    group: str = _key("", "group whose members may connect; empty: the group the daemon runs with")
+    state_dir: str = _key("/var/lib/htoolsd", "directory of the lock and of what must survive a restart")
+    luxi: str = _key("/run/ganeti/socket/ganeti-query", "socket of Ganeti's luxid")
+    connections: int = _key(64, "clients connected at the same time; more are refused")
+    message_mib: int = _key(64, "longest message that a client may send, MiB")
+    request_mib: int = _key(256, "longest request file that is read, MiB")
+    idle_seconds: float = _key(60.0, "how long a client may take to send a whole message")
+    write_seconds: float = _key(10.0, "how long a client may take to accept an answer")
+    wait_seconds: float = _key(5.0, "how long a decision may wait for those before it")
+    stop_seconds: float = _key(30.0, "how long a stop waits for what is under way")
+
+
+def describe() -> str:
+    """The keys with their defaults and meaning, one a line."""
+    return "\n".join(
+        f"  {key.name + ' = ' + _toml(key.default):<45} {key.metadata['doc']}" for key in fields(Config)
+    )
+
+
+def load(path: str | None, given: Mapping[str, str | None]) -> Config:
+    """The configuration from the file at ``path`` (None: no file) and the command line's values.
+
+    Raises DataError naming the file and the key.
+    """
+    values = _read(path) if path is not None else {}
+    values.update({key: value for key, value in given.items() if value is not None})
+    return Config(**values)
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            values = tomllib.load(file)
+    except OSError as err:
+        raise DataError(f"{path}: {err.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
+        raise DataError(f"{path}: not TOML: {err}") from None
+    known = {key.name: key.default for key in fields(Config)}
+    for key, value in values.items():
+        if key not in known:
+            raise DataError(f"{path}: unknown key '{key}'; known are {', '.join(known)}")
+        values[key] = _checked(f"{path}: {key}", value, known[key])
+    return values
+
+
+def _checked(name: str, value: object, default: object) -> object:
+    if isinstance(default, str):
+        if not isinstance(value, str):
+            raise DataError(f"{name}: expected a string")
+        return value
+    numbers = (int,) if isinstance(default, int) else (int, float)
+    if not isinstance(value, numbers) or isinstance(value, bool) or not 0 < value < 1e9:
+        kind = "a whole number" if isinstance(default, int) else "a number"
+        raise DataError(f"{name}: expected {kind} greater than 0")
+    return value
+
+
+def _toml(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)

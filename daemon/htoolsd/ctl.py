@@ -1,0 +1,128 @@
+"""``htoolsctl``: asks a running htoolsd."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd.client import RefusedError, ask
+from htoolsd.config import DEFAULT_SOCKET
+from htoolsd.version import VERSION
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Carry out one command; the exit status."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(argv)
+    if rest and options.run is not _decide:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.arguments = rest
+    try:
+        return int(options.run(options))
+    except RefusedError as err:
+        print(f"htoolsctl: refused ({err.kind}): {err}", file=sys.stderr)
+    except HtoolsError as err:
+        print(f"htoolsctl: {err}", file=sys.stderr)
+    except OSError as err:
+        print(f"htoolsctl: {err.filename or 'output'}: {err.strerror}", file=sys.stderr)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="htoolsctl", description="Asks a running htoolsd.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"htoolsctl {VERSION}")
+    parser.add_argument(
+        "--socket",
+        metavar="PATH",
+        default=os.environ.get("HTOOLSD_SOCKET") or DEFAULT_SOCKET,
+        help=f"the daemon's socket (default: $HTOOLSD_SOCKET, else {DEFAULT_SOCKET})",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def add(name: str, run: Callable[[argparse.Namespace], int], doc: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=doc, description=doc, allow_abbrev=False)
+        command.set_defaults(run=run)
+        return command
+
+    for name, run, doc in (
+        ("status", _status, "Shows how the daemon is and what it has done."),
+        ("methods", _methods, "Lists what the daemon can be asked for."),
+    ):
+        add(name, run, doc).add_argument(
+            "--json", action="store_true", help="print the daemon's answer as JSON"
+        )
+    decide = add("decide", _decide, "Decides an iallocator request; options that follow go with it.")
+    decide.add_argument("file", metavar="FILE", help="the request; - for standard input")
+    return parser
+
+
+def _status(options: argparse.Namespace) -> int:
+    status: Any = ask(options.socket, "status", {})
+    _print(status, options.json, _describe)
+    return 0
+
+
+def _methods(options: argparse.Namespace) -> int:
+    methods: Any = ask(options.socket, "methods", {})
+    _print(methods, options.json, _table)
+    return 0
+
+
+def _decide(options: argparse.Namespace) -> int:
+    args: dict[str, object] = {"arguments": options.arguments}
+    relay: Any
+    if options.file == "-":
+        relay = ask(options.socket, "decide", args | {"request": sys.stdin.read()})
+    else:
+        with open(options.file, "rb") as file:
+            relay = ask(options.socket, "decide", args, file.fileno())
+    sys.stderr.write(relay["stderr"])
+    sys.stdout.write(relay["stdout"])
+    return int(relay["exit_status"])
+
+
+def _print(value: Any, as_json: bool, describe: Callable[[Any], Iterator[str]]) -> None:
+    print(json.dumps(value, indent=2) if as_json else "\n".join(describe(value)))
+
+
+def _describe(status: Any) -> Iterator[str]:
+    luxi, decisions = status["luxi"], status["decisions"]
+    yield f"htoolsd {status['version']}, process {status['pid']}, up {_duration(status['uptime_s'])}"
+    yield f"  socket     {status['socket']} ({status['connections']} connected)"
+    why = f": {luxi['error']}" if luxi["error"] else ""
+    yield f"  luxi       {luxi['state']} for {_duration(time.time() - luxi['since'])}{why} ({luxi['path']})"
+    counts = (f"{decisions[name]} {name}" for name in ("served", "failed", "refused", "abandoned", "broken"))
+    yield f"  decisions  {', '.join(counts)}"
+    now = f"{decisions['waiting']} waiting, {decisions['running']} running"
+    if decisions["running"]:
+        now += f" for {_duration(decisions['running_ms'] / 1000)}"
+    yield f"  now        {now}"
+    if decisions["last_ms"] is not None:
+        yield "  time       " + ", ".join(
+            f"{name} {decisions[f'{name}_ms']:.1f} ms" for name in ("last", "median", "slowest")
+        )
+    yield f"  memory     {status['memory_mib']:.0f} MiB"
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def _table(methods: Any) -> Iterator[str]:
+    for method in methods:
+        yield f"{method['name']:<10} {method['version']}  {method['doc']}"
+        for name, meaning in method["arguments"].items():
+            yield f"               {name}: {meaning}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

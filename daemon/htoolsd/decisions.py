@@ -1,0 +1,215 @@
+"""Decisions, one at a time in a worker thread, so that what is kept between them needs no lock."""
+
+import os
+import stat
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import cast
+
+import structlog
+import trio
+
+from ganeti_htools.cli.files import inconsistencies
+from ganeti_htools.cli.parameters import parse_options
+from ganeti_htools.decision import Memory, decide
+from ganeti_htools.engine.options import Options
+from ganeti_htools.model.errors import DataError, UsageError
+from htoolsd.methods import Args, File, Method
+from htoolsd.peer import PassedFile
+from htoolsd.protocol import Kind, RefusalError
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """What the iallocator executable is to put out."""
+
+    stdout: str
+    stderr: str
+    exit_status: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the decisions asked for. Times are milliseconds from the call to its result."""
+
+    served: int = 0  # answered, ...
+    failed: int = 0  # ... of these because the request was wrong
+    refused: int = 0  # not taken on
+    abandoned: int = 0  # the client left before the result
+    broken: int = 0  # ended by a defect
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+
+
+class Turn:
+    """Whose turn it is: one at a time, first come first served, waiting at most ``patience`` seconds.
+
+    Given to trio as a thread's limiter, so that a turn ends when the thread does, even when nobody
+    waits for its result any more.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self.running_since: float | None = None
+        self._patience = patience
+        self._limiter = trio.CapacityLimiter(1)
+        self._stopped = False
+        self._waits: set[trio.CancelScope] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waits)
+
+    def stop(self) -> None:
+        """Refuse those who wait and all who come."""
+        self._stopped = True
+        for scope in self._waits:
+            scope.cancel()
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        """Wait for the turn. Raises RefusalError."""
+        with trio.move_on_after(0 if self._stopped else self._patience) as scope:
+            self._waits.add(scope)
+            try:
+                await self._limiter.acquire_on_behalf_of(borrower)
+            finally:
+                self._waits.remove(scope)
+        if scope.cancelled_caught:
+            if self._stopped:
+                raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
+            raise RefusalError(Kind.BUSY, f"other decisions took longer than {self._patience:g} s")
+        self.running_since = trio.current_time()
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        """End the turn."""
+        self.running_since = None
+        self._limiter.release_on_behalf_of(borrower)
+
+
+class Decisions:
+    """Decides requests, keeping parsed parts from one to the next. ``largest`` is bytes of a request."""
+
+    def __init__(self, patience: float, largest: int) -> None:
+        self._turn = Turn(patience)
+        self._largest = largest
+        self._memory = Memory()
+        self._tally = Tally()
+
+    @property
+    def method(self) -> Method:
+        """How a decision is asked for over the socket."""
+        return Method(
+            "decide",
+            1,
+            "Decides an iallocator request. The result is what the iallocator program is to write to"
+            " stdout and stderr, and its exit status. The request is an open regular file passed along"
+            " with the call (SCM_RIGHTS), read from its beginning.",
+            {
+                "arguments": "list of strings, the --KEY=VALUE options of the request; optional",
+                "request": "the text of the request, by clients that pass no file; optional",
+            },
+            self.run,
+        )
+
+    def stop(self) -> None:
+        """Refuse every decision that has not begun."""
+        self._turn.stop()
+
+    def status(self) -> dict[str, object]:
+        """Counts since the start, and the latest times, in milliseconds."""
+        tally, recent = self._tally, sorted(self._tally.recent)
+        since = self._turn.running_since
+        return {
+            "served": tally.served,
+            "failed": tally.failed,
+            "refused": tally.refused,
+            "abandoned": tally.abandoned,
+            "broken": tally.broken,
+            "running": int(since is not None),
+            "running_ms": None if since is None else _milliseconds(since),
+            "waiting": self._turn.waiting,
+            "last_ms": tally.recent[-1] if recent else None,
+            "median_ms": round(median(recent), 3) if recent else None,
+            "slowest_ms": recent[-1] if recent else None,
+        }
+
+    async def run(self, args: Args, file: File) -> object:
+        """Carry out ``decide``. Raises RefusalError."""
+        began = trio.current_time()
+        try:
+            options, source = _understand(args, file)
+            relay = await trio.to_thread.run_sync(
+                self._decide,
+                source,
+                options,
+                abandon_on_cancel=True,
+                limiter=cast(trio.CapacityLimiter, self._turn),  # trio documents any object alike
+            )
+        except RefusalError:
+            self._tally.refused += 1
+            raise
+        except trio.Cancelled:
+            self._tally.abandoned += 1
+            raise
+        except Exception:
+            self._tally.broken += 1
+            self._memory = Memory()  # whatever broke may have left it half changed
+            raise
+        took = _milliseconds(began)
+        self._tally.served += 1
+        self._tally.failed += relay.exit_status != 0
+        self._tally.recent.append(took)
+        _log.info("decided", ms=took, exit_status=relay.exit_status)
+        return asdict(relay)
+
+    def _decide(self, source: PassedFile | bytes, options: Options) -> Relay:
+        data = source if isinstance(source, bytes) else read_request(source, self._largest)
+        try:
+            decision = decide(data, options, self._memory)
+        except DataError as err:
+            return Relay("", f"Error: {err}\n", 1)
+        return Relay(decision.answer + "\n", inconsistencies(decision.warnings), 0)
+
+
+def read_request(file: PassedFile, largest: int) -> bytes:
+    """Everything in a passed file, which is closed. Raises RefusalError if that is not sensible to read."""
+    descriptor = file.take()
+    if descriptor is None:
+        raise RefusalError(Kind.FILE, "the request file was closed before it could be read")
+    try:
+        # Anything else, a pipe say, could keep the thread waiting for ever.
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise RefusalError(Kind.FILE, "the request is no regular file")
+        data = bytearray()
+        while piece := os.pread(descriptor, 1 << 20, len(data)):
+            data += piece
+            if len(data) > largest:
+                raise RefusalError(Kind.FILE, f"the request is longer than {largest} bytes")
+        return bytes(data)
+    except OSError as err:
+        raise RefusalError(Kind.FILE, f"the request cannot be read: {err.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _understand(args: Args, file: File) -> tuple[Options, PassedFile | bytes]:
+    arguments, text = args.get("arguments", []), args.get("request")
+    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
+        raise RefusalError(Kind.ARGUMENTS, "decide: arguments: expected a list of strings")
+    if text is not None and not isinstance(text, str):
+        raise RefusalError(Kind.ARGUMENTS, "decide: request: expected a string")
+    try:
+        options = parse_options(arguments)
+    except UsageError as err:
+        raise RefusalError(Kind.ARGUMENTS, str(err)) from None
+    if file is not None and text is None:
+        return options, file
+    if text is not None and file is None:
+        return options, text.encode()
+    raise RefusalError(Kind.ARGUMENTS, "decide: expected either a file passed along or a request")
+
+
+def _milliseconds(since: float) -> float:
+    return round((trio.current_time() - since) * 1000, 3)

@@ -1,0 +1,95 @@
+"""A connected client: bytes both ways, and the open files it passes along."""
+
+import os
+import select
+import socket
+import struct
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+# More than anyone has a reason to pass; the kernel closes what does not fit.
+_MOST_FILES = 4
+_CHUNK = 1 << 18
+_CREDENTIALS = struct.Struct("3i")
+
+
+class PassedFile:
+    """A file descriptor from a client. Closed once, by whoever takes it or, if nobody does, by close()."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+        self._taking = threading.Lock()
+
+    def take(self) -> int | None:
+        """The descriptor, to be closed by the caller; None if it is gone. From any thread."""
+        with self._taking:
+            descriptor, self._descriptor = self._descriptor, None
+            return descriptor
+
+    def close(self) -> None:
+        """Close it unless it was taken."""
+        descriptor = self.take()
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who connected, by the kernel's word."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+class Peer(Protocol):
+    """What the server needs of a client."""
+
+    credentials: Credentials
+
+    async def receive(self) -> tuple[bytes, list[PassedFile]]:
+        """The next bytes, empty at the end, and the files that came with them. Raises OSError."""
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it. Raises OSError."""
+
+    async def vanished(self) -> None:
+        """Return when nobody is left to read an answer."""
+
+
+class SocketPeer:
+    """A client at a Unix socket."""
+
+    def __init__(self, sock: trio.socket.SocketType) -> None:
+        self._socket = sock
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.credentials = Credentials(*_CREDENTIALS.unpack(raw))
+
+    async def receive(self) -> tuple[bytes, list[PassedFile]]:
+        """See Peer."""
+        data, ancillary, _, _ = await self._socket.recvmsg(
+            _CHUNK, socket.CMSG_SPACE(_MOST_FILES * 4), socket.MSG_CMSG_CLOEXEC
+        )
+        files = []
+        for level, kind, payload in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                count = len(payload) // 4
+                files += [PassedFile(number) for number in struct.unpack(f"{count}i", payload[: count * 4])]
+        return data, files
+
+    async def send(self, data: bytes) -> None:
+        """See Peer."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[await self._socket.send(rest) :]
+
+    async def vanished(self) -> None:
+        """See Peer. A client that only ended its sending side still reads; it is not waited for further."""
+        await trio.lowlevel.wait_readable(self._socket)
+        hangup = select.poll()
+        hangup.register(self._socket.fileno(), 0)  # POLLHUP and POLLERR are always reported
+        if not hangup.poll(0):
+            await trio.sleep_forever()

@@ -1,0 +1,74 @@
+"""What is said on htoolsd's socket: one call, one answer, each a framed JSON message.
+
+A call is ``{"method": str, "args": {...}, "version": 1}``. An answer is ``{"success": true, "result":
+...}`` or ``{"success": false, "result": {"error": KIND, "message": one line}}``. A client waits for the
+answer before it sends the next call.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ganeti_htools.luxi.framing import FramingError, decode, encode
+
+VERSION = 1
+
+
+class Kind(StrEnum):
+    """Why a call was not carried out."""
+
+    MESSAGE = "bad-message"
+    VERSION = "wrong-version"
+    METHOD = "unknown-method"
+    ARGUMENTS = "bad-arguments"
+    FILE = "bad-file"
+    BUSY = "busy"
+    STOPPING = "stopping"
+    INTERNAL = "internal"
+
+
+class RefusalError(Exception):
+    """A call that is not carried out; the text is the message."""
+
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a client asks for."""
+
+    method: str
+    args: dict[str, object]
+
+
+def encode_call(call: Call) -> bytes:
+    """A call as it is sent. Raises FramingError."""
+    return encode({"method": call.method, "args": call.args, "version": VERSION})
+
+
+def decode_call(message: bytes) -> Call:
+    """The call in a message. Raises RefusalError."""
+    try:
+        value = decode(message)
+    except FramingError as err:
+        raise RefusalError(Kind.MESSAGE, str(err)) from None
+    if not isinstance(value, dict):
+        raise RefusalError(Kind.MESSAGE, "expected an object with method, args and version")
+    version = value.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise RefusalError(Kind.VERSION, f"version: expected {VERSION}, got {version!r:.40}")
+    match value:
+        case {"method": str(method), "args": dict(args)}:
+            return Call(method, args)
+    raise RefusalError(Kind.MESSAGE, "expected method to be a string and args an object")
+
+
+def success(result: object) -> bytes:
+    """The answer to a call that was carried out."""
+    return encode({"success": True, "result": result})
+
+
+def failure(kind: Kind, message: str) -> bytes:
+    """The answer to a call that was not."""
+    return encode({"success": False, "result": {"error": kind, "message": message}})

@@ -1,0 +1,104 @@
+"""``htoolsd``: the daemon as a process."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+import structlog
+import trio
+
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd import logs, status, sync
+from htoolsd.config import Config, describe, load
+from htoolsd.decisions import Decisions
+from htoolsd.listening import Listener, listen, lock
+from htoolsd.methods import Methods
+from htoolsd.peer import SocketPeer
+from htoolsd.server import Limits, Server
+from htoolsd.version import VERSION
+
+_log = structlog.get_logger()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; the exit status."""
+    options = vars(_parser().parse_args(argv))
+    try:
+        config = load(options.pop("config"), options)
+        lock(config.state_dir)  # held until the process ends
+        listener = listen(config.socket, config.group)
+    except HtoolsError as err:
+        print(f"htoolsd: {err}", file=sys.stderr)
+        return 1
+    logs.configure()
+    # A thread that computes gives way after this long, each time the event loop wants to go on; an answer
+    # takes it about ten such waits.
+    sys.setswitchinterval(0.0005)
+    try:
+        trio.run(_run, config, listener)
+    finally:
+        listener.remove()
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="htoolsd",
+        description="Answers iallocator requests on the Ganeti master.",
+        epilog=f"Keys of the configuration file (TOML), and their defaults:\n{describe()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--socket", metavar="PATH", help="Unix socket to serve on")
+    parser.add_argument("--state-dir", metavar="DIR", help="directory of the lock and of lasting state")
+    parser.add_argument("--luxi", metavar="PATH", help="socket of Ganeti's luxid")
+    parser.add_argument("--config", metavar="FILE", help="configuration; the options above win over it")
+    parser.add_argument("--version", action="version", version=f"htoolsd {VERSION}")
+    return parser
+
+
+async def _run(config: Config, listener: Listener) -> None:
+    luxi = sync.Luxi(config.luxi)
+    decisions = Decisions(config.wait_seconds, config.request_mib << 20)
+    methods = Methods()
+    limits = Limits(config.connections, config.message_mib << 20, config.idle_seconds, config.write_seconds)
+    server = Server(methods, limits)
+    methods.add(decisions.method)
+    methods.add(status.method(config, server, luxi, decisions))
+    accepting, finishing = trio.CancelScope(), trio.CancelScope()
+
+    def stop() -> None:
+        """Finish what is under way; called again, without waiting for it."""
+        patience = 0 if accepting.cancel_called else config.stop_seconds
+        finishing.deadline = trio.current_time() + patience
+        listener.remove()
+        accepting.cancel()
+        decisions.stop()
+        server.stop()
+
+    async def client(stream: trio.SocketStream) -> None:
+        async with stream:
+            await server.serve(SocketPeer(stream.socket))
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_on_signal, stop)
+        nursery.start_soon(sync.watch, luxi)
+        _log.info("ready", version=VERSION, socket=config.socket)
+        with finishing:
+            async with trio.open_nursery() as clients:
+                with accepting:
+                    listening = trio.SocketListener(trio.socket.from_stdlib_socket(listener.socket))
+                    await trio.serve_listeners(client, [listening], handler_nursery=clients)
+        nursery.cancel_scope.cancel()
+    _log.info("stopped", unfinished=finishing.cancelled_caught)
+
+
+async def _on_signal(
+    stop: Callable[[], None], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for number in signals:
+            _log.info("stopping", signal=signal.Signals(number).name)
+            stop()

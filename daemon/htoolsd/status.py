@@ -1,0 +1,39 @@
+"""What the daemon tells about itself."""
+
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from htoolsd.config import Config
+from htoolsd.decisions import Decisions
+from htoolsd.methods import Args, File, Method
+from htoolsd.server import Server
+from htoolsd.sync import Luxi
+from htoolsd.version import VERSION
+
+
+def resident_mib() -> float:
+    """Memory of this process that is in RAM, MiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)
+
+
+def method(config: Config, server: Server, luxi: Luxi, decisions: Decisions) -> Method:
+    """``status``; times are seconds of the epoch unless their name says otherwise."""
+    started, clock = time.time(), time.monotonic()
+
+    async def run(_args: Args, _file: File) -> object:
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "started": started,
+            "uptime_s": round(time.monotonic() - clock, 3),
+            "socket": config.socket,
+            "connections": server.connections,
+            "luxi": asdict(luxi),
+            "decisions": decisions.status(),
+            "memory_mib": resident_mib(),
+        }
+
+    return Method("status", 1, "Tells how the daemon is and what it has done since it was started.", {}, run)

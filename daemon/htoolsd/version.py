@@ -1,0 +1,5 @@
+"""The version, as installed."""
+
+from importlib.metadata import version
+
+VERSION = version("htoolsd")
