@@ -14,7 +14,7 @@ from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.moves import Trial
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
-from ganeti_htools.engine.redundancy import Redundancy, assess
+from ganeti_htools.engine.redundancy import Check, assess
 from ganeti_htools.engine.score import Statistics
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import NOWHERE, Asked, Bools, Floats, Ints, State
@@ -69,7 +69,7 @@ def candidates(state: State, scope: Bools, restrict_to: Sequence[str] | None) ->
 
 
 def on_nodes(
-    state: State, asked: Asked, nodes: Ints, scope: Bools, options: Options, redundancy: Redundancy | None
+    state: State, asked: Asked, nodes: Ints, scope: Bools, options: Options, redundancy: Check | None
 ) -> Solution:
     """A new instance on one of ``nodes``. Scores are those of the nodes in ``scope``."""
     trial = moves.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
@@ -109,7 +109,7 @@ def on_pairs(
     secondaries: Ints,
     base: Statistics,
     options: Options,
-    redundancy: Redundancy | None,
+    redundancy: Check | None,
 ) -> Solution:
     """A new mirrored instance on a pair of different nodes. ``base``: statistics of all nodes that count."""
     shape = len(primaries), len(secondaries)
@@ -184,7 +184,7 @@ def in_scope(
     nodes: Ints,
     scope: Bools,
     options: Options,
-    redundancy: Redundancy | None,
+    redundancy: Check | None,
 ) -> Solution:
     """A new instance on one of ``nodes``, or with ``count`` 2 on a pair of them. Raises RequestFailed."""
     if count == 1:

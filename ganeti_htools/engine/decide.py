@@ -1,5 +1,6 @@
 """One request decided on one state."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,8 +9,9 @@ from ganeti_htools.engine import allocate, choice, dedicated, moves
 from ganeti_htools.engine.allocate import Outcome, Solution
 from ganeti_htools.engine.describe import outcome_line, solution_line
 from ganeti_htools.engine.evacuate import Evacuation, change_group, evacuate_nodes, relocate
+from ganeti_htools.engine.explain import explain
 from ganeti_htools.engine.options import Options
-from ganeti_htools.engine.redundancy import assess
+from ganeti_htools.engine.redundancy import Unmirrored, assess
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import NOWHERE, Asked, State
@@ -88,14 +90,21 @@ def _place(state: State, placement: wanted.Placement, options: Options, special:
         else:
             outcome = allocate.in_group(state, asked, placement.count, group, options)
         info = outcome_line(state, outcome, asked.row.name)
+        if not outcome.solution or not outcome.solution.trial:
+            info += _why(state, asked, placement.count, [outcome], options)
         return _settle(state, asked, outcome.solution, info)
     find = dedicated.in_best_group if special else allocate.in_best_group
     best, outcomes = find(state, asked, placement.count, options)
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
     if best is None:
-        raise RequestFailed(", ".join(lines))
+        raise RequestFailed(", ".join(lines) + _why(state, asked, placement.count, outcomes, options))
     chosen = f"Selected group: {state.cluster.groups[best.group].name}"
     return _settle(state, asked, best.solution, ", ".join([chosen, *lines]))
+
+
+def _why(state: State, asked: Asked, count: int, outcomes: Sequence[Outcome], options: Options) -> str:
+    remark = explain(state, asked, count, outcomes, options)
+    return f"; {remark}" if remark else ""
 
 
 def _group_row(state: State, name: str) -> int:
@@ -117,16 +126,17 @@ def _secondary(state: State, index: int, options: Options) -> Decision:
     if state.snode[index] != NOWHERE:
         raise RequestFailed("Instance already has a secondary")
     primary = int(state.pnode[index])
+    everyone = np.ones(len(state.group), np.bool_)
+    redundancy = Unmirrored(assess(state, everyone, options)) if options.capacity else None
     state = moves.without(state, index)
     asked = state.ask(replace(state.cluster.instances[index], template=DiskTemplate.DRBD))
     targets = np.flatnonzero(state.group == state.group[primary])
     targets = targets[targets != primary]
-    everyone = np.ones(len(state.group), np.bool_)
-    redundancy = assess(state, everyone, options) if options.capacity else None
     base = choice.base(state, everyone, moves.crowding(state, everyone))
     solution = allocate.on_pairs(state, asked, np.array([primary]), targets, base, options, redundancy)
     info = solution_line(state, solution)
     if solution.trial is None:
-        raise RequestFailed(info)
+        outcome = Outcome(int(state.group[primary]), solution)
+        raise RequestFailed(info + _why(state, asked, 2, [outcome], options))
     moves.settle(state, replace(solution.trial, asked=replace(asked, index=index)))
     return Decision((Placed(asked.row.name, solution.nodes[1:], info),), state)

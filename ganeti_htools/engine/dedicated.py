@@ -101,9 +101,9 @@ def in_group(state: State, asked: Asked, count: int, group: int, options: Option
     lost = np.zeros((len(samples), *usable.shape), np.int64)
     disk = np.zeros(usable.shape, np.int64)
     for node in trial.touched:
-        before = capacities(node.old, samples, node.old.f_dsk.shape)
-        after = capacities(node.new, samples, np.broadcast_shapes(node.new.f_dsk.shape, node.new.r_mem.shape))
-        lost += before - after
+        # A secondary's reservation may differ for each primary.
+        shape = np.broadcast_shapes(node.old.r_mem.shape, node.new.r_mem.shape, (1,) * usable.ndim)
+        lost += capacities(node.old, samples, shape) - capacities(node.new, samples, shape)
         disk += node.new.f_dsk
     codes = np.broadcast_to(trial.codes, usable.shape)
     fits = np.flatnonzero((usable & (codes == FITS)).ravel())

@@ -46,10 +46,11 @@ class Trial:
         sums = list(base.sums)
         sums[CROWDING] = sums[CROWDING] + self.crowding
         base = replace(base, sums=tuple(sums))
-        for node in self.touched:
-            old = node_values(node.old)
-            base = base.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
-        return np.broadcast_to(base.score(), self.codes.shape)
+        with np.errstate(invalid="ignore", over="ignore"):  # nodes that report nothing
+            for node in self.touched:
+                old = node_values(node.old)
+                base = base.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
+            return np.broadcast_to(base.score(), self.codes.shape)
 
     def only(self, candidate: int) -> "Trial":
         """The trial of one candidate, ready to be settled."""

@@ -24,9 +24,9 @@ CODE = {fail: code for code, fail in enumerate(Fail, start=1)}
 FAIL = dict(enumerate(Fail, start=1))
 
 
-def _first_broken(rules: Iterable[tuple[Any, Fail]]) -> Codes:
+def _first_broken(columns: Columns, rules: Iterable[tuple[Any, Fail]]) -> Codes:
     """The code of the first broken rule, element by element; FITS where none is."""
-    codes: Any = np.zeros((), np.int8)
+    codes: Any = np.zeros(columns.offline.shape, np.int8)
     for broken, fail in rules:
         codes = np.where((codes == FITS) & broken, np.int8(CODE[fail]), codes)
     return np.asarray(codes)
@@ -138,7 +138,7 @@ def add_primary(
         ]
         if new.u_cpu_forth is not new.u_cpu:
             rules += [(_overcommitted(columns, new.u_cpu_forth), Fail.CPU)]
-    return new, _first_broken(rules)
+    return new, _first_broken(columns, rules)
 
 
 def _overcommitted(columns: Columns, u_cpu: Ints) -> Any:
@@ -180,7 +180,7 @@ def add_secondary(
             *_storage_rules(columns, new, asked, "_forth", force),
             (asked.secondary_mem >= columns.f_mem_forth, Fail.MEM),
         ]
-    return new, _first_broken(rules)
+    return new, _first_broken(columns, rules)
 
 
 def _secondary(columns: Columns, asked: Asked, sign: int) -> Columns:

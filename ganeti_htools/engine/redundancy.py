@@ -12,7 +12,8 @@ adds up to more than all the others take, none can fail. Only nodes where that d
 simulated.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -62,6 +63,19 @@ class Refugees:
         return new
 
 
+class Check(Protocol):
+    """What a search for a place needs to know of redundancy."""
+
+    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+        """For each primary (and secondary), False where the state would certainly not be redundant."""
+
+    def confirms(self, trial: Trial, suspects: list[int]) -> bool:
+        """Whether a placement on one candidate is redundant, by simulation where need be.
+
+        ``suspects`` are nodes that failed before; they are tried first, and the list is updated.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Redundancy:
     """What holds for every placement on a state; see :func:`assess`.
@@ -81,7 +95,7 @@ class Redundancy:
     refugees: Refugees
 
     def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
-        """For each primary (and secondary), False where the state would certainly not be redundant."""
+        """As :class:`Check` says, for a new instance."""
         size = len(self.free)
         if (self.broken & self.looked).any():
             return np.zeros(
@@ -164,20 +178,45 @@ class Redundancy:
         return sure
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
-        """Whether a placement on one candidate is redundant, by simulation where need be.
-
-        ``suspects`` are nodes that failed before; they are tried first, and the list is updated.
-        """
+        """As :class:`Check` says, for a new instance."""
         unsettled = self.unsettled(trial.asked, int(trial.pnode[0])).tolist()
         if not unsettled:
             return True
         state = self.state.copy()
         moves.settle(state, trial)
-        for node in [*(n for n in suspects if n in unsettled), *(n for n in unsettled if n not in suspects)]:
-            if not can_be_emptied(state, node, self.scope):
-                suspects[:] = [node, *(n for n in suspects if n != node)]
-                return False
-        return True
+        return _all_can_be_emptied(state, unsettled, self.scope, suspects)
+
+
+@dataclass(frozen=True, slots=True)
+class Unmirrored:
+    """Redundancy where an instance only gets a secondary: it counts as what it still is without.
+
+    ``before`` is of the state in which it has none.
+    """
+
+    before: Redundancy
+
+    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+        """As :class:`Check` says."""
+        assert secondaries is not None
+        redundant = not (self.before.broken & self.before.looked).any()
+        return np.full((len(primaries), len(secondaries)), redundant)
+
+    def confirms(self, trial: Trial, suspects: list[int]) -> bool:
+        """As :class:`Check` says: only the disk on the secondary is new."""
+        asked = replace(trial.asked, record_mem=0)
+        unsettled = self.before.unsettled(asked, int(trial.pnode[0])).tolist()
+        state = self.before.state.copy()
+        state.columns.f_dsk[trial.snode] -= asked.dsk
+        return _all_can_be_emptied(state, unsettled, self.before.scope, suspects)
+
+
+def _all_can_be_emptied(state: State, nodes: list[int], scope: Bools, suspects: list[int]) -> bool:
+    for node in [*(n for n in suspects if n in nodes), *(n for n in nodes if n not in suspects)]:
+        if not can_be_emptied(state, node, scope):
+            suspects[:] = [node, *(n for n in suspects if n != node)]
+            return False
+    return True
 
 
 def _less(values: Ints, row: int, amount: int) -> Ints:

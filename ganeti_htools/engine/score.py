@@ -182,7 +182,9 @@ def _replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tup
 def _in_order(values: Floats) -> Floats:
     """Row sums, added up from left to right."""
     padded = np.concatenate([np.zeros((len(values), 1)), values], axis=1)
-    return np.asarray(np.add.accumulate(padded, axis=1))[:, -1]
+    sums: Any = np.add.accumulate(padded, axis=1)
+    total: Floats = sums[:, -1]
+    return total
 
 
 def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> Statistics:

@@ -306,7 +306,8 @@ def derive(
     figures = tabulate(instances, known)
     values = figures.values
     pnode = _ints(node_row[instance.pnode] for instance in instances)
-    secondary_row: dict[str | None, int] = {None: NOWHERE, **node_row}
+    secondary_row: dict[str | None, int] = {None: NOWHERE}
+    secondary_row.update(node_row)
     snode = _ints(secondary_row[instance.snode] for instance in instances)
     mem, record_mem, dsk = (np.ascontiguousarray(values[name]) for name in ("mem", "record_mem", "dsk"))
     forthcoming, local = np.ascontiguousarray(values["forthcoming"]), values["local"]

@@ -1,0 +1,169 @@
+"""Why an instance found no place: the constraint that kept it off most candidates, and the nearest miss."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine import moves, places
+from ganeti_htools.engine.allocate import Outcome, candidates
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.places import CODE
+from ganeti_htools.engine.redundancy import assess
+from ganeti_htools.model.policy import Demand, IPolicy
+from ganeti_htools.model.state import Asked, Bools, Floats, Ints, State
+from ganeti_htools.model.types import Fail
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What nodes (rows) lack of one thing: amounts above 0, in ``unit``."""
+
+    thing: str
+    unit: str
+    nodes: Ints
+    amounts: Floats | Ints
+
+    @property
+    def short(self) -> Bools:
+        """Which of the nodes have too little."""
+        return np.asarray(self.amounts > 0)
+
+
+def explain(
+    state: State, asked: Asked, count: int, outcomes: Sequence[Outcome], options: Options
+) -> str | None:
+    """A remark on why none of the groups tried has a place; None where counts say it all."""
+    tried = [outcome for outcome in outcomes if outcome.solution is not None]
+    counts = [outcome.solution.failures for outcome in outcomes if outcome.solution is not None]
+    failures = {fail: sum(count.get(fail, 0) for count in counts) for fail in Fail}
+    most = max(Fail, key=lambda fail: failures[fail])
+    if not failures[most]:
+        return None
+    scope = np.isin(state.group, [outcome.group for outcome in tried])
+    nodes = candidates(state, scope, options.restrict_to)
+    remark = _remark(state, asked, count, most, nodes, options)
+    return remark and f"{remark}; counted as {most.value}: {failures[most]}"
+
+
+def _remark(state: State, asked: Asked, count: int, fail: Fail, nodes: Ints, options: Options) -> str | None:
+    if fail is Fail.N1:
+        return _redundancy(state, asked, nodes, options)
+    refused = nodes[moves.policy_codes(state, asked, nodes) == CODE[fail]]
+    if len(refused):
+        group = state.cluster.groups[int(state.group[refused[0]])]
+        exclusive = bool(state.columns.excl_stor[refused[0]])
+        bounds = _policy(asked.row.demand, group.ipolicy, fail, exclusive)
+        return f"most missing: instance policy; group {group.name} allows {bounds}"
+    if fail is Fail.TAGS:
+        shared = moves.present(state, asked)[nodes]
+        row = int(nodes[np.argmin(shared)])
+        thing = "most missing: nodes without its exclusion tags"
+        return f"{thing}; closest: {_name(state, row)} has {shared.min()} of them"
+    lacks = [lack for lack in _lacks(state, asked, count, fail, nodes) if lack.short.any()]
+    if not lacks:
+        return None
+    lack = max(lacks, key=lambda lack: int(lack.short.sum()))
+    short = np.flatnonzero(lack.short)
+    closest = short[np.argmin(lack.amounts[short])]
+    amount = math.ceil(lack.amounts[closest])
+    unit = f" {lack.unit}" if lack.unit else ""
+    return (
+        f"most missing: {lack.thing}; closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}{unit}"
+    )
+
+
+def _name(state: State, row: int) -> str:
+    return state.cluster.nodes[row].name
+
+
+def _lacks(state: State, asked: Asked, count: int, fail: Fail, nodes: Ints) -> Iterator[Lack]:
+    """What the nodes lack to take the instance as primary, or (of two) as secondary.
+
+    A limit that must not be reached is missed by one more than the difference.
+    """
+    old = state.columns.take(nodes)
+    new, _ = places.add_primary(old, asked, np.int64(0), np.int64(0))
+    free = old.unallocated
+    beside = np.where(old.fail_n1, 0, old.r_mem)
+    match fail:
+        case Fail.MEM:
+            need = asked.record_mem + beside + 1
+            amounts = np.maximum(need - free, asked.mem + 1 - old.f_mem_forth)
+            yield Lack("memory", "MiB", nodes, amounts)
+            if count == 2:
+                kept = np.where(old.fail_n1, asked.secondary_mem, np.maximum(old.r_mem, asked.secondary_mem))
+                amounts = np.maximum(kept + 1 - free, asked.secondary_mem + 1 - old.f_mem_forth)
+                yield Lack("memory to be kept free on a secondary", "MiB", nodes, amounts)
+        case Fail.DISK:
+            left = np.minimum(new.f_dsk, new.f_dsk_forth) if not asked.forthcoming else new.f_dsk_forth
+            yield Lack("disk", "MiB", nodes, np.maximum(old.lo_dsk, 1) - left)
+            used = np.maximum(new.inst_spindles, new.inst_spindles_forth)
+            yield Lack("spindles by the policy's ratio", "", nodes, used - old.hi_spindles)
+        case Fail.CPU:
+            used = np.maximum(new.u_cpu, new.u_cpu_forth)
+            yield Lack("virtual CPUs by the policy's ratio", "", nodes, used - old.vcpu_ratio * old.t_cpu)
+        case Fail.SPINDLES if asked.spindles is not None:
+            yield Lack("spindles", "", nodes, -np.minimum(new.f_spindles, new.f_spindles_forth))
+        case _:
+            return
+
+
+def _policy(demand: Demand, policy: IPolicy, fail: Fail, exclusive: bool) -> str:
+    asked: Any
+    match fail:
+        case Fail.MEM:
+            thing, asked = "memory (MiB)", demand.memory
+            bounds = [(pair.min.memory_size, pair.max.memory_size) for pair in policy.minmax]
+        case Fail.CPU:
+            thing, asked = "virtual CPUs", demand.vcpus
+            bounds = [(pair.min.cpu_count, pair.max.cpu_count) for pair in policy.minmax]
+        case Fail.SPINDLES:
+            thing = "spindles" if exclusive else "spindle use"
+            asked = demand.spindles if exclusive else demand.spindle_use
+            bounds = [(pair.min.spindle_use, pair.max.spindle_use) for pair in policy.minmax]
+            asked = "none" if asked is None else asked
+        case Fail.DISK_COUNT:
+            thing, asked = "disks", len(demand.disk_sizes)
+            bounds = [(pair.min.disk_count, pair.max.disk_count) for pair in policy.minmax]
+        case _ if demand.template not in policy.disk_templates:
+            allowed = ", ".join(template.value for template in policy.disk_templates)
+            return f"the disk templates {allowed}, asked for {demand.template.value}"
+        case _:
+            thing, asked = "size of a disk (MiB)", ", ".join(map(str, demand.disk_sizes))
+            bounds = [(pair.min.disk_size, pair.max.disk_size) for pair in policy.minmax]
+    ranges = " or ".join(f"{low} to {high}" for low, high in bounds)
+    return f"{thing} from {ranges}, asked for {asked}"
+
+
+def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> str:
+    """Which node's loss could not be survived."""
+    everyone = np.ones(len(state.group), np.bool_)
+    redundancy = assess(state, everyone, options)
+    thing = "most missing: N+1 redundancy"
+    lost, heirs = redundancy.pairs
+    broken = np.flatnonzero(redundancy.broken & redundancy.looked)
+    if len(broken):
+        missing = redundancy.load[lost, heirs] + 1 - redundancy.free[heirs]
+        short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
+        if len(short):
+            closest = short[np.argmin(missing[short])]
+            heir, node = _name(state, int(heirs[closest])), _name(state, int(lost[closest]))
+            return f"{thing}; closest: {heir} lacks {missing[closest]} MiB should {node} be lost, even now"
+        node = int(broken[0])
+        full = heirs[(lost == node) & (state.columns.f_dsk[heirs] <= 0)]
+        if len(full):
+            heir, disk = _name(state, int(full[0])), int(state.columns.f_dsk[full[0]])
+            return f"{thing}; closest: {heir} reports {disk} MiB of free disk should {_name(state, node)} be lost"
+        return f"{thing}; closest: instances of {_name(state, node)} could not live on, even now"
+    expected = np.zeros(len(state.group), np.int64)
+    np.maximum.at(expected, heirs, redundancy.load[lost, heirs])
+    missing = asked.record_mem + expected[nodes] + 1 - redundancy.free[nodes]
+    short = np.flatnonzero(missing > 0)
+    if len(short):
+        closest = short[np.argmin(missing[short])]
+        heir = _name(state, int(nodes[closest]))
+        return f"{thing}; closest: {heir} lacks {missing[closest]} MiB for instances of a node that is lost"
+    return f"{thing}; with it somewhere, no room would be left for all instances of a node that is lost"
