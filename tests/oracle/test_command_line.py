@@ -25,7 +25,7 @@ WORDS = [
 @given(argv=st.lists(st.sampled_from(WORDS), max_size=5))
 @example(argv=["--", "-z"])
 def test_any_command_line(oracle: Oracle, argv: list[str]) -> None:
-    command = [oracle.hail, *argv]
+    command = [str(oracle.hail), *argv]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     theirs, ours = result.stderr.splitlines(), read(HAIL, argv)
     if not isinstance(ours, Reply):

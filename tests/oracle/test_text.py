@@ -1,10 +1,6 @@
 """What we write is what Debian's tools write for the same file."""
 
-import json
-import os
-import subprocess
 import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,46 +9,11 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import simu, text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
-from tests.clusters import ipolicy
 from tests.conftest import Oracle
-from tests.messages import allocate
+from tests.oracle.hail import DATA, FILES, NO_FILES, saved
 from tests.unit.backends.strategies import clusters
 
 pytestmark = pytest.mark.oracle
-
-SUITE = Path(__file__).parents[2] / ".cache/debian/usr/share/ganeti/testsuite/test/data"
-DATA = Path(os.environ.get("TESTDATA_DIR", SUITE / "htools"))
-
-# Any well-formed request does: the cluster is saved before it is looked at.
-REQUEST = json.dumps(
-    {
-        "cluster_tags": [],
-        "enabled_hypervisors": ["xen-pvm"],
-        "instances": {},
-        "ipolicy": ipolicy(),
-        "nodegroups": {},
-        "nodes": {},
-        "request": allocate("new", "plain"),
-    }
-)
-
-
-def saved(oracle: Oracle, *options: str) -> str:
-    """The cluster that these options describe, as Debian's hail saves it."""
-    with tempfile.TemporaryDirectory() as directory:
-        command = [str(oracle.hail), *options, "--no-capacity-checks", "-S", f"{directory}/saved", "-"]
-        result = subprocess.run(
-            command,
-            input=REQUEST,
-            capture_output=True,
-            check=False,
-            encoding="utf-8",
-            env=os.environ | {"LC_ALL": "C.UTF-8"},
-            timeout=60,
-        )
-        output = Path(directory, "saved.pre-ialloc")
-        assert output.exists(), result.stderr
-        return output.read_text("utf-8")
 
 
 def saved_file(oracle: Oracle, content: str) -> str:
@@ -62,10 +23,10 @@ def saved_file(oracle: Oracle, content: str) -> str:
         return saved(oracle, "-t", file.name)
 
 
-@pytest.mark.parametrize("name", [path.name for path in sorted(DATA.glob("*.data"))] or [None])
+@pytest.mark.parametrize("name", FILES or [None])
 def test_files_that_ship_with_ganeti(oracle: Oracle, name: str | None) -> None:
     if name is None:
-        pytest.skip("no data files of upstream's tests: 'make conformance' fetches them")
+        pytest.skip(NO_FILES)
     content = (DATA / name).read_text("utf-8")
     if name == "invalid-node.data":
         with pytest.raises(DataError, match="Unknown node 'no-such-node' for instance new-0"):

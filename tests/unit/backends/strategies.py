@@ -8,53 +8,62 @@ from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
 names = st.text("ab1.-_ äß字", min_size=1, max_size=6)
 tags = st.lists(st.text("ab:1ä", min_size=1, max_size=5), max_size=3).map(tuple)
-sizes = st.integers(0, MAX_MIB)
-free = st.integers(-MAX_MIB, MAX_MIB)  # negative where more is promised than there is
-totals = sizes.map(float)
-ratios = st.floats(0, MAX_MIB, allow_subnormal=False)
-ispecs = st.builds(ISpec, *[sizes] * 6)
-ipolicies = st.builds(
-    IPolicy,
-    minmax=st.lists(st.builds(MinMax, ispecs, ispecs), max_size=2).map(tuple),
-    std=ispecs,
-    disk_templates=st.lists(st.sampled_from(DiskTemplate), unique=True).map(tuple),
-    vcpu_ratio=ratios,
-    spindle_ratio=ratios,
-)
 
 
-def _nodes(name: str, groups: list[str]) -> st.SearchStrategy[Node]:
-    def node(role: str) -> st.SearchStrategy[Node]:
-        return st.builds(
-            Node,
-            name=st.just(name),
-            group=st.sampled_from(groups),
-            t_mem=totals,
-            n_mem=sizes,
-            f_mem=free,
-            t_dsk=totals,
-            f_dsk=free,
-            t_cpu=totals,
-            n_cpu=sizes,
-            t_spindles=sizes,
-            f_spindles=free,
-            cpu_speed=ratios,
-            offline=st.just(role == "offline"),
-            excl_stor=st.booleans(),
-            master=st.just(role == "master"),
-            tags=tags,
+@st.composite
+def clusters(draw: st.DrawFn, largest: int = MAX_MIB) -> Cluster:
+    """Clusters as a file has them: an instance has one disk, all nodes are known in full.
+
+    ``largest`` bounds all figures.
+    """
+    sizes = st.integers(0, largest)
+    free = st.integers(-largest, largest)  # negative where more is promised than there is
+    totals = sizes.map(float)
+    ratios = st.floats(0, largest, allow_subnormal=False)
+    ispecs = st.builds(ISpec, *[sizes] * 6)
+    ipolicies = st.builds(
+        IPolicy,
+        minmax=st.lists(st.builds(MinMax, ispecs, ispecs), max_size=2).map(tuple),
+        std=ispecs,
+        disk_templates=st.lists(st.sampled_from(DiskTemplate), unique=True).map(tuple),
+        vcpu_ratio=ratios,
+        spindle_ratio=ratios,
+    )
+
+    words = draw(st.lists(names, max_size=6, unique=True))
+    groups = tuple(
+        Group(name, uuid, draw(st.sampled_from(AllocPolicy)), draw(tags), draw(ipolicies), draw(tags))
+        for name, uuid in zip(words[::2], words[1::2], strict=False)
+    )
+
+    def node(name: str) -> Node:
+        role = draw(st.sampled_from(["offline", "master", "regular"]))
+        return Node(
+            name=name,
+            group=draw(st.sampled_from(groups)).uuid,
+            t_mem=draw(totals),
+            n_mem=draw(sizes),
+            f_mem=draw(free),
+            t_dsk=draw(totals),
+            f_dsk=draw(free),
+            t_cpu=draw(totals),
+            n_cpu=draw(sizes),
+            t_spindles=draw(sizes),
+            f_spindles=draw(free),
+            cpu_speed=draw(ratios),
+            offline=role == "offline",
+            excl_stor=draw(st.booleans()),
+            master=role == "master",
+            tags=draw(tags),
         )
 
-    return st.sampled_from(["offline", "master", "regular"]).flatmap(node)
+    hosts = draw(st.lists(names, max_size=4 if groups else 0, unique=True))
 
-
-def _instances(nodes: list[str]) -> st.SearchStrategy[Instance]:
-    @st.composite
-    def instance(draw: st.DrawFn) -> Instance:
+    def instance(name: str) -> Instance:
         dsk = draw(sizes)
-        pnode, *others = draw(st.permutations(nodes))
+        pnode, *others = draw(st.permutations(hosts))
         return Instance(
-            name=draw(names),
+            name=name,
             mem=draw(sizes),
             dsk=dsk,
             disks=(Disk(dsk, draw(st.none() | sizes)),),
@@ -69,23 +78,10 @@ def _instances(nodes: list[str]) -> st.SearchStrategy[Instance]:
             forthcoming=draw(st.booleans()),
         )
 
-    return instance()
-
-
-@st.composite
-def clusters(draw: st.DrawFn) -> Cluster:
-    """Clusters as a file has them: an instance has one disk, all nodes are known in full."""
-    words = draw(st.lists(names, max_size=6, unique=True))
-    groups = [
-        Group(name, uuid, draw(st.sampled_from(AllocPolicy)), draw(tags), draw(ipolicies), draw(tags))
-        for name, uuid in zip(words[::2], words[1::2], strict=False)
-    ]
-    uuids = [group.uuid for group in groups]
-    hosts = draw(st.lists(names, max_size=4 if groups else 0, unique=True))
     return Cluster(
-        groups=tuple(groups),
-        nodes=tuple(draw(_nodes(host, uuids)) for host in hosts),
-        instances=tuple(draw(st.lists(_instances(hosts), max_size=4 if hosts else 0))),
+        groups=groups,
+        nodes=tuple(map(node, hosts)),
+        instances=tuple(map(instance, draw(st.lists(names, max_size=4 if hosts else 0)))),
         tags=draw(tags),
         ipolicy=draw(ipolicies),
     )
