@@ -152,12 +152,12 @@ def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> st
             closest = short[np.argmin(missing[short])]
             heir, node = _name(state, int(heirs[closest])), _name(state, int(lost[closest]))
             return f"{thing}; closest: {heir} lacks {missing[closest]} MiB should {node} be lost, even now"
-        node = int(broken[0])
-        full = heirs[(lost == node) & (state.columns.f_dsk[heirs] <= 0)]
+        first = int(broken[0])
+        full = heirs[(lost == first) & (state.columns.f_dsk[heirs] <= 0)]
         if len(full):
-            heir, disk = _name(state, int(full[0])), int(state.columns.f_dsk[full[0]])
-            return f"{thing}; closest: {heir} reports {disk} MiB of free disk should {_name(state, node)} be lost"
-        return f"{thing}; closest: instances of {_name(state, node)} could not live on, even now"
+            where = f"{_name(state, int(full[0]))} reports {state.columns.f_dsk[full[0]]} MiB of free disk"
+            return f"{thing}; closest: {where} should {_name(state, first)} be lost"
+        return f"{thing}; closest: instances of {_name(state, first)} could not live on, even now"
     expected = np.zeros(len(state.group), np.int64)
     np.maximum.at(expected, heirs, redundancy.load[lost, heirs])
     missing = asked.record_mem + expected[nodes] + 1 - redundancy.free[nodes]

@@ -6,10 +6,11 @@ balanced, and the rest are recreated, largest first, on the best node. Only what
 (memory, disk, spindles, migration tags, policy), not what balances.
 
 Emptying by simulation is slow, and rarely needed. What mirrored instances need follows from sums.
-For the others, whatever the order and choice, an instance of size m finds no room only if every
-candidate is filled until less than m is left; so if the candidates' room beyond the largest instance
-adds up to more than all the others take, none can fail. Only nodes where that does not settle it are
-simulated.
+For the others, whatever the order and choice: an instance that is placed takes room on one node only,
+so if as many nodes as there are instances have room for the largest of them, there is always one left.
+And an instance finds no room only if every node is filled until less than its size is left; so if the
+room beyond the largest adds up to more than all the others take, that cannot happen. Only nodes where
+neither settles it are simulated.
 """
 
 from dataclasses import dataclass, replace
@@ -38,11 +39,11 @@ ROOMIEST = 8
 class Refugees:
     """What has to find room when a node is lost and does not fail over; arrays over nodes.
 
-    Memory and disk: of all but the smallest together, and of the largest (MiB). ``shared`` tells
-    whether any is on shared storage, so that migration tags matter.
+    How many; memory and disk of all but the smallest together, and of the largest (MiB). ``shared``
+    tells whether any is on shared storage, so that migration tags matter.
     """
 
-    some: Bools
+    number: Ints
     mem_others: Ints
     mem_largest: Ints
     dsk_others: Ints
@@ -53,10 +54,10 @@ class Refugees:
         """With one more, on a node."""
         new = Refugees(*(getattr(self, name).copy() for name in self.__slots__))
         dsk = asked.dsk if asked.local else 0
-        if self.some[node]:  # which of them is the smallest is not known: leave none out
+        if self.number[node]:  # which of them is the smallest is not known: leave none out
             new.mem_others[node] += max(asked.record_mem, int(self.mem_largest[node]))
             new.dsk_others[node] += max(dsk, int(self.dsk_largest[node]))
-        new.some[node] = True
+        new.number[node] += 1
         new.mem_largest[node] = max(asked.record_mem, int(self.mem_largest[node]))
         new.dsk_largest[node] = max(dsk, int(self.dsk_largest[node]))
         new.shared[node] |= asked.row.template.survives_node
@@ -141,7 +142,7 @@ class Redundancy:
         found = []
         for group in np.unique(self.state.group[self.scope]).tolist():
             mates = np.flatnonzero(self.scope & (self.state.group == group))
-            rows = mates[refugees.some[mates] & self.looked[mates]]
+            rows = mates[(refugees.number[mates] > 0) & self.looked[mates]]
             roomiest = mates[np.argsort(free[mates])[-ROOMIEST:]]
             for targets in (roomiest, mates):
                 if len(rows):
@@ -155,27 +156,26 @@ class Redundancy:
     def _surely(self, refugees: Refugees, rows: Ints, targets: Ints, left: Ints, disk: Ints) -> Bools:
         """Whether the refugees of each of the rows find room on the targets, whatever goes where.
 
-        As shares of what the others of them take, the room each target has beyond the largest must
-        add up to more than 1; with two resources to less than which a target may be filled, to
-        more than 2.
+        The rooms are added up as shares of what the others of them take. With memory and disk a
+        target may be full of either, so the lower share counts, and the sum must exceed 2, not 1.
         """
         lost = rows[:, np.newaxis]
+        reach = targets != lost
+        if self.state.migrates is not None:
+            reach &= self.state.migrates[lost, targets] | ~refugees.shared[lost]
         room = np.maximum(left - refugees.mem_largest[lost], 0)
         share = room / np.maximum(refugees.mem_others[lost], 0.5)
-        limit = np.ones(len(rows))
-        on_disk = refugees.dsk_largest[rows] > 0
+        on_disk, limit = refugees.dsk_largest[rows] > 0, np.ones(len(rows))
         if on_disk.any():
             spare = np.maximum(disk[targets] - refugees.dsk_largest[lost], 0)
             both = np.minimum(share, spare / np.maximum(refugees.dsk_others[lost], 0.5))
             share = np.where(on_disk[:, np.newaxis], both, share)
-            alone = (share > 1) & (targets != lost)
-            limit[on_disk & ~alone.any(axis=1)] = 2.0
-        reach = targets != lost
-        if self.state.migrates is not None:
-            reach &= self.state.migrates[lost, targets] | ~refugees.shared[lost]
-        exclusive = on_disk & self.state.columns.excl_stor[targets].any()
-        sure: Bools = (np.where(reach, share, 0.0).sum(axis=1) > limit) & ~exclusive
-        return sure
+            limit[on_disk] = 2.0
+        share = np.where(reach, share, 0.0)
+        enough = np.count_nonzero(share > 0, axis=1) >= refugees.number[rows]
+        enough |= (share.sum(axis=1) > limit) | (share > 1).any(axis=1)
+        # Spindles are not looked at.
+        return np.asarray(enough & ~(on_disk & self.state.columns.excl_stor[targets].any()))
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says, for a new instance."""
@@ -239,10 +239,11 @@ def _refugees(state: State, settled: Bools) -> Refugees:
         np.minimum.at(smallest, nodes, values)
         return np.maximum(total - smallest, 0), largest
 
-    some, shared = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    some[nodes] = True
+    shared = np.zeros(size, np.bool_)
     shared[nodes[SURVIVES[state.template[rows]]]] = True
-    return Refugees(some, *figures(state.record_mem[rows]), *figures(dsk), shared)
+    return Refugees(
+        np.bincount(nodes, minlength=size), *figures(state.record_mem[rows]), *figures(dsk), shared
+    )
 
 
 def assess(state: State, scope: Bools, options: Options) -> Redundancy:

@@ -193,9 +193,9 @@ def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> 
     online = matrix[:, ~offline]
     n = float(online.shape[1])
     sums = _in_order(online)
-    with np.errstate(invalid="ignore"):
-        centred = online - (sums / n if n else np.nan)[:, np.newaxis]
-        variances = _in_order(centred * centred) / n if n else np.full(len(sums), np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centred = online - (sums / n)[:, np.newaxis]
+        variances = _in_order(centred * centred) / n
     lost = _in_order(matrix[:, offline])
     first: dict[int, int] = {}
     same = [first.setdefault(id(value), which) for which, value in enumerate(values)]
