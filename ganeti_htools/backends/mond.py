@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import orjson
 
+from ganeti_htools.backends import values
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import Status
@@ -42,7 +43,7 @@ def parse(data: bytes, source: str) -> Reports:
     for index, entry in enumerate(_checked(list, entries, f"{source}: the top level")):
         place = f"{source}: entry {index}"
         node = _member(str, entry, "node", place)
-        place = f"{place}: node {node!r}"
+        place = f"{place}: node {values.shown(node)}"
         reports[node] = by_collector(_member(list, entry, "reports", place), place)
     return reports
 
@@ -52,7 +53,7 @@ def by_collector(reports: Iterable[object], place: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for report in reports:
         name = _member(str, report, "name", f"{place}: report")
-        found.setdefault(name, _member(object, report, "data", f"{place}: report {name!r}"))
+        found.setdefault(name, _member(object, report, "data", f"{place}: report {values.shown(name)}"))
     return found
 
 
