@@ -121,41 +121,47 @@ def on_pairs(
         trial = moves.allocate_pairs(state, asked, primaries[block, np.newaxis], secondaries, 0, force)
         codes[block], scores[block] = trial.codes, trial.scores(base)
     # Few pairs have instances in common already, whose memory the secondary then keeps free too.
-    peer_mem = state.peers[primaries][:, secondaries]
-    peers = np.divmod(np.flatnonzero(peer_mem.ravel()), max(1, shape[1]))
+    peers = _peers(state, primaries, secondaries)
     if len(peers[0]):
-        alone = primaries[peers[0]], secondaries[peers[1]], peer_mem[peers]
-        trial = moves.allocate_pairs(state, asked, *alone, force)
+        alone = primaries[peers[0]], secondaries[peers[1]]
+        trial = moves.allocate_pairs(state, asked, *alone, state.peers[alone], force)
         codes[peers], scores[peers] = trial.codes, trial.scores(base)
     apart = primaries[:, np.newaxis] != secondaries
+    np.copyto(codes, FITS, where=~apart)
     fits = apart & (codes == FITS)
-    scores[~fits] = np.inf
+    np.copyto(scores, np.inf, where=~fits)
+    number = int(np.count_nonzero(fits))
     allowed = fits & redundancy.admits(asked, primaries, secondaries) if redundancy else fits.copy()
+    left = np.where(allowed, scores, np.inf)
     suspects: list[int] = []
-    open_scores = np.where(allowed, scores, np.inf) if redundancy else scores
-    failed = codes[apart]
-    while True:
-        best = _last_lowest(open_scores.ravel()) if allowed.any() else NOWHERE
-        if best == NOWHERE:
-            dropped = int(np.count_nonzero(fits))
-            return Solution(counted(failed, dropped), int(np.count_nonzero(fits)) - dropped)
-        p, s = divmod(best, shape[1])
+    while allowed.any():
+        p, s = divmod(_last_lowest(left.ravel()), shape[1])
         if not allowed[p, s]:  # only scores that are no numbers are left
             p, s = (int(row) for row in np.argwhere(allowed)[-1])
-        pair = primaries[[p]], secondaries[[s]], peer_mem[[p], [s]]
-        chosen = moves.allocate_pairs(state, asked, *pair, force)
+        pair = primaries[[p]], secondaries[[s]]
+        chosen = moves.allocate_pairs(state, asked, *pair, state.peers[pair], force)
         if redundancy is None or redundancy.confirms(chosen, suspects):
             dropped = _dropped(scores, fits, allowed)
-            return Solution(
-                counted(failed, dropped), int(np.count_nonzero(fits)) - dropped, float(scores[p, s]), chosen
-            )
+            return Solution(counted(codes, dropped), number - dropped, float(scores[p, s]), chosen)
         allowed[p, s] = False
-        open_scores[p, s] = np.inf
+        left[p, s] = np.inf
+    return Solution(counted(codes, number), 0)
+
+
+def _peers(state: State, primaries: Ints, secondaries: Ints) -> tuple[Ints, Ints]:
+    """Positions of the pairs that have instances in common, primary for primary."""
+    row, column = np.full(len(state.group), NOWHERE), np.full(len(state.group), NOWHERE)
+    row[primaries], column[secondaries] = np.arange(len(primaries)), np.arange(len(secondaries))
+    doubled = (state.snode != NOWHERE) & (state.pnode != NOWHERE)
+    rows, columns = row[state.pnode[doubled]], column[state.snode[doubled]]
+    both = (rows != NOWHERE) & (columns != NOWHERE)
+    return rows[both], columns[both]
 
 
 def _last_lowest(scores: Floats) -> int:
     """Position of the lowest score, of equal ones the last."""
-    return len(scores) - 1 - int(np.argmin(scores[::-1]))
+    equal = np.flatnonzero(scores == scores.min())
+    return int(equal[-1]) if len(equal) else len(scores) - 1
 
 
 def _dropped(scores: Floats, fits: Bools, allowed: Bools) -> int:

@@ -22,7 +22,7 @@ from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.moves import Trial
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.figures import TEMPLATE_CODE
-from ganeti_htools.model.policy import violation
+from ganeti_htools.model.policy import Demand, violation
 from ganeti_htools.model.state import NOWHERE, Asked, Bools, Ints, State
 from ganeti_htools.model.types import DiskTemplate
 
@@ -303,9 +303,16 @@ def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:
     for key in np.unique(keys).tolist():
         group, demand = divmod(key, len(demands))
         kinds = np.unique(state.columns.excl_stor[scope & (state.group == group)]).tolist()
-        if all(violation(demands[demand], state.policies[group], kind) for kind in kinds):
+        if all(_refuses(state, group, kind, demand, demands) for kind in kinds):
             refused[nodes[keys == key]] = True
     return refused
+
+
+def _refuses(state: State, group: int, exclusive: bool, demand: int, demands: list[Demand]) -> bool:
+    known = state.figures.verdicts.setdefault((state.policies[group], exclusive), {})
+    if demand not in known:
+        known[demand] = violation(demands[demand], state.policies[group], exclusive) is not None
+    return known[demand]
 
 
 def can_be_emptied(state: State, node: int, scope: Bools) -> bool:

@@ -154,13 +154,10 @@ class Statistics:
 
     def score(self) -> Any:
         """The weighted sum of all components, for each candidate."""
-        total: Any = 0.0
-        for weight, value in zip(WEIGHTS, self.components(), strict=True):
-            term = value if weight == 1.0 else weight * value
-            if np.ndim(total) and np.broadcast_shapes(np.shape(total), np.shape(term)) == total.shape:
-                total += term
-            else:
-                total = total + term
+        values = list(self.components())
+        total = np.zeros(np.broadcast_shapes(*{np.shape(value) for value in values}))
+        for weight, value in zip(WEIGHTS, values, strict=True):
+            total += value if weight == 1.0 else weight * value
         return total
 
 

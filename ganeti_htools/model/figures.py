@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.policy import Demand
+from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
 
 TEMPLATE_CODE = {template: code for code, template in enumerate(DiskTemplate)}
@@ -37,12 +37,16 @@ FIELDS = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of instances, a record for each row, and the different demands they make on policies."""
+    """Figures of instances, a record for each row, and the different demands they make on policies.
+
+    ``verdicts`` is for whoever asks a policy about a demand: whether it refuses it.
+    """
 
     rows: tuple[Instance, ...]
     values: NDArray[np.void]
     demands: dict[Demand, int]
     positions: dict[int, int]  # by identity of the row
+    verdicts: dict[tuple[IPolicy, bool], dict[int, bool]]  # by policy and exclusive storage
 
 
 def tabulate(rows: Sequence[Instance], known: Figures | None = None) -> Figures:
@@ -58,7 +62,8 @@ def tabulate(rows: Sequence[Instance], known: Figures | None = None) -> Figures:
     if len(demands) > len(rows) + len(fresh):
         return tabulate(rows)  # forget the demands of instances long gone
     values[fresh] = np.array([_record(rows[row], demands) for row in fresh.tolist()], FIELDS)
-    return Figures(tuple(rows), values, demands, {id(row): position for position, row in enumerate(rows)})
+    positions = {id(row): position for position, row in enumerate(rows)}
+    return Figures(tuple(rows), values, demands, positions, known.verdicts if known else {})
 
 
 def _record(row: Instance, demands: dict[Demand, int]) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ the world is what the node reports (``f_mem``). Their difference ``x_mem`` is un
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -75,14 +76,10 @@ class Columns:
 
     def map(self, change: Callable[[Any], Any]) -> "Columns":
         """Every column changed alike; columns that are one object stay one object."""
-        done: dict[int, Any] = {}
-        new = []
-        for name in FIGURES:
-            column = getattr(self, name)
-            if id(column) not in done:
-                done[id(column)] = change(column)
-            new.append(done[id(column)])
-        return Columns(*new)
+        columns = _figures(self)
+        done = {id(column): column for column in columns}
+        done = {key: change(column) for key, column in done.items()}
+        return Columns(*[done[id(column)] for column in columns])
 
     def take(self, rows: Ints | slice) -> "Columns":
         """The figures of some nodes."""
@@ -102,6 +99,7 @@ class Columns:
 
 FIGURES = tuple(field.name for field in fields(Columns))
 CHANGING = FIGURES[FIGURES.index("i_mem") :]
+_figures = attrgetter(*FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
