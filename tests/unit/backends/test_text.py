@@ -201,7 +201,11 @@ def test_two_instances_may_have_one_name() -> None:
             "groups section, line 2: .*3 columns",
         ),
         ("group1|", "|", "groups section, line 1: group '': name: expected a name, not ''"),
-        ("group2|uuid-2", "group3|uuid-1|preferred||\ngroup2|uuid-2", "group 'uuid-1' appears more than once"),
+        (
+            "group2|uuid-2",
+            "group3|uuid-1|preferred||\ngroup2|uuid-2",
+            "group 'uuid-1' appears more than once",
+        ),
         ("|65536|1024|-1", "|-1|1024|-1", "nodes section, line 5: node 'node2': total memory: .*'-1'"),
         ("|65536|1024|-1", "|NaN|1024|-1", "nodes section, line 5: node 'node2': total memory: .*'NaN'"),
         ("|65536|1024|-1", "|1e99|1024|-1", "nodes section, line 5: node 'node2': total memory: .*'1e99'"),
