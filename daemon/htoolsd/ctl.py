@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,7 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.arguments = rest
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except RefusedError as err:
         print(f"htoolsctl: refused ({err.kind}): {err}", file=sys.stderr)
     except HtoolsError as err:
@@ -57,7 +62,8 @@ def _parser() -> argparse.ArgumentParser:
         add(name, run, doc).add_argument(
             "--json", action="store_true", help="print the daemon's answer as JSON"
         )
-    decide = add("decide", _decide, "Decides an iallocator request; options that follow go with it.")
+    decide = add("decide", _decide, "Decides an iallocator request.")
+    decide.usage = "htoolsctl decide FILE [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")
     return parser
 
@@ -107,7 +113,8 @@ def _describe(status: Any) -> Iterator[str]:
         yield "  time       " + ", ".join(
             f"{name} {decisions[f'{name}_ms']:.1f} ms" for name in ("last", "median", "slowest")
         )
-    yield f"  memory     {status['memory_mib']:.0f} MiB"
+    kept = f"{decisions['kept_nodes']} nodes and {decisions['kept_instances']} instances of the last request"
+    yield f"  memory     {status['memory_mib']:.0f} MiB, with {kept}"
 
 
 def _duration(seconds: float) -> str:
@@ -119,9 +126,13 @@ def _duration(seconds: float) -> str:
 
 def _table(methods: Any) -> Iterator[str]:
     for method in methods:
-        yield f"{method['name']:<10} {method['version']}  {method['doc']}"
+        yield from _wrapped(f"{method['name']} {method['version']}", method["doc"], 12)
         for name, meaning in method["arguments"].items():
-            yield f"               {name}: {meaning}"
+            yield from _wrapped(f"  {name}", meaning, 14)
+
+
+def _wrapped(name: str, text: str, column: int) -> list[str]:
+    return textwrap.wrap(text, 100, initial_indent=f"{name:<{column}}", subsequent_indent=" " * column)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ class Decisions:
         self._turn.stop()
 
     def status(self) -> dict[str, object]:
-        """Counts since the start, and the latest times, in milliseconds."""
+        """Counts since the start, the latest times, in milliseconds, and what is kept for the next."""
         tally, recent = self._tally, sorted(self._tally.recent)
         since = self._turn.running_since
         return {
@@ -133,6 +133,8 @@ class Decisions:
             "last_ms": tally.recent[-1] if recent else None,
             "median_ms": round(median(recent), 3) if recent else None,
             "slowest_ms": recent[-1] if recent else None,
+            "kept_nodes": len(self._memory.texts.nodes),
+            "kept_instances": len(self._memory.texts.instances),
         }
 
     async def run(self, args: Args, file: File) -> object:

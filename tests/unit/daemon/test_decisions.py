@@ -18,6 +18,8 @@ from htoolsd.peer import PassedFile
 from htoolsd.protocol import Kind, RefusalError
 from tests.unit.daemon.memory_peer import is_open, open_file
 
+WARNINGS = "Warning: cluster has inconsistent data:\n  - one\n  - two\n\n"
+
 
 class Engine:
     """Decides when it is told to: every decision waits for its outcome."""
@@ -65,7 +67,7 @@ def counts(decisions: Decisions) -> dict[str, object]:
 async def test_answer_and_warnings_are_relayed(engine: Engine, decisions: Decisions) -> None:
     engine.outcomes.put('{"success":true}')
     relay = await decisions.run({"request": "text"}, None)
-    assert relay == {"stdout": '{"success":true}\n', "stderr": "one\ntwo\n", "exit_status": 0}
+    assert relay == {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0}
     assert engine.begun.get() == b"text"
     assert counts(decisions) == {"served": 1}
 

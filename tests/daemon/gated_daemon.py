@@ -1,0 +1,28 @@
+"""The daemon, with decisions that compute until the test lets them go on.
+
+A decision makes GATE.begun and then keeps the interpreter busy until there is a file GATE (environment
+HTOOLSD_TEST_GATE). A request whose text contains "crash" meets a defect instead.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from ganeti_htools.decision import Decision, Memory, decide
+from ganeti_htools.engine.options import Options
+from htoolsd import decisions, service
+
+gate = os.environ.get("HTOOLSD_TEST_GATE", "/")
+
+
+def gated(data: bytes, options: Options, memory: Memory | None = None) -> Decision:
+    if b"crash" in data:
+        raise ZeroDivisionError("a defect\nin two lines")
+    Path(gate + ".begun").touch()
+    while not os.path.exists(gate):
+        sum(range(1000))
+    return decide(data, options, memory)
+
+
+decisions.decide = gated  # type: ignore[attr-defined]  # as the module sees it
+sys.exit(service.main())

@@ -1,0 +1,153 @@
+"""The real programs, run as their users run them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from htoolsd.client import NoAnswerError, ask
+from tests.clusters import Shape, cluster
+from tests.messages import allocate, encode, message
+
+ROOT = Path(__file__).parents[2]
+EXECUTABLE = ROOT / "iallocator" / "htoolsd"
+PROGRAMS = Path(sys.executable).parent
+# The executable is made for the system's interpreter; not every machine has one.
+INTERPRETER = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+PATIENCE = 30.0  # seconds until a test fails for want of an event
+
+Finished = subprocess.CompletedProcess[str]
+
+
+def run(*command: object, environment: dict[str, str] | None = None, stdin: str = "") -> Finished:
+    return subprocess.run(
+        [str(word) for word in command],
+        env=os.environ | (environment or {}),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+def executable(
+    path: Path,
+    *arguments: object,
+    program: Path = EXECUTABLE,
+    fallback: Path | str = PROGRAMS / "hail",
+    prefix: tuple[str, ...] = (),
+) -> Finished:
+    """Ask the daemon at ``path`` as Ganeti does, with the one-shot program ``fallback`` behind."""
+    surroundings = {"HTOOLSD_SOCKET": str(path), "HTOOLSD_HAIL": str(fallback), "LC_ALL": "C"}
+    return run(*prefix, INTERPRETER, "-IS", program, *arguments, environment=surroundings)
+
+
+def hail(request: Path | None = None, *options: str) -> Finished:
+    """What the one-shot program says."""
+    if request is None or not request.exists():
+        return run(PROGRAMS / "hail", *([request] if request else []), *options)
+    return _hail(request.read_text(), options)
+
+
+@cache
+def _hail(text: str, options: tuple[str, ...]) -> Finished:
+    return run(PROGRAMS / "hail", "-", *options, stdin=text)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+class Daemon:
+    """A running htoolsd."""
+
+    def __init__(self, directory: Path, *, gated: bool = False, config: str = "") -> None:
+        directory.mkdir(exist_ok=True)
+        self.socket = directory / "socket"
+        self.state = directory / "state"
+        self.log = directory / "log"
+        self.gate = directory / "gate"
+        (directory / "config").write_text(config)
+        program = [ROOT / "tests" / "daemon" / "gated_daemon.py"] if gated else ["-m", "htoolsd"]
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, *map(str, program)),
+                    *("--socket", self.socket, "--state-dir", self.state),
+                    *("--luxi", directory / "luxi", "--config", directory / "config"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"HTOOLSD_TEST_GATE": str(self.gate)},
+            )
+        wait_until(lambda: self.process.poll() is not None or self._answers())
+        assert self.process.poll() is None, self.log.read_text()
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.status()["pid"] == self.process.pid)
+        except NoAnswerError:
+            return False
+
+    def status(self) -> Any:
+        return ask(str(self.socket), "status", {}, patience=PATIENCE)
+
+    def events(self) -> list[Any]:
+        """The log so far."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def descriptors(self) -> int:
+        """How many files the process has open, those of the moment aside."""
+
+        def count() -> int:
+            time.sleep(0.01)
+            return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+        return min(count() for _ in range(20))
+
+    def wait_begun(self) -> None:
+        """Until a gated decision is under way."""
+        wait_until(Path(f"{self.gate}.begun").exists)
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit status."""
+        return self.process.wait(PATIENCE)
+
+
+@contextmanager
+def running(directory: Path, *, gated: bool = False, config: str = "") -> Iterator[Daemon]:
+    daemon = Daemon(directory, gated=gated, config=config)
+    try:
+        yield daemon
+    finally:
+        daemon.process.kill()
+        daemon.process.wait()
+
+
+def connect(path: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(PATIENCE)
+    sock.connect(str(path))
+    return sock
+
+
+def request_file(directory: Path, name: str = "request") -> Path:
+    """A request that can be satisfied."""
+    path = directory / name
+    path.write_text(encode(message(cluster(1, Shape()), allocate("new.example.org"))))
+    return path

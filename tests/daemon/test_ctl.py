@@ -1,0 +1,93 @@
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running(tmp_path_factory.mktemp("daemon")) as daemon:
+        yield daemon
+
+
+def htoolsctl(daemon: Daemon, *arguments: object, stdin: str = "") -> Finished:
+    return run(
+        PROGRAMS / "htoolsctl", *arguments, environment={"HTOOLSD_SOCKET": str(daemon.socket)}, stdin=stdin
+    )
+
+
+def test_status_for_people_is_short_and_names_what_matters(daemon: Daemon) -> None:
+    shown = htoolsctl(daemon, "status")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("htoolsd ")
+    assert len(shown.stdout.splitlines()) <= 8
+    for fact in (f"process {daemon.process.pid}", str(daemon.socket), "unreachable", "served", "MiB"):
+        assert fact in shown.stdout
+
+
+def test_status_for_programs_is_the_daemons_answer(daemon: Daemon) -> None:
+    shown = json.loads(htoolsctl(daemon, "status", "--json").stdout)
+    assert shown.keys() == daemon.status().keys()
+    assert shown["pid"] == daemon.process.pid
+
+
+def test_methods_are_listed(daemon: Daemon) -> None:
+    methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
+    assert [method["name"] for method in methods] == ["decide", "methods", "status"]
+    table = htoolsctl(daemon, "methods").stdout
+    for method in methods:
+        assert re.search(rf"^{method['name']} +{method['version']} ", table, re.MULTILINE)
+        assert all(f"  {argument} " in table for argument in method["arguments"])
+
+
+def test_decide_relays_the_decision(daemon: Daemon, tmp_path: Path) -> None:
+    request = request_file(tmp_path)
+    options = ("--no-capacity-checks=", "--restrict-allocation-to=node1.example.org")
+    for given in ((), options):
+        expected = hail(request, *given)
+        by_file = htoolsctl(daemon, "decide", request, *given)
+        by_text = htoolsctl(daemon, "decide", "-", *given, stdin=request.read_text())
+        for shown in (by_file, by_text):
+            assert (shown.returncode, shown.stdout, shown.stderr) == (0, expected.stdout, "")
+
+
+def test_decide_relays_the_exit_status(daemon: Daemon) -> None:
+    shown = htoolsctl(daemon, "decide", "-", stdin="{}")
+    assert shown.returncode == 1
+    assert shown.stdout == ""
+    assert re.fullmatch("Error: .*\n", shown.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        (["decide", "/nowhere"], 1, "htoolsctl: /nowhere: No such file or directory"),
+        (["decide", "/dev/null"], 1, r"htoolsctl: refused \(bad-file\): .*"),
+        (["decide", "-", "--no-such-option=1"], 1, r"htoolsctl: refused \(bad-arguments\): .*"),
+        (["--socket", "/nowhere", "status"], 1, "htoolsctl: /nowhere: No such file or directory"),
+        (["status", "--colour"], 2, "htoolsctl: error: unrecognized arguments: --colour"),
+        (["guess"], 2, "htoolsctl: error: .*"),
+        ([], 2, "htoolsctl: error: .*"),
+    ],
+)
+def test_what_goes_wrong_is_a_line(daemon: Daemon, arguments: list[str], status: int, line: str) -> None:
+    shown = htoolsctl(daemon, *arguments)
+    assert shown.returncode == status
+    assert shown.stdout == ""
+    assert re.fullmatch(line, shown.stderr.splitlines()[-1])
+    assert "Traceback" not in shown.stderr
+
+
+def test_a_reader_that_has_left_is_not_worth_a_word(daemon: Daemon) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [str(PROGRAMS / "htoolsctl"), "--socket", str(daemon.socket), "methods"]
+    shown = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=PATIENCE)
+    os.close(writing)
+    assert (shown.returncode, shown.stderr) == (1, b"")

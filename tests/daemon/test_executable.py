@@ -1,0 +1,393 @@
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clusters import Shape, cluster
+from tests.daemon.programs import (
+    EXECUTABLE,
+    INTERPRETER,
+    PATIENCE,
+    Daemon,
+    Finished,
+    executable,
+    hail,
+    request_file,
+    run,
+    running,
+)
+from tests.messages import (
+    allocate,
+    allocate_secondary,
+    change_group,
+    encode,
+    message,
+    multi_allocate,
+    node_evacuate,
+    relocate,
+)
+
+Behaviour = Callable[[socket.socket], None]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running(tmp_path_factory.mktemp("daemon")) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def request_path(tmp_path: Path) -> Path:
+    return request_file(tmp_path)
+
+
+def messages() -> dict[str, str]:
+    """One request of each kind, and some that are none."""
+    data = cluster(2, Shape(nodes=6, instances=20, groups=2))
+    plain = next(name for name, row in data["instances"].items() if row["disk_template"] == "plain")
+    drbd = next(name for name, row in data["instances"].items() if row["disk_template"] == "drbd")
+    node = data["instances"][drbd]["nodes"][0]
+    requests = {
+        "allocate": allocate("new.example.org"),
+        "too big": allocate("new.example.org", memory=10**6),
+        "multi-allocate": multi_allocate([allocate("a.example.org"), allocate("b.example.org", "plain")]),
+        "relocate": relocate(data, drbd),
+        "node-evacuate": node_evacuate(data, node, "all"),
+        "change-group": change_group([drbd]),
+        "allocate-secondary": allocate_secondary(plain),
+        "unknown type": {"type": "guess"},
+    }
+    texts = {name: encode(message(data, request)) for name, request in requests.items()}
+    return texts | {"empty": "", "truncated": texts["allocate"][:-100], "no request": "{}", "text": "hello\n"}
+
+
+@pytest.mark.parametrize(("name", "text"), messages().items(), ids=list(messages()))
+def test_the_daemon_answers_as_the_one_shot_program_does(
+    daemon: Daemon, tmp_path: Path, name: str, text: str
+) -> None:
+    request = tmp_path / name
+    request.write_text(text)
+    before = daemon.status()["decisions"]["served"]
+    ours, expected = executable(daemon.socket, request), hail(request)
+    assert (ours.returncode, ours.stdout, ours.stderr) == (
+        expected.returncode,
+        expected.stdout,
+        expected.stderr,
+    )
+    assert daemon.status()["decisions"]["served"] == before + 1
+
+
+def test_arguments_behind_the_file_reach_the_decision(daemon: Daemon, request_path: Path) -> None:
+    unrestricted = executable(daemon.socket, request_path)
+    arguments = (
+        "--no-capacity-checks=",
+        "--restrict-allocation-to=node1.example.org",
+        "--htoolsd-timeout=20",
+    )
+    restricted = executable(daemon.socket, request_path, *arguments)
+    assert restricted.stderr == unrestricted.stderr == ""
+    assert restricted.stdout != unrestricted.stdout
+    assert restricted.stdout == hail(request_path, *arguments[:2]).stdout
+
+
+def test_many_at_once_all_get_their_answer(daemon: Daemon, request_path: Path) -> None:
+    expected = hail(request_path).stdout
+    environment = os.environ | {"HTOOLSD_SOCKET": str(daemon.socket), "HTOOLSD_HAIL": "/bin/false"}
+    burst = [
+        subprocess.Popen(
+            [INTERPRETER, "-IS", EXECUTABLE, request_path], stdout=subprocess.PIPE, env=environment, text=True
+        )
+        for _ in range(20)
+    ]
+    assert [process.communicate(timeout=PATIENCE)[0] for process in burst] == [expected] * 20
+
+
+def test_it_can_be_run_and_names_an_isolated_interpreter() -> None:
+    assert os.access(EXECUTABLE, os.X_OK)
+    assert EXECUTABLE.read_text().startswith("#!/usr/bin/python3 -IS\n")
+
+
+def test_it_knows_the_daemons_default_socket() -> None:
+    from htoolsd.config import DEFAULT_SOCKET
+
+    assert f'DEFAULT_SOCKET = "{DEFAULT_SOCKET}"' in EXECUTABLE.read_text()
+
+
+def test_it_starts_without_the_modules_that_take_long() -> None:
+    script = "import sys; exec(open(sys.argv[1]).read(), {'__name__': 'imported'}); print(*sys.modules)"
+    imported = run(INTERPRETER, "-IS", "-c", script, EXECUTABLE).stdout.split()
+    assert "_socket" in imported
+    assert not {"json", "socket", "subprocess", "argparse", "re", "typing", "os"} & set(imported)
+
+
+# What can go wrong. Each time the answer is the one-shot program's, after one line that says why.
+
+
+def assert_decided_alone(finished: Finished, reason: str, request: Path | None = None, *options: str) -> None:
+    expected = hail(request, *options)
+    why, *rest = finished.stderr.splitlines(keepends=True)
+    assert reason in why
+    assert why.startswith("htoolsd: ")
+    assert why.endswith("; deciding without the daemon\n")
+    assert (finished.returncode, finished.stdout, "".join(rest)) == (
+        expected.returncode,
+        expected.stdout,
+        expected.stderr,
+    )
+
+
+def assert_left_to_hail(finished: Finished, reason: str, *arguments: object) -> None:
+    """The same, if its fallback is echo."""
+    assert (finished.returncode, finished.stdout) == (0, " ".join(map(str, arguments)) + "\n")
+    assert re.fullmatch(f"htoolsd: .*{re.escape(reason)}.*; deciding without the daemon\n", finished.stderr)
+
+
+@pytest.fixture
+def liar(tmp_path: Path) -> Iterator[Callable[[Behaviour], Path]]:
+    """Makes a socket whose clients meet with ``behaviour``."""
+    path = tmp_path / "liar"
+    listening = socket.socket(socket.AF_UNIX)
+    over = threading.Event()
+    threads = []
+
+    def start(behaviour: Behaviour) -> Path:
+        listening.bind(str(path))
+        listening.listen()
+
+        def serve() -> None:
+            try:
+                client, _ = listening.accept()
+            except OSError:
+                return
+            with client:
+                behaviour(client)
+                over.wait(PATIENCE)
+
+        threads.append(threading.Thread(target=serve))
+        threads[0].start()
+        return path
+
+    yield start
+    over.set()
+    listening.close()
+    for thread in threads:
+        thread.join()
+
+
+def read_call(client: socket.socket) -> None:
+    _, files, _, _ = socket.recv_fds(client, 65536, 4)
+    for file in files:
+        os.close(file)
+
+
+def answering(answer: bytes) -> Behaviour:
+    """Reads the call, sends ``answer`` and hangs up."""
+
+    def behave(client: socket.socket) -> None:
+        read_call(client)
+        client.sendall(answer)
+        client.shutdown(socket.SHUT_RDWR)
+
+    return behave
+
+
+RESULT = b'{"success":true,"result":{"stdout":"no\\n","stderr":"","exit_status":0}}'
+
+
+@pytest.mark.parametrize("answer", [b"", RESULT[:30], RESULT], ids=["none", "some", "no end byte"])
+def test_half_an_answer(liar: Callable[[Behaviour], Path], request_path: Path, answer: bytes) -> None:
+    finished = executable(liar(answering(answer)), request_path)
+    reason = "closed inside an answer" if answer else "closed without an answer"
+    assert_decided_alone(finished, reason, request_path)
+
+
+GARBAGE = {
+    "nothing": b"",
+    "binary": bytes(byte for byte in range(256) if byte != 3),
+    "text": b"hello",
+    "nested": b"[" * 100000,
+    "list": b"[]",
+    "empty object": b"{}",
+    "not UTF-8": b'"\xff"',
+    "more behind it": RESULT + b" {}",
+    "number as text": RESULT.replace(b'"no\\n"', b"7"),
+    "big status": RESULT.replace(b"0}", b"256}"),
+    "negative status": RESULT.replace(b"0}", b"-1}"),
+    "refusal like a result": RESULT.replace(b"true", b"false"),
+}
+
+
+@pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
+def test_garbage(liar: Callable[[Behaviour], Path], answer: bytes) -> None:
+    finished = executable(liar(answering(answer + b"\x03")), EXECUTABLE, "--a=b", fallback="/bin/echo")
+    assert_left_to_hail(finished, "the answer makes no sense", EXECUTABLE, "--a=b")
+
+
+def test_a_refusal_is_quoted_on_one_line(liar: Callable[[Behaviour], Path], request_path: Path) -> None:
+    answer = b'{"success":false,"result":{"error":"wrong-version","message":"version:\\nexpected 2"}}\x03'
+    finished = executable(liar(answering(answer)), request_path)
+    assert_decided_alone(finished, "refused (wrong-version): version: expected 2", request_path)
+
+
+def test_a_peer_that_hangs_up_at_once(liar: Callable[[Behaviour], Path], request_path: Path) -> None:
+    path = liar(lambda client: client.shutdown(socket.SHUT_RDWR))
+    assert_decided_alone(executable(path, request_path), "liar: ", request_path)
+
+
+@pytest.mark.parametrize("beginning", [b"", RESULT])
+def test_a_peer_that_never_finishes_its_answer(
+    liar: Callable[[Behaviour], Path], request_path: Path, beginning: bytes
+) -> None:
+    def behave(client: socket.socket) -> None:
+        read_call(client)
+        client.sendall(beginning)
+
+    finished = executable(liar(behave), request_path, "--htoolsd-timeout=0.2")
+    assert_decided_alone(finished, "no answer within 0.2 s", request_path)
+
+
+def test_bytes_now_and_then_do_not_buy_time(liar: Callable[[Behaviour], Path], request_path: Path) -> None:
+    def behave(client: socket.socket) -> None:
+        read_call(client)
+        try:
+            while True:
+                client.sendall(b" ")
+                threading.Event().wait(0.05)
+        except OSError:
+            pass
+
+    finished = executable(liar(behave), request_path, "--htoolsd-timeout=0.3")
+    assert_decided_alone(finished, "no answer within 0.3 s", request_path)
+
+
+def test_no_socket(tmp_path: Path, request_path: Path) -> None:
+    finished = executable(tmp_path / "nothing", request_path)
+    assert_decided_alone(finished, "nothing: No such file or directory", request_path)
+
+
+def test_a_stale_socket(tmp_path: Path, request_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(tmp_path / "stale"))
+    assert_decided_alone(
+        executable(tmp_path / "stale", request_path), "stale: Connection refused", request_path
+    )
+
+
+def test_a_socket_that_takes_nobody(tmp_path: Path, request_path: Path) -> None:
+    path = tmp_path / "crowded"
+    with socket.socket(socket.AF_UNIX) as crowded, socket.socket(socket.AF_UNIX) as waiting:
+        crowded.bind(str(path))
+        crowded.listen(0)
+        waiting.connect(str(path))
+        finished = executable(path, request_path)
+    assert_decided_alone(finished, "crowded: Resource temporarily unavailable", request_path)
+
+
+def test_a_socket_that_may_not_be_used(daemon: Daemon, tmp_path: Path, request_path: Path) -> None:
+    prefix = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
+    if prefix and shutil.which("setpriv") is None:
+        pytest.skip("root may do everything, and there is no setpriv to give that up")
+    with socket.socket(socket.AF_UNIX) as forbidden:
+        forbidden.bind(str(tmp_path / "forbidden"))
+        forbidden.listen()
+        (tmp_path / "forbidden").chmod(0)
+        finished = executable(tmp_path / "forbidden", request_path, prefix=prefix)
+    assert_decided_alone(finished, "forbidden: Permission denied", request_path)
+
+
+def test_a_daemon_of_another_version(daemon: Daemon, tmp_path: Path, request_path: Path) -> None:
+    newer = tmp_path / "newer"
+    text = EXECUTABLE.read_text()
+    assert "PROTOCOL = 1\n" in text
+    newer.write_text(text.replace("PROTOCOL = 1\n", "PROTOCOL = 2\n"))
+    finished = executable(daemon.socket, request_path, program=newer)
+    assert_decided_alone(finished, "refused (wrong-version): version: expected 1, got 2", request_path)
+
+
+def test_a_defect_in_the_daemon(tmp_path: Path) -> None:
+    request = tmp_path / "request"
+    request.write_text("crash")
+    with running(tmp_path / "daemon", gated=True) as gated:
+        finished = executable(gated.socket, request)
+        assert_decided_alone(finished, "refused (internal): ZeroDivisionError: a defect;", request)
+        (failure,) = (event for event in gated.events() if event["event"] == "call failed")
+        assert "Traceback" in failure["exception"]
+        assert gated.status()["decisions"]["broken"] == 1
+
+
+def test_a_daemon_with_too_much_to_do(tmp_path: Path, request_path: Path) -> None:
+    with running(tmp_path / "daemon", gated=True, config="wait_seconds = 0.1") as gated:
+        first = subprocess.Popen(
+            [INTERPRETER, "-IS", EXECUTABLE, request_path],
+            env=os.environ | {"HTOOLSD_SOCKET": str(gated.socket), "HTOOLSD_HAIL": "/bin/false"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        gated.wait_begun()
+        finished = executable(gated.socket, request_path)
+        assert_decided_alone(finished, "refused (busy): other decisions took longer than 0.1 s", request_path)
+        gated.gate.touch()
+        assert first.communicate(timeout=PATIENCE)[0] == finished.stdout
+
+
+def test_an_option_that_the_daemon_does_not_serve(daemon: Daemon, request_path: Path) -> None:
+    finished = executable(daemon.socket, request_path, "--no-such-option=1")
+    assert_decided_alone(finished, "refused (bad-arguments): ", request_path, "--no-such-option=1")
+    assert finished.returncode == 2
+
+
+@pytest.mark.parametrize("value", ["", "soon", "0", "-1", "nan", "inf"])
+def test_a_timeout_that_is_none(daemon: Daemon, value: str) -> None:
+    finished = executable(
+        daemon.socket, EXECUTABLE, f"--htoolsd-timeout={value}", "--a=b", fallback="/bin/echo"
+    )
+    assert_left_to_hail(finished, f"--htoolsd-timeout={value}: expected a number", EXECUTABLE, "--a=b")
+
+
+def test_a_request_that_is_not_there(daemon: Daemon, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    assert_decided_alone(executable(daemon.socket, missing), f"{missing}: No such file", missing)
+
+
+def test_no_request_at_all(daemon: Daemon) -> None:
+    assert_decided_alone(executable(daemon.socket), "no request file given")
+
+
+def test_a_pipe_is_left_to_the_program_that_can_read_it(daemon: Daemon, request_path: Path) -> None:
+    os.mkfifo(pipe := request_path.with_name("pipe"))
+    with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', request_path, pipe]):
+        finished = executable(daemon.socket, pipe)
+    assert_decided_alone(finished, f"{pipe}: no regular file", request_path)
+
+
+def test_nobody_to_read_the_reason(request_path: Path, tmp_path: Path) -> None:
+    closed = run(
+        *("sh", "-c", '"$0" -IS "$1" "$2" 2>&-', INTERPRETER, EXECUTABLE, request_path),
+        environment={"HTOOLSD_SOCKET": str(tmp_path / "nothing"), "HTOOLSD_HAIL": "/bin/echo"},
+    )
+    assert (closed.returncode, closed.stdout) == (0, f"{request_path}\n")
+
+
+def test_no_program_to_decide_with(tmp_path: Path, request_path: Path) -> None:
+    finished = executable(tmp_path / "nothing", request_path, fallback=tmp_path / "no-hail")
+    assert finished.returncode == 1
+    assert finished.stdout == ""
+    assert finished.stderr.splitlines()[1:] == [f"htoolsd: {tmp_path / 'no-hail'}: No such file or directory"]
+
+
+def test_in_a_checkout_it_finds_that_ones_hail(tmp_path: Path) -> None:
+    checkout, search_path = tmp_path / "checkout", tmp_path / "search-path"
+    for directory in (checkout / "iallocator", checkout / ".venv" / "bin", search_path):
+        directory.mkdir(parents=True)
+    shutil.copy(EXECUTABLE, checkout / "iallocator")
+    (search_path / "htoolsd").symlink_to(checkout / "iallocator" / "htoolsd")
+    (checkout / ".venv" / "bin" / "hail").write_text('#!/bin/sh\necho "hail $*"\nexit 7\n')
+    (checkout / ".venv" / "bin" / "hail").chmod(0o755)
+    finished = executable(tmp_path / "nothing", "FILE", "--a=b", program=search_path / "htoolsd", fallback="")
+    assert (finished.returncode, finished.stdout) == (7, "hail FILE --a=b\n")

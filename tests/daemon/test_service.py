@@ -1,0 +1,396 @@
+import json
+import os
+import pty
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from htoolsd.client import NoAnswerError, RefusedError, ask
+from tests.daemon.programs import (
+    EXECUTABLE,
+    INTERPRETER,
+    PATIENCE,
+    PROGRAMS,
+    Daemon,
+    connect,
+    executable,
+    hail,
+    request_file,
+    run,
+    running,
+    wait_until,
+)
+
+
+@pytest.fixture
+def gated(tmp_path: Path) -> Iterator[Daemon]:
+    with running(tmp_path / "daemon", gated=True) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running(tmp_path_factory.mktemp("daemon"), config="connections = 10") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def request_path(tmp_path: Path) -> Path:
+    return request_file(tmp_path)
+
+
+def start(*command: object, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    )
+
+
+def ask_for_decision(daemon: Daemon, request: Path) -> subprocess.Popen[str]:
+    """The executable, with nobody to help it out."""
+    surroundings = {"HTOOLSD_SOCKET": str(daemon.socket), "HTOOLSD_HAIL": "/bin/false"}
+    return start(INTERPRETER, "-IS", EXECUTABLE, request, **surroundings)
+
+
+def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    stdout, stderr = process.communicate(timeout=PATIENCE)
+    return process.returncode, stdout, stderr
+
+
+# Starting
+
+
+def test_a_second_daemon_leaves_the_first_alone(daemon: Daemon, tmp_path: Path) -> None:
+    same_place = ("--socket", daemon.socket, "--state-dir", daemon.state)
+    same_socket = ("--socket", daemon.socket, "--state-dir", tmp_path)
+    for place in (same_place, same_socket):
+        second = run(sys.executable, "-m", "htoolsd", *place)
+        assert second.returncode == 1
+        assert re.fullmatch(r"htoolsd: already running: .*\n", second.stderr)
+    assert daemon.status()["pid"] == daemon.process.pid
+
+
+def test_after_a_kill_it_starts_again(tmp_path: Path, request_path: Path) -> None:
+    with running(tmp_path / "daemon") as killed:
+        killed.signal(signal.SIGKILL)
+        killed.wait()
+        assert killed.socket.exists()
+        with running(tmp_path / "daemon") as daemon:
+            assert outcome(ask_for_decision(daemon, request_path))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        (["--config", "CONFIG"], 1, "htoolsd: CONFIG: unknown key 'colour'; .*"),
+        (["--state-dir", "CONFIG/state"], 1, "htoolsd: CONFIG/state: Not a directory"),
+        (["--socket", "CONFIG"], 1, "htoolsd: CONFIG: exists and is no socket"),
+        (["--colour"], 2, "htoolsd: error: unrecognized arguments: --colour"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_a_line(
+    tmp_path: Path, arguments: list[str], status: int, line: str
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("colour = 1")
+    place = ["--socket", str(tmp_path / "socket"), "--state-dir", str(tmp_path / "state")]
+    chosen = [argument.replace("CONFIG", str(config)) for argument in arguments]
+    finished = run(sys.executable, "-m", "htoolsd", *place, *chosen)
+    assert finished.returncode == status
+    assert re.fullmatch(line.replace("CONFIG", re.escape(str(config))), finished.stderr.splitlines()[-1])
+    assert "Traceback" not in finished.stderr
+    assert not (tmp_path / "socket").exists()
+
+
+def test_it_tells_its_version_and_its_keys() -> None:
+    version = run(PROGRAMS / "htoolsd", "--version")
+    assert re.fullmatch(r"htoolsd \d+\.\d+.*\n", version.stdout)
+    assert "\n  wait_seconds = 5.0 " in run(PROGRAMS / "htoolsd", "--help").stdout
+
+
+def test_at_a_terminal_the_log_is_for_people(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    place = ["--socket", str(tmp_path / "socket"), "--state-dir", str(tmp_path / "state")]
+    process = subprocess.Popen([sys.executable, "-m", "htoolsd", *place], stderr=theirs)
+    os.close(theirs)
+    text = b""
+    while b"ready" not in text:
+        text += os.read(ours, 1000)
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+    os.close(ours)
+    assert b'"event"' not in text
+
+
+# Serving
+
+
+def test_status_tells_what_is(daemon: Daemon, request_path: Path) -> None:
+    before = daemon.status()
+    assert executable(daemon.socket, request_path).returncode == 0
+    status = daemon.status()
+    assert status["pid"] == daemon.process.pid
+    assert status["socket"] == str(daemon.socket)
+    assert status["luxi"]["state"] == "unreachable"
+    assert status["luxi"]["error"] == "No such file or directory"
+    assert status["luxi"]["path"].endswith("/luxi")
+    assert status["decisions"]["served"] == before["decisions"]["served"] + 1
+    assert status["decisions"]["last_ms"] > 0
+    assert (status["decisions"]["kept_nodes"], status["decisions"]["kept_instances"]) == (5, 50)
+    assert status["uptime_s"] > before["uptime_s"]
+    resident = int(Path(f"/proc/{daemon.process.pid}/statm").read_text().split()[1]) * os.sysconf(
+        "SC_PAGE_SIZE"
+    )
+    assert status["memory_mib"] == pytest.approx(resident / 2**20, abs=5)
+
+
+def test_a_luxid_that_appears_is_noticed(tmp_path: Path) -> None:
+    with running(tmp_path / "daemon") as daemon, socket.socket(socket.AF_UNIX) as luxid:
+        assert daemon.status()["luxi"]["state"] == "unreachable"
+        luxid.bind(daemon.status()["luxi"]["path"])
+        luxid.listen()
+        wait_until(lambda: daemon.status()["luxi"]["state"] == "reachable")
+        assert daemon.status()["luxi"]["error"] is None
+
+
+def test_status_is_answered_while_a_decision_keeps_the_interpreter_busy(
+    gated: Daemon, request_path: Path
+) -> None:
+    deciding = ask_for_decision(gated, request_path)
+    gated.wait_begun()
+    waiting = ask_for_decision(gated, request_path)
+    wait_until(lambda: gated.status()["decisions"]["waiting"] == 1)
+    assert gated.status()["decisions"]["running"] == 1
+    assert gated.status()["decisions"]["running_ms"] > 0
+    assert deciding.poll() is None
+    gated.gate.touch()
+    expected = (0, hail(request_path).stdout, "")
+    assert [outcome(deciding), outcome(waiting)] == [expected, expected]
+    assert gated.status()["decisions"]["running"] == 0
+
+
+def test_a_client_that_is_killed_leaves_the_others_unharmed(gated: Daemon, request_path: Path) -> None:
+    killed = ask_for_decision(gated, request_path)
+    gated.wait_begun()
+    waiting = ask_for_decision(gated, request_path)
+    wait_until(lambda: gated.status()["decisions"]["waiting"] == 1)
+    killed.kill()
+    outcome(killed)
+    wait_until(lambda: gated.status()["decisions"]["abandoned"] == 1)
+    assert gated.status()["decisions"]["running"] == 1
+    gated.gate.touch()
+    assert outcome(waiting) == (0, hail(request_path).stdout, "")
+
+
+def test_only_so_many_clients_are_served(daemon: Daemon, request_path: Path) -> None:
+    crowd = [connect(daemon.socket) for _ in range(10)]
+    try:
+        with pytest.raises(RefusedError, match="all 10 connections are in use"):
+            wait_until(lambda: not daemon.status())
+        finished = executable(daemon.socket, request_path)
+        assert "refused (busy): all 10 connections are in use" in finished.stderr
+        assert finished.stdout == hail(request_path).stdout
+    finally:
+        for client in crowd:
+            client.close()
+    wait_until(lambda: _served_again(daemon))
+
+
+def _served_again(daemon: Daemon) -> bool:
+    try:
+        return bool(daemon.status()["connections"] == 1)
+    except RefusedError:
+        return False
+
+
+# Misbehaving clients
+
+
+CALL = b'{"method":"decide","version":1,"args":{}}\x03'
+
+
+def leaves_at_once(path: Path, _request: Path) -> None:
+    connect(path).close()
+
+
+def leaves_a_file_behind(path: Path, request: Path) -> None:
+    with connect(path) as client, request.open() as file:
+        socket.send_fds(client, [CALL[:10]], [file.fileno()])
+
+
+def leaves_before_the_answer(path: Path, request: Path) -> None:
+    with connect(path) as client, request.open() as file:
+        socket.send_fds(client, [CALL], [file.fileno()])
+
+
+def passes_many_files(path: Path, request: Path) -> None:
+    with connect(path) as client, request.open() as file:
+        socket.send_fds(client, [CALL], [file.fileno()] * 50)
+        assert b"bad-file" in client.recv(1000)
+
+
+def passes_files_bit_by_bit(path: Path, request: Path) -> None:
+    with connect(path) as client, request.open() as file:
+        try:
+            for _ in range(50):
+                socket.send_fds(client, [b" "], [file.fileno()])
+        except OSError:
+            pass
+
+
+def passes_a_file_for_nothing(path: Path, request: Path) -> None:
+    with connect(path) as client, request.open() as file:
+        socket.send_fds(client, [CALL.replace(b"decide", b"status")], [file.fileno()])
+        assert b"uptime" in client.recv(10000)
+
+
+def passes_a_directory(path: Path, request: Path) -> None:
+    with connect(path) as client:
+        directory = os.open(request.parent, os.O_RDONLY)
+        socket.send_fds(client, [CALL], [directory])
+        os.close(directory)
+        assert b"bad-file" in client.recv(1000)
+
+
+def passes_a_pipe(path: Path, _request: Path) -> None:
+    with connect(path) as client:
+        ends = os.pipe()
+        socket.send_fds(client, [CALL], [ends[0]])
+        assert b"bad-file" in client.recv(1000)
+        for end in ends:
+            os.close(end)
+
+
+def passes_no_file(path: Path, _request: Path) -> None:
+    with pytest.raises(RefusedError, match="either a file"):
+        ask(str(path), "decide", {})
+
+
+def behaves(path: Path, request: Path) -> None:
+    with request.open() as file:
+        ask(str(path), "decide", {}, file.fileno())
+
+
+CLIENTS: list[Callable[[Path, Path], None]] = [
+    leaves_at_once,
+    leaves_a_file_behind,
+    leaves_before_the_answer,
+    passes_many_files,
+    passes_files_bit_by_bit,
+    passes_a_file_for_nothing,
+    passes_a_directory,
+    passes_a_pipe,
+    passes_no_file,
+    behaves,
+]
+
+
+def assert_settled(daemon: Daemon, descriptors: int) -> None:
+    """Nobody else is connected and nothing was left open."""
+    wait_until(lambda: daemon.status()["connections"] == 1 and daemon.status()["decisions"]["running"] == 0)
+    wait_until(lambda: daemon.descriptors() <= descriptors)
+
+
+def test_no_client_makes_it_keep_files_open(daemon: Daemon, request_path: Path) -> None:
+    behaves(daemon.socket, request_path)  # starts the worker thread
+    wait_until(lambda: daemon.status()["connections"] == 1)
+    before = daemon.descriptors()
+    order = CLIENTS * 10
+    random.Random(4).shuffle(order)
+    for client in order:
+        client(daemon.socket, request_path)
+    assert_settled(daemon, before)
+    assert executable(daemon.socket, request_path).stderr == ""
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_bytes_harm_it(daemon: Daemon, request_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    before = daemon.descriptors()
+    for _ in range(40):
+        noise = bytearray(rng.choice([b"", CALL, CALL.replace(b"decide", b"status")]))
+        for _ in range(rng.randrange(1, 20)):
+            place = rng.randrange(len(noise) + 1)
+            noise[place:place] = rng.choice([b"\x03", b"{", b'"', rng.randbytes(rng.randrange(1, 300))])
+        with connect(daemon.socket) as client:
+            try:
+                client.sendall(noise)
+                client.shutdown(socket.SHUT_WR)
+                answers = b"".join(iter(lambda: client.recv(10000), b""))  # used at once
+            except (BrokenPipeError, ConnectionResetError):
+                continue
+        for answer in answers.split(b"\x03")[:-1]:
+            assert json.loads(answer).keys() == {"success", "result"}
+    assert_settled(daemon, before)
+    events = {event["event"] for event in daemon.events()}
+    assert not events & {"call failed", "conversation failed"}
+    assert executable(daemon.socket, request_path).stderr == ""
+
+
+# Stopping
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_when_told(tmp_path: Path, number: int) -> None:
+    with running(tmp_path / "daemon") as daemon, connect(daemon.socket) as idle:
+        daemon.status()
+        daemon.signal(number)
+        assert b'"stopping"' in idle.recv(1000)
+        assert idle.recv(1) == b""
+        assert daemon.wait() == 0
+        assert not daemon.socket.exists()
+        assert [event["event"] for event in daemon.events()][-3:] == ["stopping", "refused", "stopped"]
+
+
+def test_stopping_finishes_the_decision_under_way_and_refuses_those_that_wait(
+    gated: Daemon, request_path: Path
+) -> None:
+    expected = hail(request_path).stdout
+    deciding = ask_for_decision(gated, request_path)
+    gated.wait_begun()
+    surroundings = {"HTOOLSD_SOCKET": str(gated.socket), "HTOOLSD_HAIL": str(PROGRAMS / "hail")}
+    waiting = start(INTERPRETER, "-IS", EXECUTABLE, request_path, **surroundings)
+    wait_until(lambda: gated.status()["decisions"]["waiting"] == 1)
+    gated.signal()
+    reason = "htoolsd: refused (stopping): htoolsd is stopping; deciding without the daemon\n"
+    assert outcome(waiting) == (0, expected, reason)
+    assert not gated.socket.exists()
+    assert deciding.poll() is None
+    gated.gate.touch()
+    assert outcome(deciding) == (0, expected, "")
+    assert gated.wait() == 0
+
+
+@pytest.mark.parametrize("impatient", [True, False])
+def test_stopping_does_not_wait_for_ever(tmp_path: Path, request_path: Path, impatient: bool) -> None:
+    config = "stop_seconds = 1000" if impatient else "stop_seconds = 0.1"
+    with running(tmp_path / "daemon", gated=True, config=config) as gated:
+        deciding = ask_for_decision(gated, request_path)
+        gated.wait_begun()
+        gated.signal()
+        if impatient:
+            wait_until(lambda: not gated.socket.exists())
+            gated.signal()
+        assert gated.wait() == 0
+        assert gated.events()[-1]["unfinished"] is True
+        assert outcome(deciding)[0] != 0
+
+
+def test_a_stopped_daemon_is_not_there(tmp_path: Path, request_path: Path) -> None:
+    with running(tmp_path / "daemon") as daemon:
+        daemon.signal()
+        daemon.wait()
+        with pytest.raises(NoAnswerError, match="No such file"):
+            daemon.status()
+        with running(tmp_path / "daemon") as again:
+            assert again.status()["decisions"]["served"] == 0
