@@ -1,8 +1,8 @@
 """Reading an iallocator request when a similar one has been read before.
 
-Ganeti writes every request alike: on one line, nodes before instances before what is asked, and in
-a node or an instance no object but a last one. So the text of these two sections can be cut between
-their members without parsing it, and members whose text has been seen before need no parsing.
+Ganeti writes every request alike: on one line, groups, nodes and instances before what is asked, and
+in a node or an instance no object but a last one. So the text of the latter sections can be cut
+between their members without parsing it, and what has been seen before needs no parsing.
 
 This cannot misread a request, however it was written. A cut is only believed if each piece parses as
 exactly one member and the text around the sections, with a number in the place of each, parses with
@@ -18,13 +18,13 @@ import orjson
 from ganeti_htools.backends import iallocator
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.backends.iallocator import Message
-from ganeti_htools.model.cluster import Instance, Node
+from ganeti_htools.model.cluster import Group, Instance, Node
 
 Row = TypeVar("Row")
 
 # How Ganeti's master starts each section, and the request that ends the last one.
-STARTS = (b'"nodes": {', b'}, "instances": {', b'}, "request": {')
-SECTIONS = ("nodes", "instances")
+STARTS = (b'"nodegroups": {', b'}, "nodes": {', b'}, "instances": {', b'}, "request": {')
+SECTIONS = ("nodegroups", "nodes", "instances")
 BETWEEN = b'}, "'
 
 
@@ -36,6 +36,7 @@ class Memory:
     """The members of the last request, by their text. Not to be used by two readers at once."""
 
     def __init__(self) -> None:
+        self.groups: tuple[bytes, list[Group]] = (b"", [])
         self.nodes: dict[bytes, tuple[Node, tuple[str, ...]]] = {}
         self.instances: dict[bytes, Instance] = {}
         self.hypervisor: str | None = None
@@ -52,10 +53,12 @@ class Memory:
         hypervisor = iallocator.default_hypervisor(around)
         if hypervisor != self.hypervisor:
             self.nodes, self.hypervisor = {}, hypervisor
-        self.nodes, nodes = _members(sections[0], self.nodes, self._node)
-        self.instances, instances = _members(sections[1], self.instances, iallocator.instance)
+        if sections[0] != self.groups[0]:
+            self.groups = sections[0], _groups(sections[0])
+        self.nodes, nodes = _members(sections[1], self.nodes, self._node)
+        self.instances, instances = _members(sections[2], self.instances, iallocator.instance)
         warnings = [line for _, lines in nodes for line in lines]
-        return iallocator.assemble(around, (row for row, _ in nodes), instances, warnings)
+        return iallocator.assemble(around, self.groups[1], (row for row, _ in nodes), instances, warnings)
 
     def _node(self, name: str, values: Any) -> tuple[Node, tuple[str, ...]]:
         warnings: list[str] = []
@@ -72,17 +75,18 @@ def _cut(data: bytes) -> tuple[Fields, list[bytes]]:
         positions.append((begin, end := begin + len(start)))
     marks = b", ".join(b'"%s": %d' % (name.encode(), number) for number, name in enumerate(SECTIONS))
     text = data[: positions[0][0]] + marks + data[positions[-1][0] + 1 :]
-    try:
-        around = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        raise Unusual from None
-    if not isinstance(around, dict) or [around.get(name) for name in SECTIONS] != [0, 1]:
+    around = _parsed(text)
+    if not isinstance(around, dict) or [around.get(name) for name in SECTIONS] != [0, 1, 2]:
         raise Unusual
     ends = [begin for begin, _ in positions[1:]]
     return (
         Fields("invalid iallocator message", around),
         [data[begin:end] for (_, begin), end in zip(positions, ends, strict=False)],
     )
+
+
+def _groups(text: bytes) -> list[Group]:
+    return iallocator.groups(_parsed(b"{" + text + b"}"))
 
 
 def _members(
@@ -101,11 +105,15 @@ def _members(
 
 
 def _member(piece: bytes) -> tuple[str, Any]:
-    try:
-        parsed = orjson.loads(b"{" + piece + b"}}")
-    except orjson.JSONDecodeError:
-        raise Unusual from None
+    parsed = _parsed(b"{" + piece + b"}}")
     if len(parsed) != 1:
         raise Unusual
     ((name, values),) = parsed.items()
     return name, values
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise Unusual from None

@@ -1,6 +1,6 @@
 """Ganeti's iallocator requests (``doc/iallocator.rst``): the cluster and what is asked of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,17 +34,18 @@ def read(data: bytes) -> Message:
         node(name, values, hypervisor, warnings) for name, values in message.object("nodes").values.items()
     ]
     instances = [instance(name, values) for name, values in message.object("instances").values.items()]
-    return assemble(message, nodes, instances, warnings)
+    rows = groups(message.object("nodegroups").values)
+    return assemble(message, rows, nodes, instances, warnings)
 
 
 def assemble(
     message: Fields,
+    groups: Iterable[Group],
     nodes: Iterable[Node],
     instances: Iterable[Instance],
     warnings: Iterable[str],
 ) -> Message:
-    """A message from its nodes and instances; the groups and what is asked are read here."""
-    groups = [group(name, values) for name, values in message.object("nodegroups").values.items()]
+    """A message from its parsed parts; what is asked is read here."""
     cluster = Cluster(tuple(groups), tuple(nodes), tuple(instances), message.texts("cluster_tags"))
     check(cluster)
     request = Fields("invalid request dict", message.object("request").values)
@@ -55,6 +56,11 @@ def default_hypervisor(message: Fields) -> str | None:
     """The first enabled hypervisor, taken to be that of all nodes: the message does not say."""
     enabled = message.texts("enabled_hypervisors")
     return enabled[0] if enabled else None
+
+
+def groups(values: Mapping[str, Any]) -> list[Group]:
+    """Node groups by their UUIDs."""
+    return [group(uuid, each) for uuid, each in values.items()]
 
 
 def group(uuid: str, values: Any) -> Group:
