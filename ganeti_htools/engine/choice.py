@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.moves import Trial
+from ganeti_htools.engine.moves import Trial, unshared
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.engine.score import Statistics, node_values, score, statistics
 from ganeti_htools.model.state import Bools, Floats, Ints, State
@@ -35,6 +35,8 @@ def near_best(scores: Floats) -> Ints:
 def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: float = 0.0) -> float:
     """The score of the nodes in scope with one candidate chosen, computed from nothing."""
     columns = state.columns.map(np.copy)
+    if trial.asked.forthcoming:
+        columns = unshared(columns)
     for node in trial.only(candidate).touched:
         columns.put(int(node.rows[0]), node.new)
     columns = columns if scope.all() else columns.take(np.flatnonzero(scope))

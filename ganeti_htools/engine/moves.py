@@ -350,10 +350,13 @@ def _append(state: State, asked: Asked) -> int:
     return len(state.pnode) - 1
 
 
-def _unshare(state: State) -> None:
-    """Give forthcoming instances columns of their own."""
-    columns = state.columns
+def unshared(columns: Columns) -> Columns:
+    """The same, with columns of their own for views that count forthcoming instances."""
     names = ("f_dsk_forth", "f_spindles_forth", "u_cpu_forth", "inst_spindles_forth")
-    state.columns = replace(columns, **{name: getattr(columns, name).copy() for name in names})
+    return replace(columns, **{name: getattr(columns, name).copy() for name in names})
+
+
+def _unshare(state: State) -> None:
+    state.columns = unshared(state.columns)
     if state.settled_tag_counts is state.tag_counts:
         state.settled_tag_counts = state.tag_counts.copy()

@@ -117,7 +117,7 @@ class Redundancy:
         tight = counts & (row[lost] != NOWHERE) & (column[heirs] != NOWHERE)
         tight &= self.free[heirs] - self.load[lost, heirs] <= asked.record_mem
         admitted[row[lost[tight]], column[heirs[tight]]] = False
-        if self.state.migrates is not None:
+        if self.state.migrates is not None and not asked.forthcoming:
             admitted &= (
                 self.state.migrates[primaries[:, np.newaxis], secondaries]
                 | ~self.looked[primaries, np.newaxis]

@@ -218,12 +218,13 @@ class State:
 
     def settled(self) -> Cluster:
         """The cluster as it would be described after the placements made on this state."""
-        f_dsk, f_spindles = self.columns.f_dsk.tolist(), self.columns.f_spindles.tolist()
+        columns = self.columns
+        figures = (column.tolist() for column in (columns.n_mem, columns.f_dsk, columns.f_spindles))
         nodes = tuple(
             node
-            if (node.f_dsk, node.f_spindles) == (dsk, spindles)
-            else replace(node, f_dsk=dsk, f_spindles=spindles)
-            for node, dsk, spindles in zip(self.cluster.nodes, f_dsk, f_spindles, strict=True)
+            if (node.n_mem, node.f_dsk, node.f_spindles) == (own, dsk, spindles)
+            else replace(node, n_mem=own, f_dsk=dsk, f_spindles=spindles)
+            for node, own, dsk, spindles in zip(self.cluster.nodes, *figures, strict=True)
         )
         instances = tuple(
             replace(
