@@ -22,6 +22,9 @@ from ganeti_htools.model.types import AllocPolicy, Fail
 
 # Elements of a block of pairs: its arrays stay in the processor's cache.
 BLOCK = 1 << 15
+# So many pairs are tried one by one for redundancy. From then on, a secondary, which needs no memory
+# unless its primary is lost, is taken not to matter: one pair speaks for all with the same primary.
+PATIENCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ def on_nodes(
                 counted(trial.codes, dropped), int(fits.sum()) - dropped, float(scores[best]), chosen
             )
         allowed[best] = False
+        if redundancy.hopeless(suspects):
+            allowed[:] = False
 
 
 def on_pairs(
@@ -134,6 +139,7 @@ def on_pairs(
     allowed = fits & redundancy.admits(asked, primaries, secondaries) if redundancy else fits.copy()
     left = np.where(allowed, scores, np.inf)
     suspects: list[int] = []
+    tries = 0
     while allowed.any():
         p, s = divmod(_last_lowest(left.ravel()), shape[1])
         if not allowed[p, s]:  # only scores that are no numbers are left
@@ -143,8 +149,11 @@ def on_pairs(
         if redundancy is None or redundancy.confirms(chosen, suspects):
             dropped = _dropped(scores, fits, allowed)
             return Solution(counted(codes, dropped), number - dropped, float(scores[p, s]), chosen)
-        allowed[p, s] = False
-        left[p, s] = np.inf
+        if redundancy.hopeless(suspects):
+            break
+        tries += 1
+        rejected = (p, s) if tries < PATIENCE else (p, slice(None))
+        allowed[rejected], left[rejected] = False, np.inf
     return Solution(counted(codes, number), 0)
 
 

@@ -76,6 +76,9 @@ class Check(Protocol):
         ``suspects`` are nodes that failed before; they are tried first, and the list is updated.
         """
 
+    def hopeless(self, suspects: list[int]) -> bool:
+        """Whether the first of the suspects, which has just failed, fails with nothing placed, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Redundancy:
@@ -186,6 +189,10 @@ class Redundancy:
         moves.settle(state, trial)
         return _all_can_be_emptied(state, unsettled, self.scope, suspects)
 
+    def hopeless(self, suspects: list[int]) -> bool:
+        """As :class:`Check` says."""
+        return not can_be_emptied(self.state, suspects[0], self.scope)
+
 
 @dataclass(frozen=True, slots=True)
 class Unmirrored:
@@ -209,6 +216,10 @@ class Unmirrored:
         state = self.before.state.copy()
         state.columns.f_dsk[trial.snode] -= asked.dsk
         return _all_can_be_emptied(state, unsettled, self.before.scope, suspects)
+
+    def hopeless(self, suspects: list[int]) -> bool:
+        """As :class:`Check` says."""
+        return self.before.hopeless(suspects)
 
 
 def _all_can_be_emptied(state: State, nodes: list[int], scope: Bools, suspects: list[int]) -> bool:
