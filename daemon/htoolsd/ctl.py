@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.client import RefusedError, ask
 from htoolsd.config import DEFAULT_SOCKET
 from htoolsd.version import VERSION
@@ -84,13 +84,20 @@ def _decide(options: argparse.Namespace) -> int:
     args: dict[str, object] = {"arguments": options.arguments}
     relay: Any
     if options.file == "-":
-        relay = ask(options.socket, "decide", args | {"request": sys.stdin.read()})
+        relay = ask(options.socket, "decide", args | {"request": _standard_input()})
     else:
         with open(options.file, "rb") as file:
             relay = ask(options.socket, "decide", args, file.fileno())
     sys.stderr.write(relay["stderr"])
     sys.stdout.write(relay["stdout"])
     return int(relay["exit_status"])
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as err:
+        raise DataError(f"standard input: byte {err.start} is no UTF-8") from None
 
 
 def _print(value: Any, as_json: bool, describe: Callable[[Any], Iterator[str]]) -> None:

@@ -14,7 +14,7 @@ from ganeti_htools.cli.files import inconsistencies
 from ganeti_htools.cli.parameters import parse_options
 from ganeti_htools.decision import Memory, decide
 from ganeti_htools.engine.options import Options
-from ganeti_htools.model.errors import DataError, UsageError
+from ganeti_htools.model.errors import HtoolsError, UsageError
 from htoolsd.methods import Args, File, Method
 from htoolsd.peer import PassedFile
 from htoolsd.protocol import Kind, RefusalError
@@ -170,7 +170,7 @@ class Decisions:
         data = source if isinstance(source, bytes) else read_request(source, self._largest)
         try:
             decision = decide(data, options, self._memory)
-        except DataError as err:
+        except HtoolsError as err:
             return Relay("", f"Error: {err}\n", 1)
         return Relay(decision.answer + "\n", inconsistencies(decision.warnings), 0)
 

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +49,17 @@ def executable(
     return run(*prefix, INTERPRETER, "-IS", program, *arguments, environment=surroundings)
 
 
+_hail: dict[tuple[bytes, tuple[str, ...]], Finished] = {}
+
+
 def hail(request: Path | None = None, *options: str) -> Finished:
-    """What the one-shot program says."""
+    """What the one-shot program says; run once for each content."""
     if request is None or not request.exists():
         return run(PROGRAMS / "hail", *([request] if request else []), *options)
-    return _hail(request.read_text(), options)
-
-
-@cache
-def _hail(text: str, options: tuple[str, ...]) -> Finished:
-    return run(PROGRAMS / "hail", "-", *options, stdin=text)
+    key = request.read_bytes(), options
+    if key not in _hail:
+        _hail[key] = run(PROGRAMS / "hail", request, *options)
+    return _hail[key]
 
 
 def wait_until(condition: Callable[[], object]) -> None:

@@ -64,6 +64,12 @@ def test_decide_relays_the_exit_status(daemon: Daemon) -> None:
     assert re.fullmatch("Error: .*\n", shown.stderr)
 
 
+def test_a_request_that_is_no_text(daemon: Daemon) -> None:
+    shown = run("sh", "-c", f"printf '{{\\377' | {PROGRAMS / 'htoolsctl'} --socket {daemon.socket} decide -")
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert shown.stderr == "htoolsctl: standard input: byte 1 is no UTF-8\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "line"),
     [

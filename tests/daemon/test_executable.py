@@ -47,7 +47,7 @@ def request_path(tmp_path: Path) -> Path:
     return request_file(tmp_path)
 
 
-def messages() -> dict[str, str]:
+def messages() -> dict[str, bytes]:
     """One request of each kind, and some that are none."""
     data = cluster(2, Shape(nodes=6, instances=20, groups=2))
     plain = next(name for name, row in data["instances"].items() if row["disk_template"] == "plain")
@@ -63,16 +63,22 @@ def messages() -> dict[str, str]:
         "allocate-secondary": allocate_secondary(plain),
         "unknown type": {"type": "guess"},
     }
-    texts = {name: encode(message(data, request)) for name, request in requests.items()}
-    return texts | {"empty": "", "truncated": texts["allocate"][:-100], "no request": "{}", "text": "hello\n"}
+    texts = {name: encode(message(data, request)).encode() for name, request in requests.items()}
+    return texts | {
+        "empty": b"",
+        "truncated": texts["allocate"][:-100],
+        "no request": b"{}",
+        "text": b"hello\n",
+        "binary": bytes(range(256)),
+    }
 
 
 @pytest.mark.parametrize(("name", "text"), messages().items(), ids=list(messages()))
 def test_the_daemon_answers_as_the_one_shot_program_does(
-    daemon: Daemon, tmp_path: Path, name: str, text: str
+    daemon: Daemon, tmp_path: Path, name: str, text: bytes
 ) -> None:
     request = tmp_path / name
-    request.write_text(text)
+    request.write_bytes(text)
     before = daemon.status()["decisions"]["served"]
     ours, expected = executable(daemon.socket, request), hail(request)
     assert (ours.returncode, ours.stdout, ours.stderr) == (
@@ -252,6 +258,16 @@ def test_a_peer_that_never_finishes_its_answer(
     assert_decided_alone(finished, "no answer within 0.2 s", request_path)
 
 
+def test_the_environment_may_set_the_timeout(liar: Callable[[Behaviour], Path], request_path: Path) -> None:
+    environment = {
+        "HTOOLSD_SOCKET": str(liar(read_call)),
+        "HTOOLSD_HAIL": "/bin/echo",
+        "HTOOLSD_TIMEOUT": "0.2",
+    }
+    finished = run(INTERPRETER, "-IS", EXECUTABLE, request_path, environment=environment)
+    assert_left_to_hail(finished, "no answer within 0.2 s", request_path)
+
+
 def test_bytes_now_and_then_do_not_buy_time(liar: Callable[[Behaviour], Path], request_path: Path) -> None:
     def behave(client: socket.socket) -> None:
         read_call(client)
@@ -342,12 +358,12 @@ def test_an_option_that_the_daemon_does_not_serve(daemon: Daemon, request_path: 
     assert finished.returncode == 2
 
 
-@pytest.mark.parametrize("value", ["", "soon", "0", "-1", "nan", "inf"])
+@pytest.mark.parametrize("value", ["soon", "0", "-1", "nan", "inf"])
 def test_a_timeout_that_is_none(daemon: Daemon, value: str) -> None:
     finished = executable(
         daemon.socket, EXECUTABLE, f"--htoolsd-timeout={value}", "--a=b", fallback="/bin/echo"
     )
-    assert_left_to_hail(finished, f"--htoolsd-timeout={value}: expected a number", EXECUTABLE, "--a=b")
+    assert_left_to_hail(finished, f"timeout '{value}': expected a number", EXECUTABLE, "--a=b")
 
 
 def test_a_request_that_is_not_there(daemon: Daemon, tmp_path: Path) -> None:
