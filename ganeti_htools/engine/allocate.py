@@ -20,8 +20,6 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import NOWHERE, Asked, Bools, Floats, Ints, State
 from ganeti_htools.model.types import AllocPolicy, Fail
 
-# Elements of a block of pairs: its arrays stay in the processor's cache.
-BLOCK = 1 << 15
 # So many pairs are tried one by one for redundancy. From then on, a secondary, which needs no memory
 # unless its primary is lost, is taken not to matter: one pair speaks for all with the same primary.
 PATIENCE = 64
@@ -119,12 +117,8 @@ def on_pairs(
     """A new mirrored instance on a pair of different nodes. ``base``: statistics of all nodes that count."""
     shape = len(primaries), len(secondaries)
     force = options.ignore_soft_errors
-    scores, codes = np.empty(shape), np.empty(shape, np.int8)
-    rows = max(1, BLOCK // max(1, shape[1]))
-    for start in range(0, shape[0], rows):
-        block = slice(start, start + rows)
-        trial = moves.allocate_pairs(state, asked, primaries[block, np.newaxis], secondaries, 0, force)
-        codes[block], scores[block] = trial.codes, trial.scores(base)
+    trial = moves.allocate_pairs(state, asked, primaries[:, np.newaxis], secondaries, 0, force)
+    scores, codes = np.array(trial.scores(base)), np.array(trial.codes)
     # Few pairs have instances in common already, whose memory the secondary then keeps free too.
     peers = _peers(state, primaries, secondaries)
     if len(peers[0]):

@@ -11,11 +11,14 @@ import numpy as np
 
 from ganeti_htools.engine import places
 from ganeti_htools.engine.places import CODE, FITS, Codes
-from ganeti_htools.engine.score import CROWDING, Statistics, node_values
+from ganeti_htools.engine.score import CROWDING, Statistics, node_values, rows_of
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.policy import violation
 from ganeti_htools.model.state import NOWHERE, Asked, Bools, Columns, Floats, Ints, State
 from ganeti_htools.model.types import DiskTemplate, Fail
+
+# Elements of a block of pairs: its arrays stay in the processor's cache.
+BLOCK = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,22 @@ class Trial:
         sums = list(base.sums)
         sums[CROWDING] = sums[CROWDING] + self.crowding
         base = replace(base, sums=tuple(sums))
+        *first, last = self.touched
         with np.errstate(invalid="ignore", over="ignore"):  # nodes that report nothing
-            for node in self.touched:
+            for node in first:
                 old = node_values(node.old)
                 base = base.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
-            return np.broadcast_to(base.score(), self.codes.shape)
+            old, offline = node_values(last.old), last.old.offline
+            new = node_values(last.new, (last.old, old))
+            if self.codes.ndim < 2:
+                return np.broadcast_to(base.replaced(old, new, offline).score(), self.codes.shape)
+            scores = np.empty(self.codes.shape)
+            rows = max(1, BLOCK * len(scores) // max(1, scores.size))
+            for start in range(0, len(scores), rows):
+                block = slice(start, start + rows)
+                changed = base.rows(block).replaced(old, rows_of(new, block), offline)
+                scores[block] = changed.score()
+            return scores
 
     def only(self, candidate: int) -> "Trial":
         """The trial of one candidate, ready to be settled."""

@@ -141,6 +141,12 @@ class Statistics:
             sums[which], variances[which] = done[key]
         return Statistics(n, tuple(sums), tuple(variances))
 
+    def rows(self, block: slice) -> "Statistics":
+        """The same for some rows of candidates that stand in rows and columns."""
+        return Statistics(
+            self.online, tuple(rows_of(self.sums, block)), tuple(rows_of(self.variances, block))
+        )
+
     def components(self) -> Iterator[Any]:
         """The value of each component, unweighted."""
         roots: dict[int, Any] = {}
@@ -159,6 +165,15 @@ class Statistics:
         for weight, value in zip(WEIGHTS, values, strict=True):
             total += value if weight == 1.0 else weight * value
         return total
+
+
+def rows_of(values: Sequence[Any], block: slice) -> list[Any]:
+    """Some rows of each of the arrays that have more than one; what is one object stays one object."""
+    sliced = {id(value): value for value in values}
+    for key, value in sliced.items():
+        if np.ndim(value) == 2 and len(value) > 1:
+            sliced[key] = value[block]
+    return [sliced[id(value)] for value in values]
 
 
 def _replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tuple[Any, Any]:
