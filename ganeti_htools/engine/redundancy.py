@@ -13,6 +13,7 @@ room beyond the largest adds up to more than all the others take, that cannot ha
 neither settles it are simulated.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -210,16 +211,15 @@ class Unmirrored:
         return np.full((len(primaries), len(secondaries)), redundant)
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
-        """As :class:`Check` says: only the disk on the secondary is new."""
-        asked = replace(trial.asked, record_mem=0)
-        unsettled = self.before.unsettled(asked, int(trial.pnode[0])).tolist()
+        """As :class:`Check` says: nodes have the figures they get, the instance is what it was."""
+        asked, primary, secondary = trial.asked, int(trial.pnode[0]), int(trial.snode[0])
+        unsettled = self.before.unsettled(replace(asked, record_mem=0), primary).tolist()
         state = self.before.state.copy()
-        state.columns.f_dsk[trial.snode] -= asked.dsk
+        for node in trial.touched:
+            state.columns.put(int(node.rows[0]), node.new)
+        if not asked.forthcoming:
+            state.peers[primary, secondary] += asked.secondary_mem
         return _all_can_be_emptied(state, unsettled, self.before.scope, suspects)
-
-    def hopeless(self, suspects: list[int]) -> bool:
-        """As :class:`Check` says."""
-        return self.before.hopeless(suspects)
 
 
 def _all_can_be_emptied(state: State, nodes: list[int], scope: Bools, suspects: list[int]) -> bool:
@@ -309,21 +309,29 @@ def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:
     recreated = recreated[recreated < len(state.figures.rows)]  # what is placed anew has been checked
     nodes, wants = state.pnode[recreated], state.figures.values["demand"][recreated]
     demands = list(state.figures.demands)
-    groups = state.group[nodes]
-    keys = groups * len(demands) + wants
+    keys = state.group[nodes] * len(demands) + wants
+    rules: dict[int, list[Callable[[int], bool]]] = {}
+    for group in np.unique(state.group[nodes]).tolist():
+        kinds = np.unique(state.columns.excl_stor[scope & (state.group == group)]).tolist()
+        rules[group] = [_refuses(state, group, kind, demands) for kind in kinds]
     for key in np.unique(keys).tolist():
         group, demand = divmod(key, len(demands))
-        kinds = np.unique(state.columns.excl_stor[scope & (state.group == group)]).tolist()
-        if all(_refuses(state, group, kind, demand, demands) for kind in kinds):
+        if all(refuses(demand) for refuses in rules[group]):
             refused[nodes[keys == key]] = True
     return refused
 
 
-def _refuses(state: State, group: int, exclusive: bool, demand: int, demands: list[Demand]) -> bool:
-    known = state.figures.verdicts.setdefault((state.policies[group], exclusive), {})
-    if demand not in known:
-        known[demand] = violation(demands[demand], state.policies[group], exclusive) is not None
-    return known[demand]
+def _refuses(state: State, group: int, exclusive: bool, demands: list[Demand]) -> Callable[[int], bool]:
+    """Whether the policy of a group refuses a demand, remembered with the figures."""
+    policy = state.policies[group]
+    known = state.figures.verdicts.setdefault((policy, exclusive), {})
+
+    def refuses(demand: int) -> bool:
+        if demand not in known:
+            known[demand] = violation(demands[demand], policy, exclusive) is not None
+        return known[demand]
+
+    return refuses
 
 
 def can_be_emptied(state: State, node: int, scope: Bools) -> bool:
