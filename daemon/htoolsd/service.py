@@ -1,6 +1,7 @@
 """``htoolsd``: the daemon as a process."""
 
 import argparse
+import gc
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A thread that computes gives way after this long, each time the event loop wants to go on; an answer
     # takes it about ten such waits.
     sys.setswitchinterval(0.0005)
+    gc.freeze()  # a full collection stops all threads; it need not look at what was imported
     try:
         trio.run(_run, config, listener)
     finally:
