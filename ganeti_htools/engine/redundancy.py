@@ -221,6 +221,10 @@ class Unmirrored:
             state.peers[primary, secondary] += asked.secondary_mem
         return _all_can_be_emptied(state, unsettled, self.before.scope, suspects)
 
+    def hopeless(self, suspects: list[int]) -> bool:
+        """As :class:`Check` says."""
+        return self.before.hopeless(suspects)
+
 
 def _all_can_be_emptied(state: State, nodes: list[int], scope: Bools, suspects: list[int]) -> bool:
     for node in [*(n for n in suspects if n in nodes), *(n for n in nodes if n not in suspects)]:
