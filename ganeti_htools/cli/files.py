@@ -71,17 +71,37 @@ def say(text: str) -> None:
 
 
 def load(line: CommandLine) -> Cluster:
-    """The cluster from ``--simulate`` or ``--text-data``, with its dynamic load. Raises HtoolsError."""
+    """The cluster from the backend that the options name, with its dynamic load. Raises HtoolsError."""
     return with_dynamics(_described(line), line)
 
 
 def _described(line: CommandLine) -> Cluster:
+    if line.master and line.text_data is not None:
+        raise HtoolsError("Only one of the rapi, luxi, and data files options should be given.")
     with _during("failed to load data, aborting"):
+        if line.master:
+            return from_rapi(line.master, line.rapi_ca)
         if line.simulate:
             return simu.parse(line.simulate)
         if line.text_data is not None:
             return text.parse(read_text(line.text_data), line.text_data)
         raise HtoolsError("No backend selected! Exiting.")
+
+
+def from_rapi(address: str, ca: str | None) -> Cluster:
+    """The cluster of a RAPI server, or of a directory (``file://PATH``). Raises HtoolsError."""
+    from ganeti_htools.backends import rapi  # like the modules below, seldom needed
+
+    if address.startswith("file://"):
+        directory = address.removeprefix("file://")
+        return rapi.parse(
+            {name: read_bytes(os.path.join(directory, f"{name}.json")) for name in rapi.RESOURCES}
+        )
+    import trio
+
+    from ganeti_htools.backends import rapi_http
+
+    return rapi.parse(trio.run(rapi_http.fetch, address, ca))
 
 
 def with_dynamics(cluster: Cluster, line: CommandLine) -> Cluster:

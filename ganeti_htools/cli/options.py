@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from ganeti_htools.backends import values
+from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError, UsageError
 
 
@@ -28,20 +29,55 @@ class CommandLine:
     arguments: tuple[str, ...] = ()
     accept_existing_errors: bool = False
     dynu_file: str | None = None
+    evac_mode: bool = False
+    exclude_instances: tuple[str, ...] = ()
+    exclusion_tags: tuple[str, ...] = ()
+    exec: bool = False
     exit_on_missing_mond_data: bool = False
+    force: bool = False
+    full_evacuation: bool = False
+    group: str | None = None
     help: bool = False
     help_completion: bool = False
+    ialloc_src: str | None = None
     ignore_dynu: bool = False
+    ignore_non_redundant: bool = False
     ignore_soft_errors: bool = False
+    json: bool = False
+    machine_readable: bool = False
+    master: str = ""
+    max_cpu: float | None = None
+    max_length: int = -1
+    min_disk: float = 0.0
+    min_gain: float = 1e-2
+    min_gain_limit: float = 1e-1
+    min_score: float = 1e-9
+    minimal_resources: float = 2.0
     mond: bool = False
     mond_data: str | None = None
     mond_xen: bool = False
     no_capacity_checks: bool = False
+    no_disk_moves: bool = False
+    no_headers: bool = False
+    no_instance_moves: bool = False
+    no_simulation: bool = False
+    node_tags: tuple[str, ...] | None = None
+    offline: tuple[str, ...] = ()
+    offline_maintenance: bool = False
+    one_step_only: bool = False
+    output_dir: str = "."
+    print_commands: str | None = None
+    print_instances: bool = False
+    print_moves: bool = False
     print_nodes: tuple[str, ...] | None = None
+    rapi_ca: str | None = None
     restrict_allocation_to: tuple[str, ...] | None = None
     save: str | None = None
+    select_instances: tuple[str, ...] = ()
     simulate: tuple[str, ...] = ()
+    skip_non_redundant: bool = False
     static_kvm_node_memory: int = 4096
+    target_resources: float = 2.0
     text_data: str | None = None
     verbose: int = 1
     version: bool = False
@@ -60,7 +96,8 @@ class Option:
     """An option: its names, how it changes its value, and what help and shell completion say of it.
 
     ``update`` makes the new value of the old one and the argument, which is empty where none was given
-    and none is required; it raises DataError. ``completion`` is in Ganeti's words.
+    and none is required; it raises DataError. ``completion`` is in Ganeti's words. The value is found
+    under the option's long name unless ``field`` names another.
     """
 
     short: str
@@ -70,10 +107,11 @@ class Option:
     takes: Takes = Takes.NOTHING
     metavar: str = ""
     completion: str = "none"
+    field: str = ""
 
     def applied(self, line: CommandLine, argument: str) -> CommandLine:
         """The command line with this option added."""
-        field = self.long.replace("-", "_")
+        field = self.field or self.long.replace("-", "_")
         return replace(line, **{field: self.update(getattr(line, field), argument)})
 
 
@@ -242,6 +280,27 @@ def _file(short: str, long: str, text: str, completion: str = "file") -> Option:
     return Option(short, long, text, lambda _old, name: name, Takes.ARGUMENT, "FILE", completion)
 
 
+def _factor(long: str, text: str) -> Option:
+    return Option(
+        "", long, text, lambda _old, factor: values.number(factor), Takes.ARGUMENT, "FACTOR", "float"
+    )
+
+
+def _valued(
+    short: str, long: str, text: str, read: Callable[[str], Any], metavar: str, completion: str
+) -> Option:
+    return Option(
+        short, long, text, lambda _old, argument: read(argument), Takes.ARGUMENT, metavar, completion
+    )
+
+
+def _ratio(text: str) -> float:
+    ratio = values.number(text)
+    if not ratio:
+        raise DataError(f"expected a ratio above 0, not {values.shown(text)}")
+    return ratio
+
+
 def _yes_no(_old: bool, argument: str) -> bool:
     return values.choice(argument or "yes", {"yes": True, "no": False})
 
@@ -318,6 +377,126 @@ STATIC_KVM_NODE_MEMORY = Option(
     "integer",
 )
 
+MASTER = Option(
+    "m",
+    "master",
+    "take the cluster from the remote API at this address, or from the directory in file://PATH",
+    lambda _old, address: address,
+    Takes.ARGUMENT,
+    "ADDRESS",
+    "host",
+)
+RAPI_CA = _file("", "rapi-ca", "trust the remote API only by the certificates (PEM) in this file")
+OUTPUT_DIR = Option(
+    "d", "output-dir", "write files in this directory", lambda _old, path: path, Takes.ARGUMENT, "PATH", "dir"
+)
+NO_HEADERS = _switch("", "no-headers", "leave headers out")
+JSON = _switch("", "json", "print the report as a JSON document and nothing else")
+PRINT_COMMANDS = Option(
+    "C",
+    "print-commands",
+    "print the commands that carry out the plan, or write them to FILE as a shell script",
+    lambda _old, path: path or "-",
+    Takes.OPTIONAL,
+    "FILE",
+)
+EXEC = _switch("X", "exec", "carry the plan out (possible only over LUXI)")
+MINIMAL_RESOURCES = _factor(
+    "minimal-resources", "power nodes up if any has less free than this multiple of the standard instance"
+)
+TARGET_RESOURCES = _factor(
+    "target-resources", "power nodes down as long as all keep this multiple of the standard instance free"
+)
+
+QUIET = Option("q", "quiet", "say less", lambda old, _argument: old - 1, field="verbose")
+IALLOC_SRC = _file("I", "ialloc-src", "take the cluster from this iallocator request")
+OFFLINE = Option(
+    "O",
+    "offline",
+    "take this node for offline; may be repeated",
+    lambda old, name: (*old, name),
+    Takes.ARGUMENT,
+    "NODE",
+    "onenode",
+)
+MAX_CPU = _valued(
+    "",
+    "max-cpu",
+    "virtual CPUs that a node may have for each of its CPUs, instead of what the group's policy says",
+    _ratio,
+    "RATIO",
+    "float",
+)
+MIN_DISK = _valued(
+    "",
+    "min-disk",
+    "part of a node's disk that has to stay free, from 0 to 1",
+    values.number,
+    "RATIO",
+    "float",
+)
+PRINT_INSTANCES = _switch("", "print-instances", "list the instances, too")
+GROUP = _valued("G", "group", "only this node group (name or UUID)", str, "ID", "onegroup")
+EXCLUSION_TAGS = _valued(
+    "",
+    "exclusion-tags",
+    "keep instances apart that share a tag with one of these prefixes",
+    _list,
+    "TAG,...",
+    "string",
+)
+SELECT_INSTANCES = _valued(
+    "", "select-instances", "only move these instances", _list, "INSTS", "manyinstances"
+)
+EXCLUDE_INSTANCES = _valued(
+    "", "exclude-instances", "do not move these instances", _list, "INSTS", "manyinstances"
+)
+NO_DISK_MOVES = _switch("", "no-disk-moves", "only fail over or migrate, which copies no disks")
+NO_INSTANCE_MOVES = _switch(
+    "", "no-instance-moves", "only change secondary nodes, which does not touch running instances"
+)
+EVAC_MODE = _switch("E", "evac-mode", "only move instances away from offline and drained nodes")
+MAX_LENGTH = _valued(
+    "l",
+    "max-length",
+    "stop after this many steps",
+    lambda text: values.whole(text, -MAX_MIB),
+    "N",
+    "integer",
+)
+MIN_SCORE = _valued(
+    "e",
+    "min-score",
+    "stop once the score is this close to the best possible",
+    values.number,
+    "EPSILON",
+    "float",
+)
+MIN_GAIN = _valued(
+    "g", "min-gain", "stop when a step would gain less than this", values.number, "DELTA", "float"
+)
+MIN_GAIN_LIMIT = _valued(
+    "", "min-gain-limit", "look at --min-gain only below this score", values.number, "SCORE", "float"
+)
+MACHINE_READABLE = Option(
+    "",
+    "machine-readable",
+    "print KEY=VALUE lines (yes, the default with the option) or text for people (no)",
+    _yes_no,
+    Takes.OPTIONAL,
+    "CHOICE",
+    "choices=yes,no",
+)
+NO_SIMULATION = _switch("", "no-simulation", "do not try whether rebalancing would help")
+FORCE = _switch("f", "force", "go on where a warning would otherwise be an error")
+NODE_TAGS = _valued("", "node-tags", "only nodes that have one of these tags", _list, "TAG,...", "string")
+OFFLINE_MAINTENANCE = _switch("", "offline-maintenance", "take all instances to be shut down beforehand")
+ONE_STEP_ONLY = _switch("", "one-step-only", "only the first group, a node a line")
+PRINT_MOVES = _switch("", "print-moves", "list where instances move")
+FULL_EVACUATION = _switch("", "full-evacuation", "move secondaries away, too")
+SKIP_NON_REDUNDANT = _switch("", "skip-non-redundant", "leave out nodes with instances without secondary")
+IGNORE_NON_REDUNDANT = _switch("", "ignore-non-redundant", "take instances without secondary not to be there")
+
 HAIL = Program(
     "hail",
     (
@@ -339,4 +518,54 @@ HAIL = Program(
         STATIC_KVM_NODE_MEMORY,
     ),
     ("file 1 1",),
+)
+
+HSQUEEZE = Program(
+    "hsqueeze",
+    (
+        TEXT_DATA,
+        SIMULATE,
+        MASTER,
+        RAPI_CA,
+        EXEC,
+        MINIMAL_RESOURCES,
+        TARGET_RESOURCES,
+        SAVE,
+        PRINT_COMMANDS,
+        PRINT_NODES,
+        DYNU_FILE,
+        IGNORE_DYNU,
+        VERBOSE,
+        NO_HEADERS,
+        JSON,
+        STATIC_KVM_NODE_MEMORY,
+    ),
+)
+
+HSCAN = Program(
+    "hscan",
+    (PRINT_NODES, OUTPUT_DIR, RAPI_CA, VERBOSE, NO_HEADERS, JSON, STATIC_KVM_NODE_MEMORY),
+    ("host 0 none",),
+)
+
+HINFO = Program(
+    "hinfo",
+    (
+        PRINT_NODES,
+        PRINT_INSTANCES,
+        TEXT_DATA,
+        SIMULATE,
+        IALLOC_SRC,
+        VERBOSE,
+        QUIET,
+        OFFLINE,
+        DYNU_FILE,
+        IGNORE_DYNU,
+        MOND,
+        MOND_DATA,
+        MOND_XEN,
+        EXIT_ON_MISSING_MOND_DATA,
+        STATIC_KVM_NODE_MEMORY,
+        JSON,
+    ),
 )

@@ -1,0 +1,85 @@
+"""Asks Ganeti's remote API over HTTP (``ganeti-rapi(8)``). Runs under trio."""
+
+import ssl
+
+import httpx
+import trio
+
+from ganeti_htools.backends.rapi import RESOURCES
+from ganeti_htools.model.errors import HtoolsError
+
+PORT = 5080
+CONNECTING, PATIENCE = 15.0, 60.0  # seconds to connect, and for each resource
+
+_MOST = 1 << 28  # bytes of a document
+
+
+async def fetch(address: str, ca: str | None = None) -> dict[str, bytes]:
+    """The documents of RESOURCES from a server: ``HOST``, ``HOST:PORT`` or a URL.
+
+    ``ca`` names a file of certificates to verify the server's against (see :func:`tls`). Raises
+    HtoolsError, on one line that names the resource.
+    """
+    timeout = httpx.Timeout(PATIENCE, connect=CONNECTING)
+    async with httpx.AsyncClient(verify=tls(ca), timeout=timeout) as client:
+        return {name: await _get(client, _base(address) + path) for name, path in RESOURCES.items()}
+
+
+def _base(address: str) -> str:
+    if "://" in address:
+        return address.rstrip("/")
+    return f"https://{address}" if ":" in address else f"https://{address}:{PORT}"
+
+
+def tls(ca: str | None) -> ssl.SSLContext:
+    """How to trust a server: as Ganeti's tools do, blindly, or with ``ca`` only by the certificates in it.
+
+    Then the host's name has to match too, unless the file holds nobody's but the server's own
+    certificate: that which Ganeti makes for a new cluster bears no host's name. Raises HtoolsError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    if ca is None:
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    try:
+        context.load_verify_locations(ca)
+    except OSError as error:  # SSLError is one
+        raise HtoolsError(f"{ca}: expected certificates in PEM format: {_reason(error)}") from error
+    # Ganeti's own are of X.509 version 1, which authorities no longer use.
+    context.check_hostname = any(int(str(each["version"])) > 1 for each in context.get_ca_certs())
+    return context
+
+
+async def _get(client: httpx.AsyncClient, url: str) -> bytes:
+    shown = url
+    try:
+        shown = str(httpx.URL(url).copy_with(userinfo=b""))
+        with trio.fail_after(PATIENCE):
+            async with client.stream("GET", url) as response:
+                if response.status_code != httpx.codes.OK:
+                    raise HtoolsError(f"{shown}: the server answers {_status(response)}")
+                return await _body(response, shown)
+    except trio.TooSlowError:
+        raise HtoolsError(f"{shown}: no complete answer within {PATIENCE:.0f} seconds") from None
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        raise HtoolsError(f"{shown}: {_reason(error)}") from error
+
+
+async def _body(response: httpx.Response, shown: str) -> bytes:
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > _MOST:
+            raise HtoolsError(f"{shown}: the answer is larger than {_MOST >> 20} MiB")
+    return bytes(body)
+
+
+def _status(response: httpx.Response) -> str:
+    return " ".join(f"{response.status_code} {response.reason_phrase}".split())
+
+
+def _reason(error: Exception) -> str:
+    """What happened, on one line; some exceptions have no text of their own."""
+    text = " ".join((getattr(error, "strerror", None) or str(error)).split())
+    return text or type(error).__name__
