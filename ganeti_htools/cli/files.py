@@ -66,8 +66,11 @@ def warn(message: str) -> None:
 
 
 def say(text: str) -> None:
-    """Put text on standard error as it is."""
-    sys.stderr.write(text)
+    """Put text on standard error as it is; what nobody can read is no reason to fail."""
+    with suppress(OSError, ValueError, AttributeError):
+        if text:
+            sys.stderr.write(text)
+            sys.stderr.flush()
 
 
 def load(line: CommandLine) -> Cluster:
@@ -85,6 +88,12 @@ def _described(line: CommandLine) -> Cluster:
             return simu.parse(line.simulate)
         if line.text_data is not None:
             return text.parse(read_text(line.text_data), line.text_data)
+        if line.ialloc_src is not None:
+            from ganeti_htools.backends import iallocator
+
+            message = iallocator.read(read_bytes(line.ialloc_src))
+            say(inconsistencies(message.warnings))
+            return message.cluster
         raise HtoolsError("No backend selected! Exiting.")
 
 

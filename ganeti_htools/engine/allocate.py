@@ -17,7 +17,7 @@ from ganeti_htools.engine.places import FAIL, FITS, Codes
 from ganeti_htools.engine.redundancy import Check, assess
 from ganeti_htools.engine.score import Statistics
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import NOWHERE, Asked, Bools, Floats, Ints, State
+from ganeti_htools.model.state import NOWHERE, Asked, Bools, Floats, Ints, State, distinct
 from ganeti_htools.model.types import AllocPolicy, Fail
 
 # So many pairs are tried one by one for redundancy. From then on, a secondary, which needs no memory
@@ -237,7 +237,7 @@ def in_best_group(
     """
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = assess(state, everyone, options) if options.capacity else None
-    present = np.unique(state.group).tolist()
+    present = distinct(state.group).tolist()
     skipped, tried = [], []
     for group in present if groups is None else [group for group in present if group in groups]:
         if lacks_network(state, group, asked):

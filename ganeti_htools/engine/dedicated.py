@@ -18,7 +18,7 @@ from ganeti_htools.engine.places import FITS
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import IPolicy
-from ganeti_htools.model.state import Asked, Columns, Ints, State
+from ganeti_htools.model.state import Asked, Columns, Ints, State, distinct
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
 
 MOST = 1 << 20  # no node is taken to hold more instances of one size
@@ -126,7 +126,7 @@ def in_best_group(
 ) -> tuple[Outcome | None, list[Outcome]]:
     """As for other clusters, by this metric."""
     outcomes = []
-    for group in np.unique(state.group).tolist():
+    for group in distinct(state.group).tolist():
         try:
             outcomes.append(Outcome(group, in_group(state, asked, count, group, options)))
         except RequestFailed as failure:

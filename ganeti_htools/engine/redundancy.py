@@ -24,7 +24,7 @@ from ganeti_htools.engine.moves import Trial
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.policy import Demand, violation
-from ganeti_htools.model.state import NOWHERE, Asked, Bools, Ints, State
+from ganeti_htools.model.state import NOWHERE, Asked, Bools, Ints, State, distinct
 from ganeti_htools.model.types import DiskTemplate
 
 DRBD = TEMPLATE_CODE[DiskTemplate.DRBD]
@@ -144,7 +144,7 @@ class Redundancy:
             else:
                 refugees = refugees.joined(asked, primary)
         found = []
-        for group in np.unique(self.state.group[self.scope]).tolist():
+        for group in distinct(self.state.group[self.scope]).tolist():
             mates = np.flatnonzero(self.scope & (self.state.group == group))
             rows = mates[(refugees.number[mates] > 0) & self.looked[mates]]
             roomiest = mates[np.argsort(free[mates])[-ROOMIEST:]]
@@ -270,7 +270,7 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     lost, heirs = state.pnode[mirrored], state.snode[mirrored]
     load = np.zeros((size, size), np.int64)
     np.add.at(load, (lost, heirs), state.record_mem[mirrored])
-    pairs = np.unique(lost * size + heirs)
+    pairs = distinct(lost * size + heirs)
     lost, heirs = pairs // size, pairs % size
     free, full = columns.unallocated, columns.f_dsk <= 0
     short = columns.excl_stor & (columns.f_spindles < 0)
@@ -315,10 +315,10 @@ def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:
     demands = list(state.figures.demands)
     keys = state.group[nodes] * len(demands) + wants
     rules: dict[int, list[Callable[[int], bool]]] = {}
-    for group in np.unique(state.group[nodes]).tolist():
-        kinds = np.unique(state.columns.excl_stor[scope & (state.group == group)]).tolist()
+    for group in distinct(state.group[nodes]).tolist():
+        kinds = distinct(state.columns.excl_stor[scope & (state.group == group)]).tolist()
         rules[group] = [_refuses(state, group, kind, demands) for kind in kinds]
-    for key in np.unique(keys).tolist():
+    for key in distinct(keys).tolist():
         group, demand = divmod(key, len(demands))
         if all(refuses(demand) for refuses in rules[group]):
             refused[nodes[keys == key]] = True

@@ -239,6 +239,14 @@ class State:
         return replace(self.cluster, nodes=nodes, instances=instances)
 
 
+def distinct(values: Any) -> Any:
+    """The different values of an array, in order. (``np.unique`` does more, and loads much at first use.)"""
+    ordered = np.sort(values)
+    keep = np.ones(len(ordered), np.bool_)
+    keep[1:] = ordered[1:] != ordered[:-1]
+    return ordered[keep]
+
+
 def _ints(values: Iterable[int]) -> Ints:
     return np.array(list(values), np.int64)
 
