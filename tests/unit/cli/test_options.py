@@ -4,7 +4,7 @@ from dataclasses import fields
 import pytest
 
 from ganeti_htools.cli import options
-from ganeti_htools.cli.options import HAIL, CommandLine, Program, Reply, obey, read
+from ganeti_htools.cli.options import HAIL, CommandLine, Option, Program, Reply, obey, read
 
 
 def line(*argv: str) -> CommandLine:
@@ -147,10 +147,14 @@ def test_completion_is_told_for_all_options_and_arguments() -> None:
 
 
 def test_every_option_of_a_program_has_a_name_of_its_own_and_a_value() -> None:
-    values = {field.name for field in fields(CommandLine)}
-    assert {option.long.replace("-", "_") for option in HAIL.all_options} == values - {"arguments"}
-    shorts = [option.short for option in HAIL.all_options if option.short]
-    assert len(shorts) == len(set(shorts))
+    declared = [value for value in vars(options).values() if isinstance(value, Option)]
+    values = {field.name for field in fields(CommandLine)} - {"arguments"}
+    assert {option.field or option.long.replace("-", "_") for option in declared} == values
+    programs = [value for value in vars(options).values() if isinstance(value, Program)]
+    assert HAIL in programs
+    for program in programs:
+        names = [name for option in program.all_options for name in (option.short, option.long) if name]
+        assert len(names) == len(set(names))
 
 
 def test_a_reply_is_printed_and_ends_the_program(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,71 @@
+"""The state of the cluster that a command line describes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ganeti_htools.cli import files
+from ganeti_htools.cli.options import CommandLine
+from ganeti_htools.model import tags
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.state import NOWHERE, Bools, State, derive, missing_resources
+
+
+def of(cluster: Cluster, line: CommandLine) -> State:
+    """The cluster with everything derived, as the options see it: nodes taken for offline
+    (``--offline``), exclusion tags (``--exclusion-tags``, in the cluster's tags), limits (``--max-cpu``,
+    ``--min-disk``). What does not add up is told on standard error. Raises HtoolsError.
+    """
+    excluding = tuple(f"{tags.EXCLUSION}{tag}:" for tag in line.exclusion_tags)
+    away = set(
+        _found((node.name for node in cluster.nodes), line.offline, "wrong node name(s) set as offline")
+    )
+    seen = replace(
+        cluster,
+        tags=(*cluster.tags, *excluding),
+        nodes=tuple(replace(node, offline=True) if node.name in away else node for node in cluster.nodes),
+    )
+    state = derive(seen, static_kvm_node_memory=line.static_kvm_node_memory)
+    if line.verbose:
+        files.say(files.inconsistencies(missing_resources(state)))
+    columns = state.columns
+    columns.lo_dsk[:] = np.floor(line.min_disk * columns.t_dsk)
+    if line.max_cpu is not None:
+        columns.vcpu_ratio[:] = line.max_cpu
+    return state
+
+
+def movable(state: State, line: CommandLine) -> Bools:
+    """Which instances may be moved: those that ``--select-instances`` and ``--exclude-instances`` leave,
+    with both nodes in one group. Raises HtoolsError for unknown names.
+    """
+    names = [instance.name for instance in state.cluster.instances]
+    asked = (*line.select_instances, *line.exclude_instances)
+    found = _found(names, asked, "failed to load data, aborting: Unknown instance(s)")
+    chosen = set(found[: len(line.select_instances)])
+    kept = set(found[len(line.select_instances) :])
+    wanted = np.array([(not chosen or name in chosen) and name not in kept for name in names], np.bool_)
+    return wanted & ~split(state)
+
+
+def split(state: State) -> Bools:
+    """Instances whose nodes are in different groups."""
+    group: Bools = (state.snode != NOWHERE) & (state.group[state.pnode] != state.group[state.snode])
+    return group
+
+
+def _found(names: Iterable[str], asked: Sequence[str], problem: str) -> list[str]:
+    """The full names of those asked for by name or by its beginning, up to a dot. Raises HtoolsError."""
+    known = list(names) if asked else []
+    found, unknown = [], []
+    for name in asked:
+        longer = [each for each in known if each.startswith(f"{name}.")]
+        if name in known or len(longer) == 1:
+            found.append(name if name in known else longer[0])
+        else:
+            unknown.append(name)
+    if unknown:
+        raise HtoolsError(f"{problem}: {', '.join(unknown)}")
+    return found
