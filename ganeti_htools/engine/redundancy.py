@@ -13,8 +13,9 @@ room beyond the largest adds up to more than all the others take, that cannot ha
 neither settles it are simulated.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Protocol
 
 import numpy as np
@@ -338,34 +339,63 @@ def _refuses(state: State, group: int, exclusive: bool, demands: list[Demand]) -
     return refuses
 
 
+class Return(Enum):
+    """How an instance of a lost node comes back: by its mirror, its shared disks, or without its data."""
+
+    FAILOVER = "failover"
+    MOVE = "move"
+    RECREATE = "recreate"
+
+
+@dataclass(frozen=True, slots=True)
+class Refuge:
+    """Where an instance (row) of a lost node comes back: a node (row), NOWHERE if it does not."""
+
+    instance: int
+    kind: Return
+    node: int
+
+
 def can_be_emptied(state: State, node: int, scope: Bools) -> bool:
     """Whether all instances of a node find a place should it be lost, by trying."""
-    state = state.copy()
+    return all(refuge.node != NOWHERE for refuge in flee(state.copy(), node, scope))
+
+
+def flee(state: State, node: int, scope: Bools, up: Bools | None = None) -> Iterator[Refuge]:
+    """Find a place for each instance of a lost node, one after the other, on this state, in place.
+
+    ``up`` tells which nodes take instances; all unless given, for the rule of ``hcheck(1)`` does not
+    look at whether nodes are offline.
+    """
     mates = scope & (state.group == state.group[node])
-    others = mates.copy()
+    others = mates.copy() if up is None else mates & up
     others[node] = False
     targets = np.flatnonzero(others)
     here = [state.instance(index) for index in state.primaries_of(node).tolist()]
     for asked in here:
-        if asked.mirrored and not _settled(state, moves.failover(state, asked, mates, force=True), mates):
-            return False
-    if not len(targets):
-        return all(asked.mirrored for asked in here)
+        if asked.mirrored:
+            heir = int(state.snode[asked.index])
+            trial = None
+            if heir != NOWHERE and (up is None or up[heir]):
+                trial = moves.failover(state, asked, mates, force=True)
+            yield Refuge(asked.index, Return.FAILOVER, _settled(state, trial, mates))
     for asked in here:
-        if asked.row.template.survives_node and not _settled(
-            state, moves.failover_to(state, asked, targets, mates, force=True), mates
-        ):
-            return False
+        if asked.row.template.survives_node:
+            trial = None
+            if len(targets):
+                trial = moves.failover_to(state, asked, targets, mates, force=True)
+            yield Refuge(asked.index, Return.MOVE, _settled(state, trial, mates))
     lost = [asked for asked in here if not asked.mirrored and not asked.row.template.survives_node]
-    return all(
-        _settled(state, moves.allocate_one(state, asked, targets, scope, force=True), scope)
-        for asked in sorted(lost, key=lambda asked: -asked.mem)
-    )
+    for asked in sorted(lost, key=lambda asked: -asked.mem):
+        trial = moves.allocate_one(state, asked, targets, scope, force=True) if len(targets) else None
+        yield Refuge(asked.index, Return.RECREATE, _settled(state, trial, scope))
 
 
-def _settled(state: State, trial: Trial, scope: Bools) -> bool:
-    candidate = choice.best(state, trial, scope, exact=False)
-    if candidate is None:
-        return False
-    moves.settle(state, trial.only(candidate))
-    return True
+def _settled(state: State, trial: Trial | None, scope: Bools) -> int:
+    """Carry out the best candidate, if any; the node on which the instance runs then."""
+    candidate = choice.best(state, trial, scope, exact=False) if trial else None
+    if trial is None or candidate is None:
+        return NOWHERE
+    chosen = trial.only(candidate)
+    moves.settle(state, chosen)
+    return int(chosen.pnode[0])
