@@ -67,7 +67,7 @@ def run(line: CommandLine) -> None:
 
 def _show(line: CommandLine, title: str, state: State) -> None:
     if line.print_nodes is not None:
-        files.say(f"\n{title} status:\n{tables.nodes(state, line.print_nodes)}\n")
+        files.say(tables.node_status(title, state, line.print_nodes))
 
 
 def _save(line: CommandLine, extension: str, when: str, cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
+from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.state import NOWHERE, Floats, Ints, State
 
@@ -15,13 +16,15 @@ DEFAULT_FIELDS = (
 )
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool]) -> str:
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool], prefix: str = ""
+) -> str:
     """Lines of cells padded to the width of their column, those of ``numeric`` columns on the left."""
     columns = []
     for cells, right in zip(zip(header, *rows, strict=True), numeric, strict=True):
         width = max(map(len, cells))
         columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
-    return "".join(f" {' '.join(line)}\n" for line in zip(*columns, strict=True))
+    return "".join(f"{prefix} {' '.join(line)}\n" for line in zip(*columns, strict=True))
 
 
 def common_suffix(cluster: Cluster) -> str:
@@ -182,3 +185,22 @@ _INSTANCE_HEADER = (
     *("F", "Name", "Pri_node", "Sec_node", "Auto_bal"),
     *("vcpu", "mem", "dsk", "lCpu", "lMem", "lDsk", "lNet"),
 )
+
+
+def node_status(title: str, state: State, fields: Sequence[str]) -> str:
+    """The nodes as ``--print-nodes`` shows them."""
+    return f"\n{title} status:\n{nodes(state, fields)}\n"
+
+
+def instance_map(title: str, state: State) -> str:
+    """The instances as ``--print-instances`` shows them."""
+    return f"\n{title} instance map:\n{instances(state)}"
+
+
+def components(figures: Statistics) -> str:
+    """What the score is made of."""
+    rows = [
+        (name, fixed(float(value), 8), f"x{weight:.2f}")
+        for (name, weight, *_), value in zip(COMPONENTS, figures.components(), strict=True)
+    ]
+    return table(("Field", "Value", "Weight"), rows, (False, True, True), "  ")
