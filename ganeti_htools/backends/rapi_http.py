@@ -80,6 +80,11 @@ def _status(response: httpx.Response) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What happened, on one line; some exceptions have no text of their own."""
-    text = " ".join((getattr(error, "strerror", None) or str(error)).split())
-    return text or type(error).__name__
+    """What happened, on one line; some exceptions leave it to their cause to tell."""
+    cause: BaseException | None = error
+    while cause is not None:
+        text = " ".join((getattr(cause, "strerror", None) or str(cause)).split())
+        if text:
+            return text
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__

@@ -1,0 +1,123 @@
+"""``hscan``: save clusters, read over the remote API, in the text format (``hscan(1)``)."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import orjson
+
+from ganeti_htools.backends import text
+from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli import files, tables
+from ganeti_htools.cli.options import HSCAN, CommandLine, obey
+from ganeti_htools.engine import moves
+from ganeti_htools.engine.score import score
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.state import State, derive
+
+FAILED = 2  # exit status if any cluster could not be read or saved
+
+_HEADER = ("Nodes", "Inst", "BNode", "BInst", "t_mem", "f_mem", "t_disk", "f_disk", "Score")
+_WIDTHS = (5, 5, 5, 5, 6, 6, 6, 6, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A cluster in figures; bad are nodes that fail N+1, and the instances on them. Sizes are MiB."""
+
+    nodes: int
+    instances: int
+    bad_nodes: int
+    bad_instances: int
+    total_memory: float
+    free_memory: int
+    total_disk: float
+    free_disk: int
+    score: float
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; its exit status."""
+    line = obey(HSCAN, sys.argv[1:] if argv is None else argv)
+    try:
+        return run(line)
+    except HtoolsError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+
+
+def run(line: CommandLine) -> int:
+    """Scan one cluster after the other; FAILED if any cannot be. Raises HtoolsError."""
+    if not line.arguments:
+        raise HtoolsError("This program needs clusters to scan: hosts, URLs or file://PATH.")
+    width = max(map(len, line.arguments))
+    if not (line.no_headers or line.json):
+        _row("Name".ljust(width), _HEADER)
+    reports = [_scan(line, name, width) for name in line.arguments]
+    if line.json:
+        print(orjson.dumps(reports, option=orjson.OPT_INDENT_2).decode())
+    return FAILED if any("error" in report for report in reports) else 0
+
+
+def _scan(line: CommandLine, name: str, width: int) -> dict[str, object]:
+    """Save a cluster and tell of it, at once unless the reports are wanted as JSON."""
+    try:
+        cluster = files.from_rapi(name, line.rapi_ca)
+        state = derive(cluster, static_kvm_node_memory=line.static_kvm_node_memory)
+        path = os.path.join(line.output_dir, name.replace("/", "_") + ".data")
+        files.write_text(path, text.dump(cluster))
+    except HtoolsError as error:
+        if not line.json:
+            print(f"\nError for {name}: failed to load data. Details:\n{error}", flush=True)
+        return {"name": name, "error": str(error)}
+    summary = summarise(state)
+    if not line.json:
+        _row(name.ljust(width), _figures(summary))
+        if line.print_nodes is not None:
+            sys.stdout.write(tables.nodes(state, line.print_nodes))
+        sys.stdout.flush()
+    return {"name": name, "file": path, **asdict(summary)}
+
+
+def _figures(summary: Summary) -> Sequence[str]:
+    return (
+        *(str(count) for count in (summary.nodes, summary.instances)),
+        *(str(count) for count in (summary.bad_nodes, summary.bad_instances)),
+        *(fixed(summary.total_memory, 0), str(summary.free_memory)),
+        *(fixed(summary.total_disk / 1024, 0), str(summary.free_disk // 1024)),
+        fixed(summary.score, 8),
+    )
+
+
+def _row(name: str, cells: Sequence[str]) -> None:
+    print(name, *(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True)), flush=True)
+
+
+def summarise(state: State) -> Summary:
+    """What is told of a cluster."""
+    columns, nodes = state.columns, state.cluster.nodes
+    everyone = np.ones(len(nodes), np.bool_)
+    bad = columns.fail_n1 & ~columns.offline
+    # Row -1, an instance without secondary, is taken for the last node; of it only the primary counts.
+    doubled = state.snode >= 0
+    affected = ~state.forthcoming & (bad[state.pnode] | (doubled & bad[state.snode]))
+    return Summary(
+        nodes=len(nodes),
+        instances=len(state.cluster.instances),
+        bad_nodes=int(bad.sum()),
+        bad_instances=int(affected.sum()),
+        total_memory=sum(node.t_mem for node in nodes),
+        free_memory=sum(node.f_mem for node in nodes),
+        total_disk=sum(node.t_dsk for node in nodes),
+        free_disk=int(columns.f_dsk.sum()),
+        score=score(columns, moves.crowding(state, everyone)),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
