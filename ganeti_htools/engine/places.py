@@ -94,7 +94,7 @@ def _primary(columns: Columns, asked: Asked, sign: int, conflicts: Any, location
         new["load_cpu"] = load_cpu
         for kind, amount in (("load_mem", row.load.mem), ("load_net", row.load.net)):
             load = getattr(columns, kind)
-            same = load is columns.load_cpu and amount == row.load.cpu
+            same = load is columns.load_cpu and np.all(np.equal(amount, row.load.cpu))
             new[kind] = load_cpu if same else load + sign * amount
         new["load_dsk"] = columns.load_dsk + sign * row.load.dsk
         new["i_mem"] = columns.i_mem + sign * asked.record_mem

@@ -1,0 +1,332 @@
+"""Many instances tried at once in all the ways in which one move changes one of their nodes (``hbal(1)``).
+
+A move by failovers and replaced secondaries leaves an instance with its old nodes in other roles, or
+with one new node. :class:`Crew` holds instances as columns; :func:`leave` tells what becomes of the
+nodes they have, :func:`arrive` what becomes of a node that is new to them. Everything is computed by
+the rules in :mod:`ganeti_htools.engine.places`, instance by instance.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine import places
+from ganeti_htools.engine.evacuate import Kind
+from ganeti_htools.engine.moves import Touched, shared_locations
+from ganeti_htools.engine.places import CODE, FITS, Codes
+from ganeti_htools.model import tags
+from ganeti_htools.model.cluster import Load
+from ganeti_htools.model.figures import tabulate
+from ganeti_htools.model.state import NOWHERE, Asked, Bools, Columns, Ints, State
+from ganeti_htools.model.types import DiskTemplate, Fail, Mirror
+
+MIRRORED = (
+    Kind.REPLACE_SECONDARY,
+    Kind.REPLACE_AND_FAILOVER,
+    Kind.REPLACE_PRIMARY,
+    Kind.FAILOVER_AND_REPLACE,
+)
+# What the new node becomes.
+NEW_PRIMARY = (Kind.REPLACE_AND_FAILOVER, Kind.REPLACE_PRIMARY, Kind.FAILOVER_TO)
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Instances of one kind of storage. All fields are arrays over them, in row order.
+
+    ``asked`` has arrays for figures, too. ``tags`` and ``desires`` number the sets of exclusion tags
+    and desired locations that occur (see :class:`Surroundings`).
+    """
+
+    rows: Ints
+    asked: Asked
+    tags: Ints
+    desires: Ints
+
+    def take(self, which: Any) -> "Crew":
+        """Some of them, or all with another shape."""
+        asked = self.asked
+
+        def pick(values: Any) -> Any:
+            return values if values is None else values[which]
+
+        load = asked.row.load
+        kinds = {id(amounts): pick(amounts) for amounts in (load.cpu, load.mem, load.dsk, load.net)}
+        loads = Load(*(kinds[id(amounts)] for amounts in (load.cpu, load.mem, load.dsk, load.net)))
+        figures = {name: pick(getattr(asked, name)) for name in FIGURES}
+        asked = replace(asked, row=replace(asked.row, load=loads), **figures)
+        return Crew(self.rows[which], asked, self.tags[which], self.desires[which])
+
+
+FIGURES = ("mem", "record_mem", "secondary_mem", "dsk", "vcpus", "spindles", "spindle_use")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A state, and for each set of tags (their rows in ``tag_sets``) what it meets on each node."""
+
+    state: State
+    tag_sets: Sequence[Ints]
+    present: Ints  # how many tags of the set some primary there has (sets by nodes)
+    others: Ints  # how many tags at least two have
+    unmet: Ints  # how many desired locations the node lacks
+    reserved: Ints  # the two largest reservations on each node (2 by nodes), larger last
+
+    def refresh(self, nodes: Ints) -> None:
+        """Take note of moves that touched these nodes."""
+        state = self.state
+        for row, chosen in enumerate(self.tag_sets):
+            counts = state.tag_counts[chosen][:, nodes]
+            self.present[row, nodes] = np.count_nonzero(counts > 0, axis=0)
+            self.others[row, nodes] = np.count_nonzero(counts > 1, axis=0)
+        self.reserved[:, nodes] = _two_largest(state.peers[:, nodes])
+
+    def reserved_without(self, crew: Crew, p: Ints, s: Ints) -> Ints:
+        """The largest reservation on each secondary once it is none any more."""
+        kept = self.state.peers[p, s]
+        second, first = self.reserved[0, s], self.reserved[1, s]
+        others = np.where(kept == first, second, first)
+        left = kept if crew.asked.forthcoming else kept - crew.asked.secondary_mem
+        return np.asarray(np.maximum(others, left))
+
+
+def _two_largest(peers: Ints) -> Ints:
+    if len(peers) == 1:
+        return np.concatenate([np.zeros_like(peers), peers])
+    largest: Ints = np.partition(peers, -2, axis=0)[-2:]
+    return largest
+
+
+def muster(state: State, movable: Bools) -> tuple[list[Crew], Surroundings]:
+    """The movable instances that are mirrored in any way, as crews, and what surrounds them."""
+    cluster = state.cluster
+    values = tabulate(cluster.instances, state.figures).values
+    templates = list(DiskTemplate)
+    mirrors = np.array([list(Mirror).index(template.mirror) for template in templates])[state.template]
+    internal = (mirrors == list(Mirror).index(Mirror.INTERNAL)) & (state.snode != NOWHERE)
+    movable = movable & (internal | (mirrors == list(Mirror).index(Mirror.EXTERNAL)))
+    vague = np.zeros_like(movable)  # do not tell how many spindles they need
+    if state.columns.excl_stor.any():
+        vague = np.array([instance.spindles is None for instance in cluster.instances], np.bool_)
+    tagged = np.flatnonzero(values["tagged"] & movable).tolist()
+    tag_of, tag_sets = _numbered(len(values), tagged, _exclusion(state))
+    desire_of, desire_sets = _numbered(len(values), tagged, _desires(state))
+    unit = np.stack([internal, values["local"], state.forthcoming, vague], axis=1)
+    crews = []
+    for traits in sorted({tuple(each) for each in unit[movable].tolist()}, reverse=True):
+        rows = np.flatnonzero(movable & (unit == traits).all(axis=1))
+        mirrored, local, forthcoming, unclear = traits
+        own = values[rows]
+        loads = np.ascontiguousarray(own["load"].T)
+        cpu = loads[0]
+        load: Any = Load(*(cpu if np.array_equal(cpu, loads[kind]) else loads[kind] for kind in range(4)))
+        figures: Any = {name: np.ascontiguousarray(own[name]) for name in FIGURES}
+        if unclear:
+            figures["spindles"] = None
+        asked = Asked(
+            row=replace(cluster.instances[int(rows[0])], load=load),
+            local=bool(local),
+            mirrored=bool(mirrored),
+            tags=np.zeros(0, np.int64),
+            desired=np.zeros(0, np.int64),
+            unknown_desires=0,
+            forthcoming=bool(forthcoming),
+            **figures,
+        )
+        crews.append(Crew(rows, asked, tag_of[rows], desire_of[rows]))
+    nodes = len(state.group)
+    unmet = np.zeros((len(desire_sets), nodes), np.int64)
+    for number, (known, unmeetable) in enumerate(desire_sets):
+        met = np.count_nonzero(state.located[:, list(known)], axis=1) if known else 0
+        unmet[number] = len(known) + unmeetable - met
+    surroundings = Surroundings(
+        state,
+        [np.array(chosen, np.int64) for chosen in tag_sets],
+        np.zeros((len(tag_sets), nodes), np.int64),
+        np.zeros((len(tag_sets), nodes), np.int64),
+        unmet,
+        np.zeros((2, nodes), np.int64),
+    )
+    surroundings.refresh(np.arange(nodes))
+    return crews, surroundings
+
+
+def _numbered(size: int, tagged: Sequence[int], what: Callable[[int], Any]) -> tuple[Ints, list[Any]]:
+    """A number for what each instance has, 0 for nothing, and what the numbers stand for."""
+    numbers: dict[Any, int] = {what(NOWHERE): 0}
+    result = np.zeros(size, np.int64)
+    for row in tagged:
+        result[row] = numbers.setdefault(what(row), len(numbers))
+    return result, list(numbers)
+
+
+def _exclusion(state: State) -> Callable[[int], tuple[int, ...]]:
+    prefixes = tags.exclusion_prefixes(state.cluster.tags)
+
+    def chosen(row: int) -> tuple[int, ...]:
+        held = () if row == NOWHERE else tags.exclusion_tags(prefixes, state.cluster.instances[row].tags)
+        return tuple(sorted(state.tag_rows[tag] for tag in held))
+
+    return chosen
+
+
+def _desires(state: State) -> Callable[[int], tuple[tuple[int, ...], int]]:
+    cluster = state.cluster
+
+    def desired(row: int) -> tuple[tuple[int, ...], int]:
+        wanted = (
+            frozenset[str]()
+            if row == NOWHERE
+            else tags.desired_locations(cluster.tags, cluster.instances[row].tags)
+        )
+        known = tuple(sorted(state.location_rows[tag] for tag in wanted if tag in state.location_rows))
+        return known, len(wanted) - len(known)
+
+    return desired
+
+
+def _coded(
+    rule: Callable[..., tuple[Columns, Codes]], *facts: Any, force: bool, lost: Any, **leniency: bool
+) -> tuple[Columns, Codes]:
+    """A rule with force for those with a lost node; ``leniency`` is for these, too."""
+    new, codes = rule(*facts, force=force)
+    if np.any(lost) and (leniency or not force):
+        codes = np.where(lost, rule(*facts, force=True, **leniency)[1], codes)
+    return new, codes
+
+
+def _first(codes: Codes, *more: Codes) -> Codes:
+    for code in more:
+        codes = np.where(codes == FITS, code, codes)
+    return codes
+
+
+def leave(
+    around: Surroundings, crew: Crew, kind: Kind, force: bool, new: Ints | None = None
+) -> tuple[list[Touched], Codes]:
+    """What becomes of primary and secondary (if it has one) when instances move, and why it must not be.
+
+    ``new`` are rows of the new nodes, one for each instance. Without them, the nodes are taken to have no
+    instances and no location in common with them, and migration to them is not looked at.
+    """
+    state, asked = around.state, crew.asked
+    columns = state.columns
+    p, s = state.pnode[crew.rows], state.snode[crew.rows]
+    old_p = columns.take(p)
+    lost = old_p.offline
+    desired_p = around.unmet[crew.desires, p]
+    others = around.others[crew.tags, p]
+    located = bool(state.location_rows)
+    together: Any = shared_locations(state, p, s) * (s != NOWHERE) if located else 0
+    bare_p = places.remove_primary(old_p, asked, others, together + desired_p)
+    migrates = state.migrates
+    fits = np.zeros(len(crew.rows), np.int8)
+    barred = np.full_like(fits, CODE[Fail.MIGRATION])
+
+    def passing(codes: Codes, sources: Ints, targets: Ints | None) -> Codes:
+        if migrates is None or targets is None:
+            return codes
+        return np.where(migrates[sources, targets], codes, barred)
+
+    if not asked.mirrored:
+        return [Touched(p, old_p, bare_p)], passing(fits, p, new)
+    old_s = columns.take(s)
+    bare_s = places.remove_secondary(old_s, asked, around.reserved_without(crew, p, s))  # type: ignore[arg-type]
+    conflicts, desired_s = around.present[crew.tags, s], around.unmet[crew.desires, s]
+
+    def shared(node: Ints) -> Any:
+        return shared_locations(state, node, new) if located and new is not None else 0
+
+    def takes_over(location: Any) -> tuple[Columns, Codes]:
+        return _coded(places.add_primary, bare_s, asked, conflicts, location, force=force, lost=lost)
+
+    new_p, new_s = bare_p, bare_s
+    match kind:
+        case Kind.FAILOVER:
+            new_s, codes = takes_over(together + desired_s)
+            kept: Any = state.peers[s, p]
+            new_p, again = _coded(
+                places.add_secondary, bare_p, asked, kept, force=force, lost=lost, ignore_disk=True
+            )
+            codes = passing(_first(codes, again), p, s)
+        case Kind.REPLACE_SECONDARY:
+            new_p, codes = places.add_primary(bare_p, asked, others, desired_p + shared(p), force=True)
+        case Kind.REPLACE_AND_FAILOVER:
+            kept = 0 if new is None else state.peers[new, p]
+            new_p, codes = _coded(places.add_secondary, bare_p, asked, kept, force=force, lost=old_s.offline)
+            codes = passing(codes, p, new)
+        case Kind.REPLACE_PRIMARY:
+            kept = 0 if new is None else state.peers[new, s]
+            meanwhile, codes = takes_over(desired_s)
+            back = places.remove_primary(meanwhile, asked, conflicts, desired_s)
+            new_s, again = _coded(places.add_secondary, back, asked, kept, force=force, lost=lost)
+            codes = passing(passing(_first(codes, again), s, new), p, s)
+        case _:
+            new_s, codes = takes_over(desired_s + shared(s))
+            codes = passing(codes, p, s)
+    return [Touched(p, old_p, new_p), Touched(s, old_s, new_s)], codes
+
+
+def arrive(
+    around: Surroundings, crew: Crew, kind: Kind, force: bool, new: Ints, apart: bool = False
+) -> tuple[Touched, Codes]:
+    """What becomes of the new nodes (rows), and why the instances must not come.
+
+    Arrays broadcast against each other; with ``apart``, nodes are taken to have no instances and no
+    location in common with those that instances have.
+    """
+    state, asked = around.state, crew.asked
+    old = state.columns.take(new)
+    if apart:
+        if kind in NEW_PRIMARY:
+            conflicts, location = around.present[crew.tags, new], around.unmet[crew.desires, new]
+            came, codes = places.add_primary(old, asked, conflicts, location, force=force)
+        else:
+            came, codes = places.add_secondary(old, asked, 0, force=force)
+        return Touched(new, old, came), codes
+    p, s = state.pnode[crew.rows], state.snode[crew.rows]
+    offline = state.columns.offline
+    if kind in NEW_PRIMARY:
+        location = around.unmet[crew.desires, new]
+        if state.location_rows and kind is Kind.FAILOVER_TO:
+            location = location + shared_locations(state, p, s) * (s != NOWHERE)
+        elif state.location_rows:
+            other = p if kind is Kind.REPLACE_AND_FAILOVER else s
+            location = location + shared_locations(state, other, new)
+        lost: Any = np.False_ if kind is Kind.REPLACE_AND_FAILOVER else offline[p]
+        facts = old, asked, around.present[crew.tags, new], location
+        came, codes = _coded(places.add_primary, *facts, force=force, lost=lost)
+    else:
+        stays, gone = (p, s) if kind is Kind.REPLACE_SECONDARY else (s, p)
+        kept = state.peers[stays, new]
+        came, codes = _coded(places.add_secondary, old, asked, kept, force=force, lost=offline[gone])
+    return Touched(new, old, came), codes
+
+
+def nodes_after(state: State, crew: Crew, kind: Kind, new: Ints | None) -> tuple[Ints, Ints]:
+    """Rows of primary and secondary after the move."""
+    p, s = state.pnode[crew.rows], state.snode[crew.rows]
+    if kind is Kind.FAILOVER:
+        return s, p
+    assert new is not None
+    after: dict[Kind, tuple[Ints, Ints]] = {
+        Kind.FAILOVER_TO: (new, s),
+        Kind.REPLACE_SECONDARY: (p, new),
+        Kind.REPLACE_AND_FAILOVER: (new, p),
+        Kind.REPLACE_PRIMARY: (new, s),
+        Kind.FAILOVER_AND_REPLACE: (s, new),
+    }
+    return after[kind]
+
+
+def relocate(
+    around: Surroundings, crew: Crew, kind: Kind, force: bool, new: Ints | None
+) -> tuple[list[Touched], Codes]:
+    """The moves of instances, each to its own new node: what becomes of all nodes, and why it must not be."""
+    touched, codes = leave(around, crew, kind, force, new)
+    if new is None:
+        return touched, codes
+    came, more = arrive(around, crew, kind, force, new)
+    return [*touched, came], _first(codes, more)
