@@ -4,6 +4,7 @@ A :class:`Trial` holds, for each candidate node, why it does not do and what wou
 nodes concerned. :func:`settle` carries out a trial that has one candidate, in place.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from ganeti_htools.engine import places
 from ganeti_htools.engine.places import CODE, FITS, Codes
 from ganeti_htools.engine.score import CROWDING, Statistics, node_values, rows_of
+from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.policy import violation
 from ganeti_htools.model.state import NOWHERE, Asked, Bools, Columns, Floats, Ints, State
@@ -314,7 +316,7 @@ def settle(state: State, trial: Trial) -> int:
         state.columns.put(int(node.rows[0]), node.new)
     index = asked.index
     if index == NOWHERE:
-        index = _append(state, asked)
+        index = _append(state, asked, (asked.row,))
     elif state.pnode[index] != NOWHERE:
         _count(state, asked, int(state.pnode[index]), int(state.snode[index]), -1)
     state.pnode[index], state.snode[index] = pnode, snode
@@ -349,8 +351,18 @@ def _count(state: State, asked: Asked, pnode: int, snode: int, sign: int) -> Non
         state.peers[pnode, snode] += sign * asked.secondary_mem
 
 
-def _append(state: State, asked: Asked) -> int:
-    state.cluster = replace(state.cluster, instances=(*state.cluster.instances, asked.row))
+def enlist(state: State, asked: Asked, rows: Sequence[Instance], nodes: Sequence[tuple[int, int]]) -> None:
+    """Rows for new instances like ``asked`` whose nodes (primary, secondary) have their figures already."""
+    if rows:
+        first = _append(state, asked, rows)
+        state.pnode[first:], state.snode[first:] = np.array(nodes).T
+        state.stamp[first:] = state.stamp.max() + np.arange(1, len(rows) + 1)
+
+
+def _append(state: State, asked: Asked, rows: Sequence[Instance]) -> int:
+    """Rows for instances like ``asked``; the first of them."""
+    first, number = len(state.pnode), len(rows)
+    state.cluster = replace(state.cluster, instances=(*state.cluster.instances, *rows))
     for name, value in (
         ("pnode", NOWHERE),
         ("snode", NOWHERE),
@@ -360,8 +372,9 @@ def _append(state: State, asked: Asked) -> int:
         ("template", TEMPLATE_CODE[asked.row.template]),
         ("forthcoming", asked.forthcoming),
     ):
-        setattr(state, name, np.append(getattr(state, name), np.array(value, getattr(state, name).dtype)))
-    return len(state.pnode) - 1
+        known = getattr(state, name)
+        setattr(state, name, np.append(known, np.full(number, value, known.dtype)))
+    return first
 
 
 def unshared(columns: Columns) -> Columns:
