@@ -7,7 +7,7 @@ from typing import Any
 from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model import request as asked
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Nic, Node, check
-from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.errors import DataError, on_one_line
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, EvacMode, Status
 
@@ -113,7 +113,7 @@ def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) ->
             return 0
         if fields.has(key):
             return fields.free(key)
-        warnings.append(f"node {name}: key '{key}' is missing, taken for {default}")
+        warnings.append(f"node {on_one_line(name)}: key '{key}' is missing, taken for {default}")
         return default
 
     t_spindles = unless_missing("total_spindles", 0) if exclusive else params.count("spindle_count")

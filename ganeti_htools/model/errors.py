@@ -1,5 +1,16 @@
 """The exceptions a user may see, each a single line."""
 
+LONGEST = 1000  # characters of a message that quotes foreign text
+
+
+def on_one_line(text: str) -> str:
+    """Text that may quote anything, made fit to be shown: printable, and not too long."""
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
+    )
+
 
 class HtoolsError(Exception):
     """Something a user can act on; the text is one line. Programs exit with status 1."""
@@ -7,6 +18,9 @@ class HtoolsError(Exception):
 
 class DataError(HtoolsError):
     """Input that is wrong: the text names the object and the field and what was expected."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(on_one_line(text))
 
 
 class UsageError(HtoolsError):

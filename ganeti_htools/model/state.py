@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.errors import on_one_line
 from ganeti_htools.model.figures import Figures, tabulate
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -466,7 +467,7 @@ def missing_resources(state: State) -> list[str]:
     lost_mem = columns.x_mem.tolist()
     lost_dsk = (columns.t_dsk.astype(np.int64) - columns.f_dsk - used).tolist()
     return [
-        f"node {node.name} is missing {mem} MB ram and {dsk // 1024} GB disk"
+        f"node {on_one_line(node.name)} is missing {mem} MB ram and {dsk // 1024} GB disk"
         for node, mem, dsk in zip(state.cluster.nodes, lost_mem, lost_dsk, strict=True)
         if mem > 512 or dsk > 1024
     ][::-1]
