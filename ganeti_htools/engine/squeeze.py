@@ -1,0 +1,182 @@
+"""Which nodes to power down, and which to power up again (``hsqueeze(1)``).
+
+A set of nodes can be powered down if, once they count as offline, balancing brings every instance to
+an online node and leaves room on each node for an instance of a given size; it suffices to power a
+set of nodes up if then the same holds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+
+from ganeti_htools.engine import places
+from ganeti_htools.engine.balance import Balancing, Step, rebalance
+from ganeti_htools.engine.places import FITS
+from ganeti_htools.model.cluster import MAX_MIB, Instance
+from ganeti_htools.model.state import Bools, Ints, State
+from ganeti_htools.model.tags import STANDBY
+from ganeti_htools.model.types import Mirror
+
+# To the end: every step that gains anything.
+TO_THE_END = Balancing(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf)
+
+
+class Action(Enum):
+    """What is to be done with the nodes of a plan."""
+
+    NOTHING = "nothing"
+    OFFLINE = "offline"
+    ONLINE = "online"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Rows of the nodes to power down or up, the moves that go with it, and the state afterwards.
+
+    ``enough`` is False if the room asked for cannot be had with all nodes that may be powered up.
+    """
+
+    action: Action
+    nodes: tuple[int, ...]
+    steps: tuple[Step, ...]
+    state: State
+    enough: bool = True
+
+
+# Called with how many candidates have been tried, and how many there are.
+Progress = Callable[[int, int], None]
+
+
+def offline_candidates(state: State) -> Ints:
+    """Nodes that may be powered down, those with most instances first.
+
+    They are online, not the master, secondary of no instance and have only instances without local
+    storage.
+    """
+    columns, size = state.columns, len(state.group)
+    settled = ~state.forthcoming
+    local = settled & np.array([row.template.local_storage for row in state.cluster.instances], np.bool_)
+    kept = np.array([node.master for node in state.cluster.nodes], np.bool_) | columns.offline
+    kept[state.pnode[local]] = True
+    kept[state.snode[settled & (state.snode >= 0)]] = True
+    rows = np.flatnonzero(~kept)
+    hosted = np.bincount(state.pnode[settled], minlength=size)
+    return rows[np.argsort(-hosted[rows], kind="stable")]
+
+
+def online_candidates(state: State) -> Ints:
+    """Nodes that may be powered up: offline, with a standby tag."""
+    standby = [any(tag.startswith(STANDBY) for tag in node.tags) for node in state.cluster.nodes]
+    return np.flatnonzero(state.columns.offline & np.array(standby, np.bool_))
+
+
+def room_on_all(state: State, wanted: Instance) -> bool:
+    """Whether each single node, offline or not, could take an instance that is not placed yet."""
+    _, codes = places.add_primary(state.columns, state.ask(wanted), 0, 0)
+    return bool((codes == FITS).all())
+
+
+def plan(
+    state: State,
+    minimum: Instance,
+    target: Instance,
+    movable: Bools,
+    progress: Progress = lambda _a, _b: None,
+) -> Plan:
+    """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows."""
+    trial = _Trial(state, movable)
+    if not room_on_all(state, minimum):
+        return _power_up(trial, minimum, progress)
+    return _power_down(trial, target, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The state that sets of nodes are tried on, and the instances that may be moved."""
+
+    state: State
+    movable: Bools
+
+    def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
+        """With these nodes set offline or online, and all steps that balancing then makes."""
+        everywhere = np.ones(len(self.state.group), np.bool_)
+        state, steps = rebalance(_marked(self.state, nodes, offline), everywhere, TO_THE_END, self.movable)
+        return state, tuple(steps)
+
+    def hopeless(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> bool:
+        """Whether no moves whatever make room and leave all instances on online nodes.
+
+        Some instance may be stuck; else memory or CPUs of all online nodes together are too little.
+        """
+        state = _marked(self.state, nodes, offline)
+        columns, rows = state.columns, state.cluster.instances
+        online, leaving = ~columns.offline, np.flatnonzero(columns.offline[state.pnode])
+        stuck = [not rows[row].auto_balance or rows[row].template.mirror is Mirror.NONE for row in leaving]
+        if any(stuck) or not self.movable[leaving].all():
+            return True
+        asked, moved = state.ask(wanted), [state.instance(row) for row in leaving.tolist()]
+        return not (
+            _suffices(columns.unallocated[online], asked.mem + 1, [each.record_mem for each in moved])
+            and _suffices(columns.f_mem_forth[online], asked.mem + 1, [each.mem for each in moved])
+            and _suffices(_free_cpus(state)[online], asked.vcpus, [each.vcpus for each in moved])
+        )
+
+
+def _marked(state: State, nodes: Sequence[int], offline: bool) -> State:
+    """A state of its own, with these nodes offline or online."""
+    state = state.copy()
+    state.columns.offline[list(nodes)] = offline
+    rows = list(state.cluster.nodes)
+    for node in nodes:
+        rows[node] = replace(rows[node], offline=offline)
+    state.cluster = replace(state.cluster, nodes=tuple(rows))
+    return state
+
+
+def _suffices(free: Ints, each: int, moved: Sequence[int]) -> bool:
+    return bool(free.sum() >= sum(moved) + each * len(free))
+
+
+def _free_cpus(state: State) -> Ints:
+    """Virtual CPUs that nodes may still get, far too many where there is no limit."""
+    columns = state.columns
+    limited = (columns.vcpu_ratio >= 0) & (columns.t_cpu > 0)
+    most = np.where(limited, columns.vcpu_ratio * columns.t_cpu + 1, MAX_MIB).astype(np.int64)
+    return most - columns.u_cpu
+
+
+def _all_online(state: State) -> bool:
+    return not state.columns.offline[state.pnode].any()
+
+
+def _power_down(trial: _Trial, target: Instance, progress: Progress) -> Plan:
+    """Of the candidates, those with fewest instances first, each that can join those before it."""
+    candidates = offline_candidates(trial.state)
+    best = Plan(Action.NOTHING, (), (), trial.state)
+    for tried, node in enumerate(reversed(candidates.tolist())):
+        progress(tried, len(candidates))
+        nodes = (node, *best.nodes)
+        if trial.hopeless(nodes, True, target):
+            continue
+        state, steps = trial.balanced(nodes, True)
+        if _all_online(state) and room_on_all(state, target):
+            best = Plan(Action.OFFLINE, nodes, steps, state)
+    return best
+
+
+def _power_up(trial: _Trial, minimum: Instance, progress: Progress) -> Plan:
+    """As many of the candidates, in order, as it takes; all if that is not enough either."""
+    candidates = online_candidates(trial.state).tolist()
+    for count in range(len(candidates) + 1):
+        progress(count, len(candidates) + 1)
+        nodes = tuple(candidates[:count])
+        last = count == len(candidates)
+        if trial.hopeless(nodes, False, minimum) and not last:
+            continue
+        state, steps = trial.balanced(nodes, False)
+        enough = _all_online(state) and room_on_all(state, minimum)
+        if enough or last:
+            return Plan(Action.ONLINE, nodes, steps, state, enough)
+    raise AssertionError("the last round returns")
