@@ -15,7 +15,7 @@ from ganeti_htools.engine.places import CODE, FITS, Codes
 from ganeti_htools.engine.score import CROWDING, Statistics, node_values, rows_of
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.figures import TEMPLATE_CODE
-from ganeti_htools.model.policy import violation
+from ganeti_htools.model.policy import Demand, violation
 from ganeti_htools.model.state import NOWHERE, Asked, Bools, Columns, Floats, Ints, State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
@@ -169,13 +169,20 @@ def reserved_without(state: State, node: int, primary: int, asked: Asked) -> int
 
 def policy_codes(state: State, asked: Asked, targets: Ints) -> Codes:
     """Why the instance policy of each target's group refuses the instance."""
-    demand = asked.row.demand
+    codes: Codes = refusals(state, (asked.row.demand,), targets)[0]
+    return codes
+
+
+def refusals(state: State, demands: Sequence[Demand], targets: Ints) -> Codes:
+    """The same for several demands: a row for each."""
     kinds = list(zip(state.group[targets].tolist(), state.columns.excl_stor[targets].tolist(), strict=True))
-    reasons = {
-        (group, exclusive): violation(demand, state.policies[group], exclusive)
-        for group, exclusive in set(kinds)
-    }
-    return np.array([CODE[reason] if (reason := reasons[kind]) else FITS for kind in kinds], np.int8)
+    codes = np.zeros((len(demands), len(kinds)), np.int8)
+    for group, exclusive in set(kinds):
+        reasons = [violation(demand, state.policies[group], exclusive) for demand in demands]
+        column = [FITS if reason is None else CODE[reason] for reason in reasons]
+        alike = np.array([kind == (group, exclusive) for kind in kinds])
+        codes[:, alike] = np.array(column, np.int8)[:, np.newaxis]
+    return codes
 
 
 def allocate_one(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:

@@ -182,6 +182,12 @@ class Redundancy:
         # Spindles are not looked at.
         return np.asarray(enough & ~(on_disk & self.state.columns.excl_stor[targets].any()))
 
+    def holds(self) -> bool:
+        """Whether the state is redundant as it is, by simulation where need be."""
+        if (self.broken & self.looked).any():
+            return False
+        return _all_can_be_emptied(self.state, self.unsettled().tolist(), self.scope, [])
+
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says, for a new instance."""
         unsettled = self.unsettled(trial.asked, int(trial.pnode[0])).tolist()
