@@ -110,10 +110,10 @@ def in_group(state: State, asked: Asked, count: int, group: int, options: Option
     failures = counted(codes[usable], 0)
     if not len(fits):
         return Solution(failures, 0)
-    flat = lost.reshape(len(samples), -1)[:, fits]
+    flat = lost.reshape(len(samples), usable.size)[:, fits]
     keys = (-np.arange(len(fits)), disk.ravel()[fits], *flat[::-1])
     best = int(fits[np.lexsort(keys)[0]])
-    metric = tuple(lost.reshape(len(samples), -1)[:, best].tolist()), int(disk.ravel()[best])
+    metric = tuple(lost.reshape(len(samples), usable.size)[:, best].tolist()), int(disk.ravel()[best])
     if count == 1:
         return Solution(failures, len(fits), metric, trial.only(best))
     p, s = divmod(best, len(nodes))

@@ -204,11 +204,10 @@ def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> 
     matrix = np.array([np.broadcast_to(value, offline.shape) for value in values], np.float64)
     online = matrix[:, ~offline]
     n = float(online.shape[1])
-    sums = _in_order(online)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
+        sums, lost = _in_order(online), _in_order(matrix[:, offline])
         centred = online - (sums / n)[:, np.newaxis]
         variances = _in_order(centred * centred) / n
-    lost = _in_order(matrix[:, offline])
     first: dict[int, int] = {}
     same = [first.setdefault(id(value), which) for which, value in enumerate(values)]
     spreads = list(zip(sums.tolist(), variances.tolist(), strict=True))
