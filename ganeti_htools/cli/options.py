@@ -34,6 +34,8 @@ class CommandLine:
     exclusion_tags: tuple[str, ...] = ()
     exec: bool = False
     exit_on_missing_mond_data: bool = False
+    explain: str | None = None
+    first_job_group: bool = False
     force: bool = False
     full_evacuation: bool = False
     group: str | None = None
@@ -70,8 +72,11 @@ class CommandLine:
     print_instances: bool = False
     print_moves: bool = False
     print_nodes: tuple[str, ...] | None = None
+    priority: str | None = None
     rapi_ca: str | None = None
+    reason: str | None = None
     restrict_allocation_to: tuple[str, ...] | None = None
+    restricted_migration: bool = False
     save: str | None = None
     select_instances: tuple[str, ...] = ()
     simulate: tuple[str, ...] = ()
@@ -81,6 +86,7 @@ class CommandLine:
     text_data: str | None = None
     verbose: int = 1
     version: bool = False
+    what_if_lost: str | None = None
 
 
 class Takes(Enum):
@@ -301,6 +307,12 @@ def _ratio(text: str) -> float:
     return ratio
 
 
+def _priority(text: str) -> str:
+    if text not in ("low", "normal", "high"):
+        raise DataError(f"Unknown priority {values.shown(text)}, expected low, normal or high")
+    return text
+
+
 def _yes_no(_old: bool, argument: str) -> bool:
     return values.choice(argument or "yes", {"yes": True, "no": False})
 
@@ -456,6 +468,22 @@ NO_INSTANCE_MOVES = _switch(
     "", "no-instance-moves", "only change secondary nodes, which does not touch running instances"
 )
 EVAC_MODE = _switch("E", "evac-mode", "only move instances away from offline and drained nodes")
+RESTRICTED_MIGRATION = _switch(
+    "", "restricted-migration", "migrate instances off offline and drained nodes only"
+)
+FIRST_JOB_GROUP = _switch("", "first-job-group", "only commands of the first set of jobs")
+REASON = _valued("", "reason", "the reason that jobs carry", str, "REASON", "none")
+PRIORITY = _valued(
+    "", "priority", "priority of jobs: low, normal or high", _priority, "PRIO", "choices=low,normal,high"
+)
+EXPLAIN = _valued(
+    "",
+    "explain",
+    "only tell what each possible move of this instance would do",
+    str,
+    "INSTANCE",
+    "oneinstance",
+)
 MAX_LENGTH = _valued(
     "l",
     "max-length",
@@ -496,6 +524,14 @@ PRINT_MOVES = _switch("", "print-moves", "list where instances move")
 FULL_EVACUATION = _switch("", "full-evacuation", "move secondaries away, too")
 SKIP_NON_REDUNDANT = _switch("", "skip-non-redundant", "leave out nodes with instances without secondary")
 IGNORE_NON_REDUNDANT = _switch("", "ignore-non-redundant", "take instances without secondary not to be there")
+WHAT_IF_LOST = _valued(
+    "",
+    "what-if-lost",
+    "tell what becomes of the instances of this node should it be lost, or of each node (any)",
+    str,
+    "NODE",
+    "onenode",
+)
 
 HAIL = Program(
     "hail",
@@ -555,6 +591,8 @@ HINFO = Program(
         PRINT_INSTANCES,
         TEXT_DATA,
         SIMULATE,
+        MASTER,
+        RAPI_CA,
         IALLOC_SRC,
         VERBOSE,
         QUIET,
@@ -566,6 +604,116 @@ HINFO = Program(
         MOND_XEN,
         EXIT_ON_MISSING_MOND_DATA,
         STATIC_KVM_NODE_MEMORY,
+        JSON,
+    ),
+)
+
+HCHECK = Program(
+    "hcheck",
+    (
+        TEXT_DATA,
+        SIMULATE,
+        MASTER,
+        RAPI_CA,
+        IALLOC_SRC,
+        NO_DISK_MOVES,
+        NO_INSTANCE_MOVES,
+        EVAC_MODE,
+        DYNU_FILE,
+        IGNORE_DYNU,
+        SELECT_INSTANCES,
+        EXCLUDE_INSTANCES,
+        EXCLUSION_TAGS,
+        MACHINE_READABLE,
+        JSON,
+        MAX_CPU,
+        MIN_DISK,
+        MAX_LENGTH,
+        MIN_GAIN,
+        MIN_GAIN_LIMIT,
+        MIN_SCORE,
+        IGNORE_SOFT_ERRORS,
+        NO_SIMULATION,
+        NO_CAPACITY_CHECKS,
+        WHAT_IF_LOST,
+        OFFLINE,
+        PRINT_NODES,
+        PRINT_INSTANCES,
+        VERBOSE,
+        QUIET,
+        STATIC_KVM_NODE_MEMORY,
+    ),
+)
+
+HROLLER = Program(
+    "hroller",
+    (
+        TEXT_DATA,
+        SIMULATE,
+        MASTER,
+        RAPI_CA,
+        IALLOC_SRC,
+        OFFLINE,
+        OFFLINE_MAINTENANCE,
+        VERBOSE,
+        QUIET,
+        NO_HEADERS,
+        NODE_TAGS,
+        SAVE,
+        GROUP,
+        PRINT_MOVES,
+        FULL_EVACUATION,
+        SKIP_NON_REDUNDANT,
+        IGNORE_NON_REDUNDANT,
+        FORCE,
+        ONE_STEP_ONLY,
+        STATIC_KVM_NODE_MEMORY,
+        JSON,
+    ),
+)
+
+HBAL = Program(
+    "hbal",
+    (
+        PRINT_NODES,
+        PRINT_INSTANCES,
+        PRINT_COMMANDS,
+        TEXT_DATA,
+        SIMULATE,
+        EVAC_MODE,
+        RESTRICTED_MIGRATION,
+        MASTER,
+        RAPI_CA,
+        IALLOC_SRC,
+        EXEC,
+        FIRST_JOB_GROUP,
+        REASON,
+        GROUP,
+        MAX_LENGTH,
+        VERBOSE,
+        QUIET,
+        OFFLINE,
+        STATIC_KVM_NODE_MEMORY,
+        MIN_SCORE,
+        MAX_CPU,
+        MIN_DISK,
+        MIN_GAIN,
+        MIN_GAIN_LIMIT,
+        NO_DISK_MOVES,
+        SELECT_INSTANCES,
+        NO_INSTANCE_MOVES,
+        IGNORE_SOFT_ERRORS,
+        DYNU_FILE,
+        IGNORE_DYNU,
+        MOND,
+        MOND_DATA,
+        MOND_XEN,
+        EXIT_ON_MISSING_MOND_DATA,
+        EXCLUSION_TAGS,
+        EXCLUDE_INSTANCES,
+        SAVE,
+        PRIORITY,
+        EXPLAIN,
         JSON,
     ),
 )

@@ -50,6 +50,25 @@ def movable(state: State, line: CommandLine) -> Bools:
     return wanted & ~split(state)
 
 
+def group(state: State, name: str, problem: str) -> int:
+    """The row of the group with that name or UUID. Raises HtoolsError with ``problem``."""
+    rows = [row for row, group in enumerate(state.cluster.groups) if name in (group.name, group.uuid)]
+    if len(rows) != 1:
+        raise HtoolsError(problem)
+    return rows[0]
+
+
+def node(state: State, name: str) -> int:
+    """The row of the node with that name, which may end before a dot. Raises HtoolsError."""
+    return state.nodes[_found(state.nodes, [name], "Unknown node")[0]]
+
+
+def instance(state: State, name: str) -> int:
+    """The row of an instance, by name or by its beginning, up to a dot. Raises HtoolsError."""
+    names = [each.name for each in state.cluster.instances]
+    return names.index(_found(names, [name], "Unknown instance")[0])
+
+
 def split(state: State) -> Bools:
     """Instances whose nodes are in different groups."""
     group: Bools = (state.snode != NOWHERE) & (state.group[state.pnode] != state.group[state.snode])

@@ -1,0 +1,127 @@
+"""Whether a cluster is healthy, and what would become of it without a node (``hcheck(1)``)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine import choice, moves
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.redundancy import Refuge, assess, can_be_emptied, flee
+from ganeti_htools.engine.score import Statistics
+from ganeti_htools.model.figures import TEMPLATE_CODE
+from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.types import DiskTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is wrong, counted as Ganeti's tools count it; 0 is good.
+
+    Nodes that fail N+1, nodes with primaries that exclude each other, instances whose primary is offline,
+    nodes that are offline (which ``hcheck(1)`` calls instances with their secondary offline), and nodes
+    without which not all instances would live on, None if nobody asked.
+    """
+
+    n1_fail: int
+    conflict_tags: int
+    offline_pri: int
+    offline_nodes: int
+    gn1_fail: int | None = None
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """All that was counted, in order."""
+        counts = (self.n1_fail, self.conflict_tags, self.offline_pri, self.offline_nodes)
+        return counts if self.gn1_fail is None else (*counts, self.gn1_fail)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A node (row) that is lost: where each of its instances comes back, and how many others lose their
+    secondary.
+    """
+
+    node: int
+    refuges: tuple[Refuge, ...]
+    unmirrored: int
+
+    @property
+    def survived(self) -> bool:
+        """Whether all instances come back."""
+        return all(refuge.node != NOWHERE for refuge in self.refuges)
+
+
+def groups(state: State) -> list[int]:
+    """Rows of the node groups that have nodes."""
+    rows: list[int] = np.unique(state.group).tolist()
+    return rows
+
+
+def figures(state: State, scope: Bools) -> Statistics:
+    """What the score of the nodes in scope is made of."""
+    return choice.base(state, scope, moves.crowding(state, scope))
+
+
+def bad_nodes(state: State, scope: Bools) -> Bools:
+    """Online nodes with less memory free than they have to keep for one that fails."""
+    bad: Bools = scope & state.columns.fail_n1 & ~state.columns.offline
+    return bad
+
+
+def bad_instances(state: State, scope: Bools) -> Bools:
+    """Instances with one of the bad nodes."""
+    bad = bad_nodes(state, scope)
+    found: Bools = (bad[state.pnode] | (bad[state.snode] & (state.snode != NOWHERE))) & ~state.forthcoming
+    return found
+
+
+def fragile_nodes(state: State, scope: Bools) -> Bools:
+    """Nodes that cannot be lost with all their instances living on in the group ``scope``."""
+    redundancy = assess(state, scope, Options())
+    broken = redundancy.broken & scope
+    halved = (state.template == TEMPLATE_CODE[DiskTemplate.DRBD]) & (state.snode == NOWHERE)
+    broken[state.pnode[halved & ~state.forthcoming]] = True
+    for node in redundancy.unsettled().tolist():
+        broken[node] = broken[node] or not can_be_emptied(state, node, scope)
+    return broken & scope
+
+
+def health(state: State, scope: Bools, capacity: bool = True) -> Health:
+    """The health of a group: the nodes in scope. ``capacity``: count nodes that cannot be lost, too."""
+    columns = state.columns
+    offline = scope & columns.offline
+    return Health(
+        n1_fail=int(np.count_nonzero(bad_nodes(state, scope))),
+        conflict_tags=int(np.count_nonzero(columns.conflicts[scope])),
+        offline_pri=int(columns.primaries[offline].sum()),
+        offline_nodes=int(np.count_nonzero(offline)),
+        gn1_fail=int(np.count_nonzero(fragile_nodes(state, scope))) if capacity else None,
+    )
+
+
+def total(parts: Sequence[Health], capacity: bool = True) -> Health:
+    """The health of all groups together."""
+    return Health(*(sum(part.counts[which] for part in parts) for which in range(5 if capacity else 4)))
+
+
+def lose(state: State, node: int) -> Loss:
+    """What becomes of the instances of a node should it be lost; no other offline node takes any."""
+    scope = state.group == state.group[node]
+    refuges = tuple(flee(state.copy(), node, scope, ~state.columns.offline))
+    unmirrored = int(np.count_nonzero((state.snode == node) & ~state.forthcoming))
+    return Loss(node, refuges, unmirrored)
+
+
+def tolerance(state: State, scope: Bools) -> int:
+    """How many nodes may be lost one after the other, those with the most memory first, until an
+    instance does not come back. Instances do not get new mirrors in between.
+    """
+    state, up = state.copy(), ~state.columns.offline
+    rows = np.flatnonzero(scope & up)
+    rows = rows[np.argsort(-state.columns.t_mem[rows], kind="stable")]
+    for lost, node in enumerate(rows.tolist()):
+        if any(refuge.node == NOWHERE for refuge in flee(state, node, scope, up)):
+            return lost
+        up[node] = False
+    return len(rows)
