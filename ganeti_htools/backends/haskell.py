@@ -29,5 +29,13 @@ def show(value: float) -> str:
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent)}"
 
 
+def general(value: float, digits: int) -> str:
+    """``printf "%.<digits>g"``: ``fixed`` from 0.1 to ten million, else with an exponent."""
+    if value == 0 or 0.1 <= abs(value) < 1e7 or not math.isfinite(value):
+        return fixed(value, digits)
+    mantissa, exponent = f"{Decimal(repr(float(value))):.{digits}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
 def _special(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -3,7 +3,8 @@
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -165,3 +166,23 @@ def inconsistencies(lines: Iterable[str]) -> str:
     """What a program says about a cluster whose figures do not add up, nothing without ``lines``."""
     listed = "".join(f"  - {line}\n" for line in lines)
     return f"Warning: cluster has inconsistent data:\n{listed}\n" if listed else ""
+
+
+@contextmanager
+def progress(after: float = 1.0) -> Iterator[Callable[[str], None]]:
+    """A line on the terminal, if standard error is one, that tells how far long work (seconds) is.
+
+    What is told replaces what was told before; an empty text only takes it away.
+    """
+    start, shown = time.monotonic(), False
+
+    def tell(text: str) -> None:
+        nonlocal shown
+        if (text or shown) and time.monotonic() - start >= after and sys.stderr and sys.stderr.isatty():
+            say(f"\r\x1b[K{text}")
+            shown = bool(text)
+
+    try:
+        yield tell
+    finally:
+        tell("")

@@ -4,6 +4,10 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from ganeti_htools.backends.haskell import show
+from ganeti_htools.model.policy import IPolicy, ISpec
+from ganeti_htools.model.types import DiskTemplate
+
 # Names by which scripts that read this output know them.
 NAMES = {"status": "runSt", "template": "diskTemplate", "snode": "sNode", "pnode": "pNode"}
 
@@ -22,3 +26,28 @@ def record(value: Any) -> str:
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return str(value)
+
+
+def policy_record(policy: IPolicy) -> str:
+    """An instance policy in the words of Ganeti's tools."""
+
+    def spec(bound: ISpec) -> str:
+        figures = (
+            f"iSpec{''.join(word.title() for word in field.name.split('_'))} = {getattr(bound, field.name)}"
+            for field in fields(bound)
+        )
+        return f"ISpec {{{', '.join(figures)}}}"
+
+    pairs = (
+        f"MinMaxISpecs {{minMaxISpecsMinSpec = {spec(pair.min)}, minMaxISpecsMaxSpec = {spec(pair.max)}}}"
+        for pair in policy.minmax
+    )
+    templates = (_TEMPLATES.get(template, template.name.title()) for template in policy.disk_templates)
+    return (
+        f"IPolicy {{iPolicyMinMaxISpecs = [{','.join(pairs)}], iPolicyStdSpec = {spec(policy.std)}, "
+        f"iPolicyDiskTemplates = [{','.join(f'DT{template}' for template in templates)}], "
+        f"iPolicyVcpuRatio = {show(policy.vcpu_ratio)}, iPolicySpindleRatio = {show(policy.spindle_ratio)}}}"
+    )
+
+
+_TEMPLATES = {DiskTemplate.SHARED_FILE: "SharedFile", DiskTemplate.DRBD: "Drbd8"}

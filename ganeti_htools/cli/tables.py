@@ -1,6 +1,7 @@
 """Nodes and instances as tables, in the layout of Ganeti's tools (``htools(1)``, ``--print-nodes``)."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed, show
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.state import NOWHERE, Floats, Ints, State
+from ganeti_htools.model.state import NOWHERE, Bools, Floats, Ints, State
 
 DEFAULT_FIELDS = (
     *("status", "name", "tmem", "nmem", "imem", "xmem", "fmem", "umem", "rmem", "tdsk", "fdsk", "tcpu"),
@@ -147,20 +148,21 @@ _FIELDS = {
 }
 
 
-def nodes(state: State, fields: Sequence[str] = ()) -> str:
-    """The nodes, with these fields; with the usual ones if there are none, with both after a ``+``."""
+def nodes(state: State, fields: Sequence[str] = (), scope: Bools | None = None) -> str:
+    """The nodes (in scope), with these fields; the usual ones if there are none, both after a ``+``."""
     if not fields or fields[0] == "+":
         fields = (*DEFAULT_FIELDS, *fields[1:])
     chosen = [_FIELDS.get(field, _unknown) for field in fields]
-    rows = zip(*(field.cells(state) for field in chosen), strict=True)
-    return table([field.header for field in chosen], list(rows), [field.numeric for field in chosen])
+    cells: Iterable[Sequence[str]] = zip(*(field.cells(state) for field in chosen), strict=True)
+    rows = list(cells if scope is None else compress(cells, scope.tolist()))
+    return table([field.header for field in chosen], rows, [field.numeric for field in chosen])
 
 
 _unknown = _Field("<unknown field>", False, lambda state: ["<unknown field>"] * len(state.cluster.nodes))
 
 
-def instances(state: State) -> str:
-    """The instances, where they are in this state."""
+def instances(state: State, scope: Bools | None = None) -> str:
+    """The instances (with their primary in scope), where they are in this state."""
     names = [node.name for node in state.cluster.nodes]
     rows = [
         (
@@ -178,6 +180,8 @@ def instances(state: State) -> str:
             state.cluster.instances, state.pnode.tolist(), state.snode.tolist(), strict=True
         )
     ]
+    if scope is not None:
+        rows = list(compress(rows, scope[state.pnode].tolist()))
     return table(_INSTANCE_HEADER, rows, [False] * 5 + [True] * 7)
 
 
@@ -187,14 +191,14 @@ _INSTANCE_HEADER = (
 )
 
 
-def node_status(title: str, state: State, fields: Sequence[str]) -> str:
-    """The nodes as ``--print-nodes`` shows them."""
-    return f"\n{title} status:\n{nodes(state, fields)}\n"
+def node_status(title: str, state: State, fields: Sequence[str], scope: Bools | None = None) -> str:
+    """The nodes (in scope) as ``--print-nodes`` shows them."""
+    return f"\n{title} status:\n{nodes(state, fields, scope)}\n"
 
 
-def instance_map(title: str, state: State) -> str:
-    """The instances as ``--print-instances`` shows them."""
-    return f"\n{title} instance map:\n{instances(state)}"
+def instance_map(title: str, state: State, scope: Bools | None = None) -> str:
+    """The instances (with their primary in scope) as ``--print-instances`` shows them."""
+    return f"\n{title} instance map:\n{instances(state, scope)}"
 
 
 def components(figures: Statistics) -> str:

@@ -99,7 +99,9 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
 
 
 def score_of(state: State, scope: Bools) -> float:
-    """The score of the nodes in scope."""
+    """The score of the nodes in scope; 0 if there are none."""
+    if not scope.any():
+        return 0.0
     return float(choice.base(state, scope, moves.crowding(state, scope)).score())
 
 
@@ -131,7 +133,7 @@ class _Candidates:
         return replace(self, members=self.members[which], new=new, scores=self.scores[which])
 
 
-def allowed(around: Surroundings, crew: Crew, kind: Kind, scope: Bools, options: Balancing) -> Bools:
+def allowed(around: Surroundings, crew: Crew, kind: Kind, options: Balancing) -> Bools:
     """Which members of the crew may move in this way at all."""
     offline = around.state.columns.offline
     p, s = around.state.pnode[crew.rows], around.state.snode[crew.rows]
@@ -164,7 +166,7 @@ def _best(
     lowest = np.inf
     for crew in crews:
         for kind in ORDER:
-            members = np.flatnonzero(allowed(around, crew, kind, scope, options))
+            members = np.flatnonzero(allowed(around, crew, kind, options))
             width = 1 if kind is Kind.FAILOVER else len(targets)
             for start in range(0, len(members), max(1, BLOCK // max(1, width))):
                 some = members[start : start + max(1, BLOCK // max(1, width))]

@@ -1,0 +1,68 @@
+"""``hbal --explain``: what each possible move of an instance would do, or why it must not be."""
+
+import orjson
+
+from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli import states, tables
+from ganeti_htools.cli.jobsets import Names
+from ganeti_htools.cli.options import CommandLine
+from ganeti_htools.engine.alternatives import Alternative, alternatives
+from ganeti_htools.engine.balance import Balancing, Step
+from ganeti_htools.engine.score import COMPONENTS, Statistics
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.state import NOWHERE, Bools, State
+
+
+def tell(
+    state: State, scope: Bools, line: CommandLine, options: Balancing, before: Statistics, score: float
+) -> None:
+    """Print what can be said of ``--explain INSTANCE``. Raises HtoolsError."""
+    index = states.instance(state, line.explain or "")
+    if not scope[state.pnode[index]]:
+        raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
+    figures = tuple(float(value) for value in before.components())
+    found = alternatives(state, scope, index, options)
+    if line.json:
+        document = [_document(state, each, figures, score) for each in found]
+        print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        return
+    row = state.cluster.instances[index]
+    print(f"Moves of {row.name}, {row.template.value}, on {', '.join(_places(state, index))}:")
+    if not found:
+        print("  none: it cannot be moved")
+        return
+    rows = []
+    for each in found:
+        step = Step(index, each.kind, each.node, each.pnode, each.snode, each.score)
+        move = Names(state).move(step)
+        result = each.fail.value if each.fail else fixed(each.score, 8)
+        gain = "" if each.fail else f"{each.score - score:+.8f}"
+        changes = "" if each.fail else " ".join(_changes(each, figures))
+        rows.append((":".join(move.now), move.summary, result, gain, changes))
+    header = ("Nodes", "Moves", "Score", "Change", "By component, weighted")
+    print(tables.table(header, rows, (False, False, True, True, False)), end="")
+
+
+def _places(state: State, index: int) -> list[str]:
+    nodes = (int(state.pnode[index]), int(state.snode[index]))
+    return state.names(node for node in nodes if node != NOWHERE)
+
+
+def _changes(each: Alternative, before: tuple[float, ...]) -> list[str]:
+    return [
+        f"{name}{change:+.6f}"
+        for (name, weight, *_), old, new in zip(COMPONENTS, before, each.components, strict=True)
+        if abs(change := weight * (new - old)) >= 5e-7
+    ]
+
+
+def _document(state: State, each: Alternative, before: tuple[float, ...], score: float) -> dict[str, object]:
+    nodes = [node for node in (each.pnode, each.snode) if node != NOWHERE]
+    document: dict[str, object] = {"move": each.kind.value, "to": state.names(nodes)}
+    if each.fail:
+        return document | {"fail": each.fail.value}
+    components = {
+        name: {"weight": weight, "before": old, "after": new}
+        for (name, weight, *_), old, new in zip(COMPONENTS, before, each.components, strict=True)
+    }
+    return document | {"score": each.score, "change": each.score - score, "components": components}

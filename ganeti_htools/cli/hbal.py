@@ -1,0 +1,384 @@
+"""``hbal``: plan the moves that balance a node group (``hbal(1)``)."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ganeti_htools.backends.haskell import fixed, general
+from ganeti_htools.cli import explanation, files, states, tables
+from ganeti_htools.cli.jobsets import Move, Names, jobsets, script, shown
+from ganeti_htools.cli.options import HBAL, CommandLine, obey
+from ganeti_htools.cli.records import policy_record
+from ganeti_htools.engine import choice, moves
+from ganeti_htools.engine.balance import Balancing, optimal_score, score_of, stepwise
+from ganeti_htools.engine.evacuate import Kind
+from ganeti_htools.engine.score import COMPONENTS, Statistics
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.state import NOWHERE, Bools, State
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; its exit status."""
+    line = obey(HBAL, sys.argv[1:] if argv is None else argv)
+    try:
+        run(line)
+        sys.stdout.flush()
+    except HtoolsError as error:
+        sys.stdout.flush()
+        files.say(f"Error: {error}\n")
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def balancing(line: CommandLine) -> Balancing:
+    """What a command line asks of the plan."""
+    return Balancing(
+        disk_moves=not line.no_disk_moves,
+        instance_moves=not line.no_instance_moves,
+        restricted_migration=line.restricted_migration,
+        evacuation=line.evac_mode,
+        ignore_soft_errors=line.ignore_soft_errors,
+        min_gain=line.min_gain,
+        min_gain_limit=line.min_gain_limit,
+        min_score=line.min_score,
+        max_length=line.max_length,
+    )
+
+
+def run(line: CommandLine) -> None:
+    """Read, plan, tell. Raises HtoolsError."""
+    if line.arguments:
+        raise HtoolsError("This program doesn't take any arguments.")
+
+    def tell(*texts: str) -> None:
+        if not line.json:
+            print(*texts, sep="\n", flush=True)
+
+    cluster = files.load(line)
+    state = states.of(cluster, line)
+    movable = states.movable(state, line)
+    if line.verbose > 1:
+        tell(f"Loaded cluster tags: {','.join(cluster.tags)}")
+        tell(f"Loaded cluster ipolicy: {policy_record(cluster.ipolicy)}")
+    if not cluster.instances:
+        tell("Cluster is empty, exiting.")
+        if line.json:
+            _print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []})
+        return
+    _tell_of_cluster(state, line, tell)
+    _save(line, "original", "before balancing", _described(state, cluster))
+    group, scope = _select_group(state, line.group)
+    tell(*_about_group(state, scope, group, line))
+    _show(state, scope, "Initial", line)
+    initial, optimal = score_of(state, scope), optimal_score(state, scope)
+    before = _statistics(state, scope)
+    if line.verbose > 2:
+        tell(f"Initial coefficients: overall {fixed(initial, 8)}", _components(before, scope))
+    else:
+        tell(f"Initial score: {fixed(initial, 8)}")
+    if line.explain is not None:
+        explanation.tell(state, scope, line, balancing(line), before, initial)
+        return
+    if initial - optimal < line.min_score:
+        tell(
+            f"Cluster is already well balanced (initial score {general(initial, 6)},",
+            f"optimum score due to N+1 reservations {general(optimal, 6)},",
+            f"minimum score {general(line.min_score, 6)}).",
+            "Nothing to do, exiting",
+        )
+        if line.json:
+            _report(state, scope, group, [], [], (initial, initial), (before, before))
+        return
+    tell("Trying to minimize the CV...")
+    found = state.copy()
+    made = _plan(found, scope, movable, line, tell)
+    after = _statistics(found, scope)
+    final = made[-1].step.score if made else initial
+    sets = jobsets(made)
+    if not made:
+        tell("No solution found")
+    elif line.verbose > 2:
+        tell(f"Final coefficients:   overall {fixed(final, 8)}", _components(after, scope))
+    else:
+        tell(f"Cluster score improved from {fixed(initial, 8)} to {fixed(final, 8)}")
+    if line.verbose > 0:
+        tell(f"Solution length={len(made)}")
+        if made:
+            tell(_cost_line(made, sets))
+        if made and line.verbose == 2:
+            tell(_changes(before, after))
+    _give_commands(line, sets[:1] if line.first_job_group else sets, tell)
+    _save(line, "balanced", "after balancing", _of_group(_described(found, cluster), found, scope))
+    _show(found, scope, "Final", line)
+    if line.verbose > 3:
+        tell(_totals("Original", state, scope), _totals("Final", found, scope))
+    if line.json:
+        _report(state, scope, group, made, sets, (initial, final), (before, after))
+    if line.exec and made:
+        raise HtoolsError("hbal: Execution of commands possible only on LUXI")
+
+
+Tell = Callable[..., None]
+
+
+def _tell_of_cluster(state: State, line: CommandLine, tell: Tell) -> None:
+    cluster = state.cluster
+    parted = np.flatnonzero(states.split(state)).tolist()
+    if parted and line.verbose > 1:
+        files.say("Found instances belonging to multiple node groups:\n")
+        files.say("".join(f"  {cluster.instances[row].name}\n" for row in parted))
+        files.say("These instances will not be moved.\n")
+    tell(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
+    suffix = tables.common_suffix(cluster)
+    if suffix and line.verbose > 1:
+        tell(f"Note: Stripping common suffix of '{suffix}' from names")
+
+
+def _select_group(state: State, wanted: str | None) -> tuple[str, Bools]:
+    """Name and nodes of the group to be balanced. Raises HtoolsError."""
+    groups = state.cluster.groups
+    if wanted is None:
+        present = sorted(set(state.group.tolist()))
+        if len(present) != 1:
+            _list_groups("Found multiple node groups:", (groups[row].name for row in present))
+            raise HtoolsError("Aborting.")
+        return groups[present[0]].name, np.ones(len(state.group), np.bool_)
+    rows = [row for row, group in enumerate(groups) if wanted in (group.name, group.uuid)]
+    if len(rows) != 1:
+        title = f"Node group {wanted} not found. Node group list is:"
+        _list_groups(title, (group.name for group in groups))
+        raise HtoolsError("Aborting.")
+    return groups[rows[0]].name, state.group == rows[0]
+
+
+def _list_groups(title: str, names: Iterable[str]) -> None:
+    files.say("".join(f"{text}\n" for text in (title, *(f"  {name}" for name in names))))
+
+
+def _about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Iterator[str]:
+    """What is said of the group before it is balanced."""
+    columns = state.columns
+    yield f"Group size {scope.sum()} nodes, {scope[state.pnode].sum()} instances"
+    yield f"Selected node group: {name}"
+    bad = scope & columns.fail_n1 & ~columns.offline
+    affected = bad[state.pnode] | ((state.snode != NOWHERE) & bad[state.snode])
+    affected &= ~state.forthcoming
+    if line.verbose >= 1:
+        yield f"Initial check done: {bad.sum()} bad nodes, {affected.sum()} bad instances."
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cpu = columns.u_cpu / columns.t_cpu > columns.vcpu_ratio
+    disk = columns.inst_spindles > columns.hi_spindles
+    others = np.flatnonzero(scope & ~bad).tolist()
+    if line.verbose > 4:
+        names = [node.name for node in state.cluster.nodes]
+        health = ["Bad FailDisk" if disk[row] else "Bad FailCPU" if cpu[row] else "Ok ()" for row in others]
+        statuses = (f"({_quoted(names[row])},{word})" for row, word in zip(others, health, strict=True))
+        yield f"Bad nodes: [{','.join(_quoted(names[row]) for row in np.flatnonzero(bad).tolist())}]"
+        yield f"N+1 happy nodes: [{','.join(_quoted(names[row]) for row in others)}]"
+        yield f"Node policy status: [{','.join(statuses)}]"
+    if bad.any():
+        yield ("Cluster is not N+1 happy, continuing but no guarantee that the cluster will end N+1 happy.")
+    violating = int((cpu | disk)[others].sum())
+    if violating:
+        yield f"The cluster contains {violating} policy-violating nodes."
+        yield (
+            "Continuing, ignoring soft errors."
+            if line.ignore_soft_errors
+            else "Continuing, but the set of moves might be too restricted; "
+            "consider using the --ignore-soft-errors option."
+        )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _plan(state: State, scope: Bools, movable: Bools, line: CommandLine, tell: Tell) -> list[Move]:
+    """Balance in place, telling each step."""
+    names = Names(state)
+    here = np.flatnonzero(scope[state.pnode]).tolist()
+    longest = max((len(names.instances[row]) for row in here), default=0)
+    nodes = 2 * max((len(names.nodes[row]) for row in np.flatnonzero(scope).tolist()), default=0) + 1
+    made: list[Move] = []
+    with files.progress() as progress:
+        for step in stepwise(state, scope, balancing(line), movable):
+            move = names.move(step)
+            made.append(move)
+            was, now = ":".join(move.was), ":".join(move.now)
+            score = fixed(step.score, 8).rjust(12)
+            progress("")
+            tell(
+                f"  {len(made):3}. {move.instance:{longest}} {was:{nodes}} => {now:{nodes}} {score}"
+                f" a={move.summary}"
+            )
+            progress(f"{len(made)} steps, score {fixed(step.score, 8)}")
+    return made
+
+
+KINDS = {
+    Kind.FAILOVER: "failovers",
+    Kind.FAILOVER_TO: "failovers to any node",
+    Kind.REPLACE_SECONDARY: "replaced secondaries",
+    Kind.REPLACE_AND_FAILOVER: "replaced secondaries with failover",
+    Kind.REPLACE_PRIMARY: "replaced primaries",
+    Kind.FAILOVER_AND_REPLACE: "failovers with replaced secondary",
+}
+
+
+def _cost(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> dict[str, Any]:
+    kinds = [move.step.kind for move in made]
+    return {
+        "moves": {name: kinds.count(kind) for kind, name in KINDS.items() if kind in kinds},
+        "disk_mib": sum(move.disk for move in made),
+        "memory_mib": sum(move.memory for move in made),
+        "jobsets": len(sets),
+    }
+
+
+def _cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> str:
+    cost = _cost(made, sets)
+    moves = ", ".join(f"{number} {name}" for name, number in cost["moves"].items())
+    return (
+        f"Cost: {moves}; to copy: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory; "
+        f"{cost['jobsets']} jobsets"
+    )
+
+
+def _statistics(state: State, scope: Bools) -> Statistics:
+    return choice.base(state, scope, moves.crowding(state, scope))
+
+
+def _components(figures: Statistics, scope: Bools) -> str:
+    table = tables.components(figures) if scope.any() else "   Field Value Weight\n"
+    return table.removesuffix("\n")
+
+
+def _changes(before: Statistics, after: Statistics) -> str:
+    """The components of the score that are not 0, before and after."""
+    rows = [
+        (name, fixed(float(old), 8), fixed(float(new), 8), f"x{weight:.2f}")
+        for (name, weight, *_), old, new in zip(
+            COMPONENTS, before.components(), after.components(), strict=True
+        )
+        if old or new
+    ]
+    header = ("Field", "Before", "After", "Weight")
+    return tables.table(header, rows, (False, True, True, True), "  ").removesuffix("\n")
+
+
+def _give_commands(line: CommandLine, sets: Sequence[Sequence[Move]], tell: Tell) -> None:
+    if line.print_commands == "-":
+        title = "Commands to run to reach the above solution:"
+        tell("", "First set of jobs:" if line.first_job_group else title)
+        if sets:
+            tell(shown(sets).removesuffix("\n"))
+    elif line.print_commands is not None:
+        files.write_text(line.print_commands, script(sets))
+        tell(f"The commands have been written to file '{line.print_commands}'")
+
+
+def _totals(title: str, state: State, scope: Bools) -> str:
+    memory, disk = (int(column[scope].sum()) for column in (state.columns.unallocated, state.columns.f_dsk))
+    return f"{title + ':':9} mem={memory} disk={disk}"
+
+
+def _described(state: State, cluster: Cluster) -> Cluster:
+    """The cluster after the moves made on a state, without what options added to its description."""
+    return replace(state.settled(), tags=cluster.tags)
+
+
+def _of_group(cluster: Cluster, state: State, scope: Bools) -> Cluster:
+    """Instances with their primary in scope, and all nodes in scope or needed by these."""
+    here = scope[state.pnode]
+    needed = scope.copy()
+    needed[state.snode[here & (state.snode != NOWHERE)]] = True
+    return replace(
+        cluster,
+        nodes=tuple(node for node, keep in zip(cluster.nodes, needed, strict=True) if keep),
+        instances=tuple(row for row, keep in zip(cluster.instances, here, strict=True) if keep),
+    )
+
+
+def _save(line: CommandLine, extension: str, when: str, cluster: Cluster) -> None:
+    if line.save is not None:
+        files.say(files.save(line.save, extension, when, cluster) + "\n")
+
+
+def _show(state: State, scope: Bools, when: str, line: CommandLine) -> None:
+    if line.print_instances:
+        files.say(tables.instance_map(when, state, scope))
+    if line.print_nodes is not None:
+        files.say(tables.node_status(f"{when} cluster", state, line.print_nodes, scope))
+
+
+def _report(
+    state: State,
+    scope: Bools,
+    group: str,
+    made: Sequence[Move],
+    sets: Sequence[Sequence[Move]],
+    scores: tuple[float, float],
+    figures: tuple[Statistics, Statistics],
+) -> None:
+    """The plan as a JSON document."""
+    jobset = {id(move): number for number, jobs in enumerate(sets, 1) for move in jobs}
+    steps = [
+        {
+            "instance": state.cluster.instances[move.step.instance].name,
+            "move": move.step.kind.value,
+            "from": state.names(_nodes(*place)),
+            "to": state.names(_nodes(move.step.pnode, move.step.snode)),
+            "score": move.step.score,
+            "jobset": jobset[id(move)],
+            "commands": [f"gnt-instance {command}" for command in move.commands],
+        }
+        for move, place in zip(made, _places(state, made), strict=True)
+    ]
+    parts = [figure.components() for figure in figures]
+    _print_json(
+        {
+            "nodes": len(state.cluster.nodes),
+            "instances": len(state.cluster.instances),
+            "group": {
+                "name": group,
+                "nodes": int(scope.sum()),
+                "instances": int(scope[state.pnode].sum()),
+            },
+            "score": {"before": scores[0], "after": scores[1]},
+            "components": {
+                name: {"weight": weight, "before": float(old), "after": float(new)}
+                for (name, weight, *_), old, new in zip(COMPONENTS, *parts, strict=True)
+            },
+            "cost": _cost(made, sets),
+            "steps": steps,
+        }
+    )
+
+
+def _nodes(primary: int, secondary: int) -> list[int]:
+    return [node for node in (primary, secondary) if node != NOWHERE]
+
+
+def _places(state: State, made: Sequence[Move]) -> Iterator[tuple[int, int]]:
+    """Where the instance of each step was before it."""
+    places = dict(enumerate(zip(state.pnode.tolist(), state.snode.tolist(), strict=True)))
+    for step in (move.step for move in made):
+        yield places[step.instance]
+        places[step.instance] = step.pnode, step.snode
+
+
+def _print_json(document: Any) -> None:
+    print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

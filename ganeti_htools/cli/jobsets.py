@@ -1,0 +1,131 @@
+"""A plan as ``gnt-instance`` commands, in sets of moves that touch no node twice (``hbal(1)``, "jobset")."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ganeti_htools.cli.tables import common_suffix
+from ganeti_htools.engine.balance import Step
+from ganeti_htools.engine.evacuate import Kind
+from ganeti_htools.model.state import NOWHERE, State
+
+_SCRIPT = """\
+#!/bin/sh
+
+# Auto-generated script for executing cluster rebalancing
+
+# To stop, touch the file /tmp/stop-htools
+
+set -e
+
+check() {
+  if [ -f /tmp/stop-htools ]; then
+    echo 'Stop requested, exiting'
+    exit 0
+  fi
+}
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step in names: without the domain that all names share.
+
+    ``was`` and ``now`` are the nodes before and after, primary first; ``summary`` is like ``r:node2 f``,
+    ``commands`` are arguments of gnt-instance. ``disk`` and ``memory`` are MiB to be copied.
+    """
+
+    step: Step
+    instance: str
+    was: tuple[str, ...]
+    now: tuple[str, ...]
+    summary: str
+    commands: tuple[str, ...]
+    disk: int
+    memory: int
+
+    @property
+    def nodes(self) -> set[str]:
+        """All nodes it touches."""
+        return {*self.was, *self.now}
+
+
+class Names:
+    """Short names on a cluster, and where its instances are as steps are told one after the other."""
+
+    def __init__(self, state: State) -> None:
+        suffix = common_suffix(state.cluster)
+        self.nodes = [node.name.removesuffix(suffix) for node in state.cluster.nodes]
+        self.instances = [instance.name.removesuffix(suffix) for instance in state.cluster.instances]
+        self._rows = state.cluster.instances
+        self._places = list(zip(state.pnode.tolist(), state.snode.tolist(), strict=True))
+
+    def move(self, step: Step) -> Move:
+        """The next step."""
+        row, name = self._rows[step.instance], self.instances[step.instance]
+        was, now = self._places[step.instance], (step.pnode, step.snode)
+        self._places[step.instance] = now
+        primary = self.nodes[step.pnode]
+        secondary = self.nodes[step.snode] if step.snode != NOWHERE else ""
+        verb = "migrate" if row.status.running else "failover"
+        go = f"{verb} -f {name}"
+        to_primary = f"replace-disks -n {primary} {name}"
+        to_secondary = f"replace-disks -n {secondary} {name}"
+        summary, commands = {
+            Kind.FAILOVER: ("f", (go,)),
+            Kind.FAILOVER_TO: (f"fa:{primary}", (f"{verb} -f -n {primary} {name}",)),
+            Kind.FAILOVER_AND_REPLACE: (f"f r:{secondary}", (go, to_secondary)),
+            Kind.REPLACE_SECONDARY: (f"r:{secondary}", (to_secondary,)),
+            Kind.REPLACE_AND_FAILOVER: (f"r:{primary} f", (to_primary, go)),
+            Kind.REPLACE_PRIMARY: (f"f r:{primary} f", (go, to_primary, go)),
+        }[step.kind]
+        replaced = sum(command.startswith("replace-disks") for command in commands)
+        migrated = len(commands) - replaced if row.status.running else 0
+        return Move(
+            step,
+            name,
+            self._named(was),
+            self._named(now),
+            summary,
+            commands,
+            replaced * row.dsk,
+            migrated * row.mem,
+        )
+
+    def _named(self, nodes: tuple[int, int]) -> tuple[str, ...]:
+        return tuple(self.nodes[node] for node in nodes if node != NOWHERE)
+
+
+def jobsets(moves: Sequence[Move]) -> list[list[Move]]:
+    """Sets of moves that can run at the same time, in order. They are filled from the last move on."""
+    sets: list[list[Move]] = []
+    busy: set[str] = set()
+    for move in reversed(moves):
+        if not sets or move.nodes & busy:
+            sets.insert(0, [])
+            busy = set()
+        sets[0].insert(0, move)
+        busy |= move.nodes
+    return sets
+
+
+def commands(sets: Sequence[Sequence[Move]]) -> str:
+    """Shell commands that carry the sets out, one after the other."""
+    lines = []
+    for number, jobs in enumerate(sets, 1):
+        lines += ["", f"echo jobset {number}, {len(jobs)} jobs"]
+        for place, move in enumerate(jobs, 1):
+            lines += [f"  echo job {number}/{place}", "  check"]
+            lines += [f"  gnt-instance {command}" for command in move.commands]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def shown(sets: Sequence[Sequence[Move]]) -> str:
+    """The same for reading."""
+    lines = commands(sets).splitlines()
+    return "".join(f"  {line}\n" for line in lines if line != "  check")
+
+
+def script(sets: Sequence[Sequence[Move]]) -> str:
+    """A script that runs the commands, and stops between two jobs when asked to."""
+    return _SCRIPT + commands(sets)
