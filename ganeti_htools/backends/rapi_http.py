@@ -52,27 +52,24 @@ def tls(ca: str | None) -> ssl.SSLContext:
 
 
 async def _get(client: httpx.AsyncClient, url: str) -> bytes:
-    shown = url
+    shown, body = url, bytearray()
     try:
         shown = str(httpx.URL(url).copy_with(userinfo=b""))
-        with trio.fail_after(PATIENCE):
-            async with client.stream("GET", url) as response:
+        with trio.move_on_after(PATIENCE) as patience:
+            async with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
                 if response.status_code != httpx.codes.OK:
                     raise HtoolsError(f"{shown}: the server answers {_status(response)}")
-                return await _body(response, shown)
-    except trio.TooSlowError:
-        raise HtoolsError(f"{shown}: no complete answer within {PATIENCE:.0f} seconds") from None
+                async for part in response.aiter_raw():
+                    body += part
+                    if len(body) > _MOST:
+                        # Leaving the loop would leave httpx's generators to the garbage collector.
+                        patience.cancel()
+                return bytes(body)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         raise HtoolsError(f"{shown}: {_reason(error)}") from error
-
-
-async def _body(response: httpx.Response, shown: str) -> bytes:
-    body = bytearray()
-    async for part in response.aiter_bytes():
-        body += part
-        if len(body) > _MOST:
-            raise HtoolsError(f"{shown}: the answer is larger than {_MOST >> 20} MiB")
-    return bytes(body)
+    if len(body) > _MOST:
+        raise HtoolsError(f"{shown}: the answer is larger than {_MOST >> 20} MiB")
+    raise HtoolsError(f"{shown}: no complete answer within {PATIENCE:.0f} seconds")
 
 
 def _status(response: httpx.Response) -> str:
