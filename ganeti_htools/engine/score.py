@@ -129,15 +129,18 @@ class Statistics:
         for which, (kind, x, y) in enumerate(zip(KINDS, old, new, strict=True)):
             if x is y or (every if kind is not OFFLINE else not some):
                 continue
-            if some and not every:
-                y = np.where(offline, y, x) if kind is OFFLINE else np.where(offline, x, y)
             key = id(x), id(y), id(sums[which]), id(variances[which])
-            if key not in done:
-                done[key] = (
-                    (sums[which] + (y - x), 0.0)
-                    if kind is not SPREAD
-                    else _replaced_spread(n, sums[which], variances[which], x, y)
-                )
+            if key in done:
+                sums[which], variances[which] = done[key]
+                continue
+            if some and not every:
+                # The others may report nothing, and have no number to subtract.
+                counts = offline if kind is OFFLINE else ~offline
+                x, y = np.where(counts, x, 0.0), np.where(counts, y, 0.0)
+            if kind is SPREAD:
+                done[key] = _replaced_spread(n, sums[which], variances[which], x, y)
+            else:
+                done[key] = sums[which] + (y - x), 0.0
             sums[which], variances[which] = done[key]
         return Statistics(n, tuple(sums), tuple(variances))
 
