@@ -11,7 +11,7 @@ import orjson
 
 from ganeti_htools.backends.haskell import fixed, general
 from ganeti_htools.cli import explanation, files, states, tables
-from ganeti_htools.cli.jobsets import Move, Names, jobsets, script, shown
+from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
 from ganeti_htools.cli.options import HBAL, CommandLine, obey
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import choice, moves
@@ -280,9 +280,9 @@ def _give_commands(line: CommandLine, sets: Sequence[Sequence[Move]], tell: Tell
         title = "Commands to run to reach the above solution:"
         tell("", "First set of jobs:" if line.first_job_group else title)
         if sets:
-            tell(shown(sets).removesuffix("\n"))
+            tell(shown(commands(sets)).removesuffix("\n"))
     elif line.print_commands is not None:
-        files.write_text(line.print_commands, script(sets))
+        files.write_text(line.print_commands, script(commands(sets)))
         tell(f"The commands have been written to file '{line.print_commands}'")
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import orjson
 
 from ganeti_htools.backends import text
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import files, tables
-from ganeti_htools.cli.options import HSCAN, CommandLine, obey
+from ganeti_htools.cli.options import HSCAN, CommandLine
+from ganeti_htools.cli.program import execute, print_json
 from ganeti_htools.engine import moves
 from ganeti_htools.engine.score import score
 from ganeti_htools.model.errors import HtoolsError
@@ -40,15 +40,7 @@ class Summary:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; its exit status."""
-    line = obey(HSCAN, sys.argv[1:] if argv is None else argv)
-    try:
-        return run(line)
-    except HtoolsError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+    return execute(HSCAN, run, argv)
 
 
 def run(line: CommandLine) -> int:
@@ -60,7 +52,7 @@ def run(line: CommandLine) -> int:
         _row("Name".ljust(width), _HEADER)
     reports = [_scan(line, name, width) for name in line.arguments]
     if line.json:
-        print(orjson.dumps(reports, option=orjson.OPT_INDENT_2).decode())
+        print_json(reports)
     return FAILED if any("error" in report for report in reports) else 0
 
 

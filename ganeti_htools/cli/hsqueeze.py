@@ -4,17 +4,16 @@ import math
 import sys
 from collections.abc import Sequence
 
-import orjson
-
-from ganeti_htools.cli import commands, files, states, tables
-from ganeti_htools.cli.options import HSQUEEZE, CommandLine, obey
-from ganeti_htools.engine import jobsets, squeeze
-from ganeti_htools.engine.balance import Step
+from ganeti_htools.cli import files, states, tables
+from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
+from ganeti_htools.cli.options import HSQUEEZE, CommandLine
+from ganeti_htools.cli.program import execute, print_json
+from ganeti_htools.engine import squeeze
 from ganeti_htools.engine.squeeze import Action, Plan
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.policy import ISpec
-from ganeti_htools.model.state import NOWHERE, State
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 
 _TITLES = {
@@ -32,39 +31,45 @@ _STANDBY_TAG = "htools:standby:auto"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; its exit status."""
-    line = obey(HSQUEEZE, sys.argv[1:] if argv is None else argv)
-    try:
-        run(line)
-    except HtoolsError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
-    return 0
+    return execute(HSQUEEZE, run, argv)
 
 
-def run(line: CommandLine) -> None:
-    """Plan and tell. Raises HtoolsError."""
-    if line.arguments:
-        raise HtoolsError("This program doesn't take any arguments.")
+def run(line: CommandLine) -> int:
+    """Plan and tell; the exit status. Raises HtoolsError."""
     cluster = files.load(line)
     state = states.of(cluster, line)
     _save(line, "original", "before hsqueeze run", cluster)
-    _show_nodes(line, "Initial cluster", state)
-    standard = cluster.ipolicy.std
-    plan = squeeze.plan(
-        state,
-        minimum=_instance(standard, line.minimal_resources),
-        target=_instance(standard, line.target_resources),
-        movable=states.movable(state, line),
-    )
-    written = "" if line.json and line.print_commands == "-" else _commands_to_run(line, state, plan)
-    print(_json(state, plan) if line.json else _report(line, state, plan) + written, end="", flush=True)
+    _show(line, "Initial", state)
+    plan = _plan(line, state, cluster.ipolicy.std)
+    names = Names(state, whole_instances=True)
+    sets = jobsets([names.move(step) for step in plan.steps])
+    lines = _script(plan, sets, [names.nodes[row] for row in plan.nodes])
+    if line.json:
+        _report(state, plan, sets)
+    else:
+        _tell(line, state, plan)
+    _give_commands(line, lines)
     if line.exec and plan.action is not Action.NOTHING:
+        sys.stdout.flush()
         raise HtoolsError("hsqueeze: Execution of commands possible only on LUXI")
-    _show_nodes(line, "Final cluster", plan.state)
+    _show(line, "Final", plan.state)
     _save(line, "squeezed", _SAVED[plan.action], plan.state.settled())
+    return 0
+
+
+def _plan(line: CommandLine, state: State, standard: ISpec) -> Plan:
+    with files.progress() as tell:
+
+        def progress(tried: int, all_of: int) -> None:
+            tell(f"{tried} of {all_of} nodes tried")
+
+        return squeeze.plan(
+            state,
+            minimum=_instance(standard, line.minimal_resources),
+            target=_instance(standard, line.target_resources),
+            movable=states.movable(state, line),
+            progress=progress,
+        )
 
 
 def _instance(spec: ISpec, factor: float) -> Instance:
@@ -85,81 +90,74 @@ def _instance(spec: ISpec, factor: float) -> Instance:
     )
 
 
-def _report(line: CommandLine, state: State, plan: Plan) -> str:
-    lines = []
-    if line.verbose > 1:
-        for kind, rows in _candidates(state).items():
-            lines.append(f"{kind.title()} candidates: {','.join(state.names(rows))}\n")
-    if not line.no_headers:
-        lines.append(f"{_TITLES[plan.action]}\n")
-    lines += [f"{name}\n" for name in state.names(plan.nodes)]
-    if line.verbose > 1 and not plan.enough:
-        lines.append("Onlining all nodes will not yield enough capacity\n")
-    return "".join(lines)
-
-
-def _commands_to_run(line: CommandLine, state: State, plan: Plan) -> str:
-    return commands.deliver(line.print_commands, "Commands to run:", script(state, plan))
-
-
-def _candidates(state: State) -> dict[str, list[int]]:
+def _candidates(state: State) -> dict[str, list[str]]:
     return {
-        "offline": squeeze.offline_candidates(state).tolist(),
-        "online": squeeze.online_candidates(state).tolist(),
+        "offline": state.names(squeeze.offline_candidates(state).tolist()),
+        "online": state.names(squeeze.online_candidates(state).tolist()),
     }
 
 
-def _commands(state: State, step: Step, nodes: Sequence[str]) -> list[str]:
-    instance = state.cluster.instances[step.instance]
-    return commands.of_step(step, instance, instance.name, nodes)
+def _tell(line: CommandLine, state: State, plan: Plan) -> None:
+    if line.verbose > 1:
+        for kind, nodes in _candidates(state).items():
+            print(f"{kind.title()} candidates: {','.join(nodes)}")
+    if not line.no_headers:
+        print(_TITLES[plan.action])
+    for node in state.names(plan.nodes):
+        print(node)
+    if line.verbose > 1 and not plan.enough:
+        print("Onlining all nodes will not yield enough capacity")
 
 
-def script(state: State, plan: Plan) -> str:
-    """The commands of a plan: nodes are emptied before they are powered down, filled once powered up."""
+def _report(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> None:
+    print_json(
+        {
+            "action": plan.action.value,
+            "nodes": state.names(plan.nodes),
+            "enough": plan.enough,
+            "candidates": _candidates(state),
+            "jobsets": [
+                [
+                    {
+                        "instance": move.instance,
+                        "from": move.was,
+                        "to": move.now,
+                        "commands": [f"gnt-instance {command}" for command in move.commands],
+                        "score": move.step.score,
+                    }
+                    for move in jobs
+                ]
+                for jobs in sets
+            ],
+        }
+    )
+
+
+def _script(plan: Plan, sets: Sequence[Sequence[Move]], nodes: Sequence[str]) -> str:
+    """What to run: nodes are emptied before they are powered down, filled once they are powered up."""
     if plan.action is Action.NOTHING:
         return "echo Nothing to do\n"
-    suffix = tables.common_suffix(state.cluster)
-    names = [node.name.removesuffix(suffix) for node in state.cluster.nodes]
-    moves = commands.of_jobsets(
-        [[_commands(state, step, names) for step in jobs] for jobs in jobsets.split(state, plan.steps)]
-    )
-    chosen = [names[row] for row in plan.nodes]
     if plan.action is Action.ONLINE:
-        power = "".join(f"  gnt-node power -f on {name}\n" for name in chosen)
-        return f"echo Power Commands\n{power}{moves}"
-    tags = "".join(f"  gnt-node add-tags {name} {_STANDBY_TAG}\n" for name in chosen)
-    power = "".join(f"  gnt-node power -f off {name}\n" for name in chosen)
-    return f"{moves}\necho Tagging Commands\n{tags}\necho Power Commands\n{power}"
+        power = "".join(f"  gnt-node power -f on {node}\n" for node in nodes)
+        return f"echo Power Commands\n{power}{commands(sets)}"
+    tags = "".join(f"  gnt-node add-tags {node} {_STANDBY_TAG}\n" for node in nodes)
+    power = "".join(f"  gnt-node power -f off {node}\n" for node in nodes)
+    return f"{commands(sets)}\necho Tagging Commands\n{tags}\necho Power Commands\n{power}"
 
 
-def _json(state: State, plan: Plan) -> str:
-    names = [node.name for node in state.cluster.nodes]
-    report = {
-        "action": plan.action.value,
-        "nodes": state.names(plan.nodes),
-        "enough": plan.enough,
-        "candidates": {kind: state.names(rows) for kind, rows in _candidates(state).items()},
-        "jobsets": [
-            [
-                {
-                    "instance": state.cluster.instances[step.instance].name,
-                    "move": step.kind.value,
-                    "primary": names[step.pnode],
-                    "secondary": None if step.snode == NOWHERE else names[step.snode],
-                    "score": step.score,
-                    "commands": [f"gnt-instance {text}" for text in _commands(state, step, names)],
-                }
-                for step in jobs
-            ]
-            for jobs in jobsets.split(state, plan.steps)
-        ],
-    }
-    return orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+def _give_commands(line: CommandLine, lines: str) -> None:
+    if line.print_commands == "-":
+        if not line.json:
+            print(f"\nCommands to run:\n{shown(lines)}", end="")
+    elif line.print_commands is not None:
+        files.write_text(line.print_commands, script(lines))
+        if not line.json:
+            print(f"The commands have been written to file '{line.print_commands}'")
 
 
-def _show_nodes(line: CommandLine, title: str, state: State) -> None:
+def _show(line: CommandLine, title: str, state: State) -> None:
     if line.print_nodes is not None:
-        files.say(f"\n{title} status:\n{tables.nodes(state, line.print_nodes)}\n")
+        files.say(tables.node_status(f"{title} cluster", state, line.print_nodes))
 
 
 def _save(line: CommandLine, extension: str, when: str, cluster: Cluster) -> None:

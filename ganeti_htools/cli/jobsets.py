@@ -51,12 +51,16 @@ class Move:
 
 
 class Names:
-    """Short names on a cluster, and where its instances are as steps are told one after the other."""
+    """Short names on a cluster, and where its instances are as steps are told one after the other.
 
-    def __init__(self, state: State) -> None:
+    With ``whole_instances`` instances keep their whole names.
+    """
+
+    def __init__(self, state: State, whole_instances: bool = False) -> None:
         suffix = common_suffix(state.cluster)
+        cut = "" if whole_instances else suffix
         self.nodes = [node.name.removesuffix(suffix) for node in state.cluster.nodes]
-        self.instances = [instance.name.removesuffix(suffix) for instance in state.cluster.instances]
+        self.instances = [instance.name.removesuffix(cut) for instance in state.cluster.instances]
         self._rows = state.cluster.instances
         self._places = list(zip(state.pnode.tolist(), state.snode.tolist(), strict=True))
 
@@ -120,12 +124,11 @@ def commands(sets: Sequence[Sequence[Move]]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def shown(sets: Sequence[Sequence[Move]]) -> str:
-    """The same for reading."""
-    lines = commands(sets).splitlines()
-    return "".join(f"  {line}\n" for line in lines if line != "  check")
+def shown(lines: str) -> str:
+    """Shell commands for reading."""
+    return "".join(f"  {line}\n" for line in lines.splitlines() if line != "  check")
 
 
-def script(sets: Sequence[Sequence[Move]]) -> str:
-    """A script that runs the commands, and stops between two jobs when asked to."""
-    return _SCRIPT + commands(sets)
+def script(lines: str) -> str:
+    """A script that runs shell commands, and stops between two jobs when asked to."""
+    return _SCRIPT + lines

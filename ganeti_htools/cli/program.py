@@ -13,10 +13,10 @@ Run = Callable[[CommandLine], int]
 
 
 def execute(program: Program, run: Run, argv: Sequence[str] | None = None) -> int:
-    """Run a program that takes no arguments. Errors are one line; nobody reading is one, too."""
+    """Run a program. Errors are one line; nobody reading is one, too."""
     line = obey(program, sys.argv[1:] if argv is None else argv)
     try:
-        if line.arguments:
+        if line.arguments and not program.arguments:
             raise HtoolsError("This program doesn't take any arguments.")
         status = run(line)
         sys.stdout.flush()
