@@ -95,8 +95,7 @@ def _findings(groups: Sequence[Group], capacity: bool) -> Findings:
 
 def _group(state: State, row: int, capacity: bool) -> Group:
     scope: Bools = state.group == row
-    score = float(check.figures(state, scope).score())
-    return Group(row, check.health(state, scope, capacity), score)
+    return Group(row, check.health(state, scope, capacity), check.score(check.figures(state, scope)))
 
 
 def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> State:

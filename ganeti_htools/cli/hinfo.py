@@ -54,7 +54,9 @@ def run(line: CommandLine) -> int:
     if line.print_nodes is not None:
         files.say(tables.node_status("Cluster", state, line.print_nodes))
     figures = _figures(state)
-    print(f"Cluster coefficients:\n{tables.components(figures)}Cluster score: {fixed(_score(figures), 8)}")
+    print(
+        f"Cluster coefficients:\n{tables.components(figures)}Cluster score: {fixed(check.score(figures), 8)}"
+    )
     return 0
 
 
@@ -73,16 +75,12 @@ def _group(state: State, row: int) -> Group:
         bad_nodes=bad,
         bad_instances=int(np.count_nonzero(check.bad_instances(state, scope))),
         n1_happy=not bad,
-        score=_score(check.figures(state, scope)),
+        score=check.score(check.figures(state, scope)),
     )
 
 
 def _figures(state: State) -> Statistics:
     return check.figures(state, np.ones(len(state.group), np.bool_))
-
-
-def _score(figures: Statistics) -> float:
-    return float(figures.score())
 
 
 def _sizes(state: State, verbose: int) -> None:
@@ -148,8 +146,9 @@ def _report_json(state: State) -> None:
         "coefficients": {
             name: {"value": float(value), "weight": weight}
             for (name, weight, *_), value in zip(COMPONENTS, figures.components(), strict=True)
+            if figures.online
         },
-        "score": _score(figures),
+        "score": check.score(figures),
     }
     print_json(report)
 

@@ -202,9 +202,10 @@ def instance_map(title: str, state: State, scope: Bools | None = None) -> str:
 
 
 def components(figures: Statistics) -> str:
-    """What the score is made of."""
+    """What the score is made of, which is nothing if no node is online."""
     rows = [
         (name, fixed(float(value), 8), f"x{weight:.2f}")
         for (name, weight, *_), value in zip(COMPONENTS, figures.components(), strict=True)
+        if figures.online
     ]
     return table(("Field", "Value", "Weight"), rows, (False, True, True), "  ")

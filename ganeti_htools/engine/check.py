@@ -63,6 +63,11 @@ def figures(state: State, scope: Bools) -> Statistics:
     return choice.base(state, scope, moves.crowding(state, scope))
 
 
+def score(figures: Statistics) -> float:
+    """The score; 0 where no node is online."""
+    return float(figures.score()) if figures.online else 0.0
+
+
 def bad_nodes(state: State, scope: Bools) -> Bools:
     """Online nodes with less memory free than they have to keep for one that fails."""
     bad: Bools = scope & state.columns.fail_n1 & ~state.columns.offline

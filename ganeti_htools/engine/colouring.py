@@ -49,7 +49,8 @@ def _by_neighbours(graph: Graph, distinct: bool) -> list[int]:
     for _ in range(size):
         vertex = size - 1 - int(np.argmax(rank * scale + degree))
         colours[vertex] = chosen = _lowest_free(seen[vertex])
-        rank[size - 1 - vertex] = np.iinfo(np.int64).min // scale
+        rank[size - 1 - vertex] = -1
+        degree[size - 1 - vertex] = 0
         for other in graph[vertex]:
             if colours[other] < 0:
                 rank[size - 1 - other] += not distinct or chosen not in seen[other]
