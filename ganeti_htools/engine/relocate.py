@@ -100,13 +100,19 @@ def _two_largest(peers: Ints) -> Ints:
 
 
 def muster(state: State, movable: Bools) -> tuple[list[Crew], Surroundings]:
-    """The movable instances that are mirrored in any way, as crews, and what surrounds them."""
+    """The movable instances that are mirrored in any way, as crews, and what surrounds them.
+
+    Diskless instances are not balanced, although they could be.
+    """
     cluster = state.cluster
     values = tabulate(cluster.instances, state.figures).values
     templates = list(DiskTemplate)
     mirrors = np.array([list(Mirror).index(template.mirror) for template in templates])[state.template]
     internal = (mirrors == list(Mirror).index(Mirror.INTERNAL)) & (state.snode != NOWHERE)
-    movable = movable & (internal | (mirrors == list(Mirror).index(Mirror.EXTERNAL)))
+    external = (mirrors == list(Mirror).index(Mirror.EXTERNAL)) & (
+        state.template != templates.index(DiskTemplate.DISKLESS)
+    )
+    movable = movable & (internal | external)
     vague = np.zeros_like(movable)  # do not tell how many spindles they need
     if state.columns.excl_stor.any():
         vague = np.array([instance.spindles is None for instance in cluster.instances], np.bool_)
