@@ -1,0 +1,99 @@
+"""Nodes are powered down and up as Debian's hsqueeze plans it, with the same moves."""
+
+import random
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.cli import hsqueeze
+from ganeti_htools.model.cluster import Cluster
+from tests.clusters import Shape, cluster
+from tests.conftest import Oracle
+from tests.text_format import text as text_of
+
+pytestmark = pytest.mark.oracle
+
+EXTERNAL = {"ext": 6, "sharedfile": 2, "rbd": 1, "diskless": 1}
+SHAPES = {
+    "external": Shape(nodes=6, instances=24, templates=EXTERNAL),
+    "full": Shape(nodes=5, instances=25, templates=EXTERNAL, fill=0.8),
+    "tags": Shape(nodes=6, instances=20, templates=EXTERNAL, tags=("exclusion", "migration", "location")),
+    "mixed": Shape(nodes=7, instances=16, templates={"ext": 9, "drbd": 1, "plain": 1, "file": 1}),
+    "forthcoming": Shape(nodes=5, instances=20, templates=EXTERNAL, forthcoming=0.2, down=0.3),
+    "groups": Shape(nodes=6, instances=20, templates=EXTERNAL, groups=2, offline=1),
+}
+
+
+def squeezable(seed: int, shape: Shape, asleep: int = 0) -> Cluster:
+    """A cluster with a master, and with some empty nodes that may be powered up."""
+    rng = random.Random(seed)
+    made = text.parse(text_of(cluster(seed, shape)), "generated")
+    master = next(row for row, node in enumerate(made.nodes) if not node.offline)
+    nodes = list(made.nodes)
+    nodes[master] = replace(nodes[master], master=True)
+    model = nodes[master]
+    nodes += [
+        replace(
+            model,
+            name=f"spare{number}.example.org",
+            master=False,
+            offline=True,
+            f_mem=int(model.t_mem) - model.n_mem,
+            f_dsk=int(model.t_dsk),
+            tags=("htools:standby:auto",) if number < asleep else (),
+        )
+        for number in range(asleep + 1 if asleep else 0)
+    ]
+    tight = tuple(
+        replace(row, mem=row.mem + rng.randrange(200), auto_balance=rng.random() < 0.97)
+        for row in made.instances
+    )
+    return replace(made, nodes=tuple(nodes), instances=tight)
+
+
+def squeeze(
+    oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], described: Cluster, *options: str
+) -> str:
+    """What both say and save, which must be the same."""
+    source = tmp_path / "cluster.data"
+    source.write_text(text.dump(described), "utf-8")
+    argv = ["-t", str(source), "-v", "-C", *options, "-S"]
+    theirs = subprocess.run(
+        [oracle.hbal.with_name("hsqueeze"), *argv, str(tmp_path / "theirs")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert hsqueeze.main([*argv, str(tmp_path / "ours")]) == theirs.returncode == 0
+    told = capsys.readouterr().out
+    assert told == theirs.stdout
+    assert saved(tmp_path, "ours") == saved(tmp_path, "theirs")
+    return told
+
+
+def saved(directory: Path, prefix: str) -> Mapping[str, str]:
+    paths = {path.suffix: path.read_text("utf-8") for path in directory.glob(f"{prefix}.*")}
+    assert set(paths) == {".original", ".squeezed"}
+    return paths
+
+
+@pytest.mark.parametrize("factor", ["0", "8", "50"])
+@pytest.mark.parametrize("kind", list(SHAPES))
+def test_powering_down(
+    oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, factor: str
+) -> None:
+    described = squeezable(list(SHAPES).index(kind), SHAPES[kind])
+    squeeze(oracle, tmp_path, capsys, described, f"--target-resources={factor}", "--minimal-resources=0")
+
+
+@pytest.mark.parametrize("factor", ["10", "60", "150"])
+@pytest.mark.parametrize("kind", ["external", "full", "tags"])
+def test_powering_up(
+    oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, factor: str
+) -> None:
+    described = squeezable(7, SHAPES[kind], asleep=3)
+    squeeze(oracle, tmp_path, capsys, described, f"--minimal-resources={factor}", "--target-resources=99")

@@ -1,0 +1,51 @@
+"""Sets of nodes that are dismissed without balancing could not have been powered down or up anyway."""
+
+import random
+
+import numpy as np
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.engine import squeeze
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.state import State, derive
+from ganeti_htools.model.types import DiskTemplate
+from tests.clusters import TIGHT, Shape, cluster
+from tests.text_format import text as text_of
+
+
+def state_of(seed: int) -> State:
+    rng = random.Random(seed)
+    shape = Shape(
+        nodes=rng.randrange(3, 7),
+        instances=rng.randrange(1, 20),
+        templates={"ext": 8, "sharedfile": 3, "file": rng.choice((0, 1)), "drbd": rng.choice((0, 1))},
+        fill=rng.choice((0.3, 0.6, TIGHT, 0.95)),
+        offline=rng.choice((0, 0, 1)),
+        down=rng.choice((0.0, 0.3)),
+        forthcoming=rng.choice((0.0, 0.2)),
+        tags=rng.choice(((), ("migration",), ("exclusion",))),
+    )
+    return derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+
+
+def wanted(rng: random.Random) -> Instance:
+    memory, vcpus = rng.choice((0, 128, 2048, 6000)), rng.choice((0, 1, 8, 30))
+    return Instance("wanted", memory, 0, (), vcpus, auto_balance=False, template=DiskTemplate.EXT)
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 120, 20)])
+def test_what_is_hopeless_fails(seeds: range) -> None:
+    dismissed = 0
+    for seed in seeds:
+        rng, state = random.Random(seed), state_of(seed)
+        everyone = np.ones(len(state.pnode), np.bool_)
+        trial = squeeze._Trial(state, everyone)
+        for count in range(1, len(state.group)):
+            nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
+            offline = rng.random() < 0.8
+            if trial.hopeless(nodes, offline, room):
+                dismissed += 1
+                after, _ = trial.balanced(nodes, offline)
+                assert not (squeeze._all_online(after) and squeeze.room_on_all(after, room))
+    assert dismissed > 10

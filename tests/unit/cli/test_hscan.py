@@ -1,0 +1,65 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.cli import files, hscan
+from tests.clusters import Shape, cluster
+from tests.rapi_documents import write
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    return write(tmp_path / "rapi", cluster(3, Shape(nodes=3, instances=5, templates={"drbd": 1}, down=0)))
+
+
+def test_json_tells_the_same_figures(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert hscan.main(["--json", "-p", address]) == 0
+    (report,) = json.loads(capsys.readouterr().out)
+    assert hscan.main(["--no-headers", address]) == 0
+    row = capsys.readouterr().out.split()
+    assert [report[key] for key in ("name", "nodes", "instances", "bad_nodes", "bad_instances")] == [
+        row[0],
+        *map(int, row[1:5]),
+    ]
+    assert report["score"] == pytest.approx(float(row[9]), abs=1e-8)
+    saved = text.parse(Path(report["file"]).read_text("utf-8"), "saved")
+    assert len(saved.nodes) == report["nodes"]
+
+
+def test_what_is_saved_is_what_was_read(address: str, tmp_path: Path) -> None:
+    assert hscan.main(["-d", str(tmp_path), address]) == 0
+    (path,) = tmp_path.glob("*.data")
+    assert path.name == address.replace("/", "_") + ".data"
+    assert path.read_text("utf-8") == text.dump(files.from_rapi(address, None))
+
+
+def test_one_bad_cluster_does_not_keep_others_from_being_scanned(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "nonsense").mkdir()
+    bad = f"file://{tmp_path}/nonsense"
+    assert hscan.main(["--json", "-d", str(tmp_path), bad, address]) == hscan.FAILED
+    reports = json.loads(capsys.readouterr().out)
+    assert reports[0]["name"] == bad
+    assert reports[0]["error"].endswith("cannot be read: No such file or directory")
+    assert reports[1]["nodes"] == 3
+    assert len(list(tmp_path.glob("*.data"))) == 1
+
+
+def test_a_file_that_cannot_be_written(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hscan.main(["-d", os.devnull, address]) == hscan.FAILED
+    told = capsys.readouterr().out.splitlines()
+    assert told[2] == f"Error for {address}: failed to load data. Details:"
+    assert told[3].endswith("cannot be written: Not a directory")
+    assert len(told) == 4
+
+
+def test_something_to_scan_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert hscan.main([]) == 1
+    assert capsys.readouterr().err.startswith("Error: This program needs clusters to scan")

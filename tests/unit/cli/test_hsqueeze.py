@@ -1,0 +1,143 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.cli import hsqueeze
+from ganeti_htools.cli.options import CommandLine
+
+# Four nodes that are nearly empty; node1 is the master.
+FILE = """\
+g|u|preferred||
+
+node1.org|8000|0|6000|1000|1000|40|M|u
+node2.org|8000|0|8000|1000|1000|40|N|u
+node3.org|8000|0|7000|1000|1000|40|N|u
+node4.org|8000|0|8000|1000|1000|40|{role}|u|1|{tag}
+
+inst1.org|1000|10|1|running|Y|node1.org||ext|
+inst2.org|1000|10|1|ADMIN_down|Y|node2.org||ext|
+inst3.org|1000|10|1|running|Y|node3.org||rbd|
+inst4.org|1000|10|1|running|Y|node1.org||ext|
+
+"""
+LOOSE = FILE.format(role="N", tag="")
+ASLEEP = FILE.format(role="Y", tag="htools:standby:auto")
+
+
+def run(tmp_path: Path, content: str, *argv: str) -> int:
+    path = tmp_path / "cluster.data"
+    path.write_text(content)
+    return hsqueeze.main(["-t", str(path), *argv])
+
+
+def test_commands_empty_nodes_then_power_them_down(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, LOOSE, "-C", "--target-resources=0") == 0
+    told = capsys.readouterr().out
+    nodes = [line for line in told.splitlines() if line.startswith("node")]
+    assert nodes == ["node2.org", "node3.org", "node4.org"]
+    assert told.splitlines()[0] == "'Nodes to offline'"
+    assert "gnt-instance failover -f -n node1 inst2.org" in told
+    assert "gnt-instance migrate -f -n node1 inst3.org" in told
+    lines = [line.strip() for line in told.splitlines()]
+    assert (
+        lines[-8:]
+        == [
+            "echo Tagging Commands",
+            *(f"gnt-node add-tags node{number} htools:standby:auto" for number in (2, 3, 4)),
+            "",
+            "echo Power Commands",
+            *(f"gnt-node power -f off node{number}" for number in (2, 3, 4)),
+        ][-8:]
+    )
+
+
+def test_standby_nodes_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, ASLEEP, "-C", "--minimal-resources=50") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["'Nodes to online'", "node4.org"]
+    assert lines[4:6] == ["  echo Power Commands", "    gnt-node power -f on node4"]
+
+
+def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, LOOSE, "-C", "--target-resources=70", "--minimal-resources=0") == 0
+    told = capsys.readouterr().out
+    assert told == "'No action'\n\nCommands to run:\n  echo Nothing to do\n"
+
+
+def test_not_enough_nodes_to_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, ASLEEP, "-v", "--minimal-resources=1000") == 0
+    assert "Onlining all nodes will not yield enough capacity" in capsys.readouterr().out
+
+
+def test_the_script_stops_when_asked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.sh"
+    assert run(tmp_path, LOOSE, f"-C{path}", "--target-resources=0") == 0
+    content = path.read_text()
+    assert content.startswith("#!/bin/sh\n")
+    assert content.count("\n  check\n") == content.count("echo job ")
+    assert f"The commands have been written to file '{path}'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("content", "action"), [(LOOSE, "offline"), (ASLEEP, "online")])
+def test_json_is_one_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, action: str
+) -> None:
+    path = tmp_path / "run.sh"
+    argv = ["--json", "-v", "-C", f"-C{path}", "--target-resources=0"]
+    argv += ["--minimal-resources=50"] if action == "online" else []
+    assert run(tmp_path, content, *argv) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["action"] == action
+    script = path.read_text()
+    assert all(node.removesuffix(".org") in script for node in report["nodes"])
+    for move in (move for jobs in report["jobsets"] for move in jobs):
+        assert all(command in script for command in move["commands"])
+        assert move["from"] != move["to"]
+
+
+def test_execution_takes_luxi(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "saved"
+    assert run(tmp_path, LOOSE, "-X", "-S", str(saved), "--target-resources=0") == 1
+    told = capsys.readouterr()
+    assert told.err.endswith("Error: hsqueeze: Execution of commands possible only on LUXI\n")
+    assert not saved.with_suffix(".squeezed").exists()
+    assert run(tmp_path, LOOSE, "-X", "--target-resources=70", "--minimal-resources=0") == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "error"),
+    [
+        (["x"], "This program doesn't take any arguments."),
+        (["-m", "localhost"], "Only one of the rapi, luxi, and data files options should be given."),
+        (["-S", f"{os.devnull}/x"], f"{os.devnull}/x.original: cannot be written: Not a directory"),
+        ([f"-C{os.devnull}/x"], f"{os.devnull}/x: cannot be written: Not a directory"),
+    ],
+)
+def test_errors_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], error: str
+) -> None:
+    assert run(tmp_path, LOOSE, *argv) == 1
+    assert capsys.readouterr().err.splitlines() == [f"Error: {error}"]
+
+
+@pytest.mark.parametrize("factor", ["", "x", "-1", "nan", "1e300"])
+def test_factors_are_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(tmp_path, LOOSE, f"--minimal-resources={factor}")
+    assert caught.value.code == 1
+    assert "--minimal-resources: cannot parse string" in capsys.readouterr().err
+
+
+def test_the_largest_factor_asks_for_too_much_of_everything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, ASLEEP, "--minimal-resources=1e12") == 0
+    assert capsys.readouterr().out.startswith("'Nodes to online'")
+
+
+def test_defaults_are_those_of_ganeti() -> None:
+    assert (CommandLine().minimal_resources, CommandLine().target_resources) == (2.0, 2.0)
