@@ -17,6 +17,9 @@ from typing import Any
 from ganeti_htools.backends import values
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError, UsageError
+from ganeti_htools.model.types import DiskTemplate
+
+_TEMPLATES = {template.value: template for template in DiskTemplate}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class CommandLine:
 
     arguments: tuple[str, ...] = ()
     accept_existing_errors: bool = False
+    disk_template: DiskTemplate | None = None
     dynu_file: str | None = None
     evac_mode: bool = False
     exclude_instances: tuple[str, ...] = ()
@@ -45,6 +49,7 @@ class CommandLine:
     ignore_dynu: bool = False
     ignore_non_redundant: bool = False
     ignore_soft_errors: bool = False
+    independent_groups: bool = False
     json: bool = False
     machine_readable: bool = False
     master: str = ""
@@ -80,10 +85,13 @@ class CommandLine:
     save: str | None = None
     select_instances: tuple[str, ...] = ()
     simulate: tuple[str, ...] = ()
+    spindle_use: int | None = None
+    standard_alloc: tuple[int, ...] = ()
     skip_non_redundant: bool = False
     static_kvm_node_memory: int = 4096
     target_resources: float = 2.0
     text_data: str | None = None
+    tiered_alloc: tuple[int, ...] = ()
     verbose: int = 1
     version: bool = False
     what_if_lost: str | None = None
@@ -305,6 +313,25 @@ def _ratio(text: str) -> float:
     if not ratio:
         raise DataError(f"expected a ratio above 0, not {values.shown(text)}")
     return ratio
+
+
+def _spec(name: str) -> Callable[[str], tuple[int, ...]]:
+    """Disk and memory (MiB), CPUs, and spindles, which are 1 unless given."""
+    readers = {"disk": values.size, "memory": values.size, "cpus": values.whole, "spindles": values.whole}
+
+    def read(text: str) -> tuple[int, ...]:
+        parts = text.split(",")
+        if len(parts) not in (3, 4):
+            raise DataError(
+                f"Invalid {name} specification: {values.shown(text)}, expected disk,ram,cpu[,spindles]"
+            )
+        given = [
+            values.read(reader, part, f"{name} specs {field}")
+            for (field, reader), part in zip(readers.items(), parts, strict=False)
+        ]
+        return (*given, 1)[:4]
+
+    return read
 
 
 def _priority(text: str) -> str:
@@ -533,6 +560,37 @@ WHAT_IF_LOST = _valued(
     "onenode",
 )
 
+DISK_TEMPLATE = _valued(
+    "",
+    "disk-template",
+    "disk template of the instances; the first that the cluster allows otherwise",
+    lambda text: values.choice(text, _TEMPLATES),
+    "TEMPLATE",
+    f"choices={','.join(_TEMPLATES)}",
+)
+SPINDLE_USE = _valued(
+    "",
+    "spindle-use",
+    "how many spindles an instance uses, instead of what the cluster's policy says",
+    values.whole,
+    "SPINDLES",
+    "float",
+)
+INDEPENDENT_GROUPS = _switch(
+    "", "independent-groups", "leave out groups that are not N+1, instead of allocating nothing"
+)
+STANDARD_ALLOC = _valued(
+    "",
+    "standard-alloc",
+    "the standard size: DISK,MEMORY,CPUS[,SPINDLES]",
+    _spec("standard"),
+    "STDSPEC",
+    "string",
+)
+TIERED_ALLOC = _valued(
+    "", "tiered-alloc", "the size to start from in tiered allocation", _spec("tiered"), "TSPEC", "string"
+)
+
 HAIL = Program(
     "hail",
     (
@@ -554,6 +612,35 @@ HAIL = Program(
         STATIC_KVM_NODE_MEMORY,
     ),
     ("file 1 1",),
+)
+
+HSPACE = Program(
+    "hspace",
+    (
+        PRINT_NODES,
+        TEXT_DATA,
+        DISK_TEMPLATE,
+        SPINDLE_USE,
+        SIMULATE,
+        MASTER,
+        RAPI_CA,
+        IALLOC_SRC,
+        VERBOSE,
+        QUIET,
+        INDEPENDENT_GROUPS,
+        ACCEPT_EXISTING_ERRORS,
+        OFFLINE,
+        NO_CAPACITY_CHECKS,
+        MACHINE_READABLE,
+        JSON,
+        MAX_CPU,
+        MAX_LENGTH,
+        MIN_DISK,
+        STANDARD_ALLOC,
+        TIERED_ALLOC,
+        SAVE,
+        STATIC_KVM_NODE_MEMORY,
+    ),
 )
 
 HSQUEEZE = Program(
