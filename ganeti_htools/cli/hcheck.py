@@ -9,10 +9,11 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import files, keys, states, tables
+from ganeti_htools.cli.hbal import balancing
 from ganeti_htools.cli.options import HCHECK, CommandLine
 from ganeti_htools.cli.program import execute, print_json
 from ganeti_htools.engine import check
-from ganeti_htools.engine.balance import Balancing, rebalance
+from ganeti_htools.engine.balance import stepwise
 from ganeti_htools.engine.check import Health, Loss
 from ganeti_htools.engine.redundancy import Refuge, Return
 from ganeti_htools.model.errors import HtoolsError
@@ -100,17 +101,11 @@ def _group(state: State, row: int, capacity: bool) -> Group:
 
 def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> State:
     """The state with that group rebalanced as ``hbal(1)`` would."""
-    options = Balancing(
-        disk_moves=not line.no_disk_moves,
-        instance_moves=not line.no_instance_moves,
-        evacuation=line.evac_mode,
-        ignore_soft_errors=line.ignore_soft_errors,
-        min_gain=line.min_gain,
-        min_gain_limit=line.min_gain_limit,
-        min_score=line.min_score,
-        max_length=line.max_length,
-    )
-    return rebalance(state, state.group == row, options, movable)[0]
+    state = state.copy()
+    with files.progress() as tell:
+        for number, step in enumerate(stepwise(state, state.group == row, balancing(line), movable), 1):
+            tell(f"group {state.cluster.groups[row].name}: {number} steps, score {fixed(step.score, 8)}")
+    return state
 
 
 def _print_before(state: State, before: Findings, unhealthy: bool, line: CommandLine) -> None:
@@ -187,7 +182,11 @@ def what_if_lost(state: State, line: CommandLine, name: str) -> int:
     one = name != "any"
     nodes = [states.node(state, name)] if one else np.flatnonzero(~state.columns.offline).tolist()
     rows = sorted({int(state.group[node]) for node in nodes})
-    losses = [check.lose(state, node) for node in nodes]
+    losses = []
+    with files.progress() as tell:
+        for node in nodes:
+            losses.append(check.lose(state, node))
+            tell(f"{len(losses)} of {len(nodes)} nodes")
     tolerated = {row: check.tolerance(state, state.group == row) for row in rows}
     names = {row: state.cluster.groups[row].name for row in rows}
     if line.json:

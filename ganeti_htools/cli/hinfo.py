@@ -11,7 +11,7 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import files, states, tables
 from ganeti_htools.cli.options import HINFO, CommandLine
 from ganeti_htools.cli.program import execute, print_json
-from ganeti_htools.cli.records import record
+from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import check
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.state import Bools, State
@@ -44,7 +44,7 @@ def run(line: CommandLine) -> int:
     state = states.of(cluster, line)
     print(f"Loaded cluster tags: {','.join(cluster.tags)}")
     if line.verbose > 2:
-        print(f"Loaded cluster ipolicy: {record(cluster.ipolicy)}")
+        print(f"Loaded cluster ipolicy: {policy_record(cluster.ipolicy)}")
     _sizes(state, line.verbose)
     _split(state, line.verbose)
     _groups(groups(state), line.verbose)

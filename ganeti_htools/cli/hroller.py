@@ -33,12 +33,15 @@ def run(line: CommandLine) -> int:
         print(f"Node Graph: {_array(graph)}")
     colourings = graph.colourings()
     smallest = min(colourings.values(), key=len)
-    groups = rolling.reboot_groups(
-        state,
-        members,
-        smallest,
-        Maintenance(line.offline_maintenance, line.ignore_non_redundant, line.full_evacuation),
-    )
+    maintenance = Maintenance(line.ignore_non_redundant, line.full_evacuation)
+    with files.progress() as tell:
+        groups = rolling.reboot_groups(
+            state,
+            members,
+            smallest,
+            maintenance,
+            lambda node: tell(f"looking for room for the instances of {state.cluster.nodes[node].name}"),
+        )
     if line.verbose > 1 and not line.json:
         print(_comparison(colourings))
     if line.one_step_only:

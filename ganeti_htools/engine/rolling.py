@@ -23,16 +23,16 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import NOWHERE, Bools, Ints, State
 
 Classes = list[list[int]]
+Progress = Callable[[int], None]  # told each node before it is emptied
 Relocate = Callable[[State, int, Bools], bool]  # empty a node, in place, if the nodes given have room
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """How nodes are rebooted: with all instances shut down (``offline``) or not, without a thought for
-    those that have no secondary (``ignore_alone``), with secondaries moved away, too (``full``).
+    """What becomes of instances: those without secondary need not move (``ignore_alone``), secondaries
+    move away, too (``full``).
     """
 
-    offline: bool = False
     ignore_alone: bool = False
     full: bool = False
 
@@ -102,7 +102,11 @@ def _heirs_shared(state: State) -> Iterator[tuple[int, int]]:
 
 
 def reboot_groups(
-    state: State, members: Bools, classes: Classes, maintenance: Maintenance
+    state: State,
+    members: Bools,
+    classes: Classes,
+    maintenance: Maintenance,
+    progress: Progress = lambda _node: None,
 ) -> list[RebootGroup]:
     """Each class divided into groups, larger ones first, the master node's last, and in it the master.
 
@@ -111,44 +115,49 @@ def reboot_groups(
     state = replace(state, migrates=None)
     groups = []
     for rows in classes:
-        for nodes, moved in _steps(state, rows, maintenance):
+        for nodes, moved in _steps(state, rows, maintenance, progress):
             chosen = tuple(node for node in nodes if members[node])
             groups.append(RebootGroup(chosen, tuple(_relocations(state, moved))))
     return _master_last(state, sorted(groups, key=lambda group: -len(group.nodes)))
 
 
 def _steps(
-    state: State, rows: Sequence[int], maintenance: Maintenance
+    state: State, rows: Sequence[int], maintenance: Maintenance, progress: Progress
 ) -> Iterator[tuple[Sequence[int], State]]:
     if maintenance.ignore_alone:
         alone: Iterable[tuple[Sequence[int], State]] = [(rows, state)]
     else:
-        alone = _partition(state, rows, _relocate_alone, "non-redundant instances")
+        alone = _partition(state, rows, _relocate_alone, "non-redundant instances", progress)
     for nodes, emptied in alone:
         if not maintenance.full:
             yield nodes, emptied
             continue
-        yield from _partition(_migrated(emptied, nodes), nodes, _relocate_secondaries, "secondaries")
+        yield from _partition(
+            _migrated(emptied, nodes), nodes, _relocate_secondaries, "secondaries", progress
+        )
 
 
 def _partition(
-    state: State, rows: Sequence[int], relocate: Relocate, what: str
+    state: State, rows: Sequence[int], relocate: Relocate, what: str, progress: Progress
 ) -> Iterator[tuple[list[int], State]]:
     """The nodes in parts that can be emptied together, each with the state in which they are."""
     left = list(rows)
     while left:
-        cleared, after = _clear(state, left, relocate)
+        cleared, after = _clear(state, left, relocate, progress)
         if not cleared:
             raise HtoolsError(f"Not enough capacity to move {what}")
         yield cleared, after
         left = [node for node in left if node not in cleared]
 
 
-def _clear(state: State, rows: Sequence[int], relocate: Relocate) -> tuple[list[int], State]:
+def _clear(
+    state: State, rows: Sequence[int], relocate: Relocate, progress: Progress
+) -> tuple[list[int], State]:
     """As many of the nodes emptied as there is room for, first come first served."""
     targets = ~state.columns.offline
     cleared = []
     for node in rows:
+        progress(node)
         others = targets.copy()
         others[node] = False
         tried = state.copy()
