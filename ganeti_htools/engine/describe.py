@@ -1,5 +1,7 @@
 """Solutions in words, as Ganeti's htools put them: ganeti and its users look for these."""
 
+import math
+
 from ganeti_htools.engine.allocate import Outcome, Solution
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
@@ -22,7 +24,7 @@ def _metric(metric: float | tuple[tuple[int, ...], int]) -> str:
     if isinstance(metric, tuple):
         lost, disk = metric
         return f"([{','.join(map(str, lost))}],{disk})"
-    return f"{metric:.8f}"
+    return "NaN" if math.isnan(metric) else f"{metric:.8f}"
 
 
 def outcome_line(state: State, outcome: Outcome, instance: str) -> str:

@@ -157,13 +157,13 @@ def remove_secondary(columns: Columns, asked: Asked, r_mem: int) -> Columns:
 def add_secondary(
     columns: Columns, asked: Asked, peer_mem: Any, force: bool = False, ignore_disk: bool = False
 ) -> tuple[Columns, Codes]:
-    """Put a secondary on: new figures, and for each candidate why it must not.
+    """Put a secondary on: new figures, and for each candidate why it must not. Only DRBD has one.
 
     ``peer_mem`` (MiB) is what the candidate keeps free already for the same primary. With
     ``ignore_disk`` a full disk is no obstacle: the instance's disk is there, its primary was lost.
     """
     new = _secondary(columns, asked, 1)
-    rules: list[tuple[Any, Fail]] = []
+    rules: list[tuple[Any, Fail]] = [] if asked.mirrored else [(True, Fail.DISK)]
     if not asked.forthcoming:
         free = columns.unallocated
         r_mem = np.maximum(columns.r_mem, peer_mem + asked.secondary_mem)

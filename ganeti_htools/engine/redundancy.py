@@ -113,7 +113,8 @@ class Redundancy:
         np.maximum.at(expected, heirs[counts], self.load[lost, heirs][counts])
         good: Bools = self.free - asked.record_mem > expected
         if secondaries is None:
-            return good[primaries]
+            # Without its mirror, DRBD is lost with its node.
+            return good[primaries] & ~(self.looked[primaries] & (asked.mirrored and not asked.forthcoming))
         room = self.free > asked.record_mem
         admitted = good[primaries, np.newaxis] & (room[secondaries] | ~self.looked[primaries, np.newaxis])
         # Where the secondary would also have to take over others of the same primary:
@@ -273,7 +274,8 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     columns, size = state.columns, len(state.group)
     looked = scope & ~columns.offline if options.accept_existing else scope
     settled = ~state.forthcoming & (state.pnode != NOWHERE) & scope[state.pnode]
-    mirrored = np.flatnonzero(settled & (state.template == DRBD) & (state.snode != NOWHERE))
+    drbd, alone = settled & (state.template == DRBD), state.snode == NOWHERE
+    mirrored = np.flatnonzero(drbd & ~alone)
     lost, heirs = state.pnode[mirrored], state.snode[mirrored]
     load = np.zeros((size, size), np.int64)
     np.add.at(load, (lost, heirs), state.record_mem[mirrored])
@@ -287,6 +289,7 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
         stuck |= ~state.migrates[lost, heirs]
     broken = np.zeros(size, np.bool_)
     broken[lost[stuck]] = True
+    broken[state.pnode[drbd & alone]] = True
     exclusive = columns.excl_stor[state.pnode[mirrored]] | columns.excl_stor[state.snode[mirrored]]
     for index in mirrored[exclusive].tolist():
         if state.cluster.instances[index].spindles is None:
