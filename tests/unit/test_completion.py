@@ -1,0 +1,66 @@
+"""The bash completion, in bash."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+FILE = TOP / "completions/htoolsd.bash"
+BASH = shutil.which("bash") or pytest.skip("no bash", allow_module_level=True)
+
+
+def complete(*words: str, home: Path = TOP, role: str = "") -> list[str]:
+    """What the last word may become. An equals sign is a word of its own."""
+    asked = 'COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _htoolsd "$1"'
+    script = f'source "$0"; {asked}; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    result = subprocess.run(
+        [BASH, "-c", script, FILE, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "HTOOLSD_SSCONF": str(home)} | ({"HTOOLS": role} if role else {}),
+        cwd=home,
+    )
+    assert result.stderr == ""
+    return result.stdout.split()
+
+
+def test_options() -> None:
+    assert complete("hsqueeze", "--mi") == ["--minimal-resources"]
+    assert complete("/usr/local/bin/hscan", "--out") == ["--output-dir"]
+    assert complete("htoolsctl", "--so") == ["--socket"]
+    assert {"-t", "--text-data", "--version"} <= set(complete("hail", "-"))
+
+
+def test_choices() -> None:
+    assert complete("hail", "--mond", "=") == ["yes", "no"]
+    assert complete("hail", "--mond", "=", "y") == ["yes"]
+    assert complete("htoolsctl", "") == ["status", "methods", "decide"]
+
+
+def test_an_argument_that_may_be_left_out_has_to_be_attached() -> None:
+    assert complete("hail", "--mond", "y") == []
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "cluster.data").touch()
+    (tmp_path / "directory").mkdir()
+    assert complete("hsqueeze", "-t", "clu", home=tmp_path) == ["cluster.data"]
+    assert complete("hsqueeze", "--text-data", "=", "clu", home=tmp_path) == ["cluster.data"]
+    assert complete("hail", "clu", home=tmp_path) == ["cluster.data"]
+    assert complete("hsqueeze", "clu", home=tmp_path) == []
+    assert complete("hscan", "-d", "", home=tmp_path) == ["directory"]
+
+
+def test_names_of_the_cluster(tmp_path: Path) -> None:
+    (tmp_path / "ssconf_node_list").write_text("node1\nnode2\nother\n")
+    option = "--restrict-allocation-to"
+    assert complete("hail", option, "=", "no", home=tmp_path) == ["node1", "node2"]
+    assert complete("hail", option, "node1,o", home=tmp_path) == ["node1,other"]
+
+
+def test_the_program_that_is_all_tools() -> None:
+    assert complete("htools", "--target", role="hsqueeze") == ["--target-resources"]
+    assert complete("htools", "--target") == []
