@@ -191,7 +191,7 @@ def _replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tup
         scaled += variance
     else:
         scaled = scaled + variance
-    return total + change, np.maximum(scaled, 0.0, out=scaled)
+    return total + change, np.fmax(scaled, 0.0, out=scaled)
 
 
 def _in_order(values: Floats) -> Floats:
