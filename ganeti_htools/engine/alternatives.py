@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganeti_htools.engine import choice, moves
-from ganeti_htools.engine.balance import ORDER, Balancing, allowed, crowding_change
+from ganeti_htools.engine.balance import Balancing, allowed
 from ganeti_htools.engine.evacuate import Kind
 from ganeti_htools.engine.places import FAIL, FITS
-from ganeti_htools.engine.relocate import muster, nodes_after, relocate
+from ganeti_htools.engine.relocate import crowding_change, muster, nodes_after, relocate
 from ganeti_htools.engine.score import CROWDING, node_values
+from ganeti_htools.engine.search import ORDER
 from ganeti_htools.model.state import NOWHERE, Bools, State
 from ganeti_htools.model.types import Fail
 

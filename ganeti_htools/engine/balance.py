@@ -1,28 +1,15 @@
 """Rebalancing: the best single move again and again, until none helps (``hbal(1)``)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.evacuate import Kind
-from ganeti_htools.engine.moves import Touched, Trial
-from ganeti_htools.engine.places import FITS, Codes
-from ganeti_htools.engine.relocate import (
-    MIRRORED,
-    Crew,
-    Surroundings,
-    muster,
-    nodes_after,
-    relocate,
-)
-from ganeti_htools.engine.score import CROWDING, Statistics, node_values
-from ganeti_htools.model.state import NOWHERE, Bools, Floats, Ints, State
-
-BLOCK = 1 << 15  # candidates looked at together
-ORDER = (Kind.FAILOVER, *MIRRORED, Kind.FAILOVER_TO)
+from ganeti_htools.engine.relocate import Crew, Surroundings, muster
+from ganeti_htools.engine.search import Search
+from ganeti_htools.model.state import NOWHERE, Bools, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +68,28 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
     limit = optimal_score(state, scope) + options.min_score
     current = score_of(state, scope)
     number = 0
+    search = Search(
+        around,
+        crews,
+        scope,
+        options.ignore_soft_errors,
+        lambda crew, kind: allowed(around, crew, kind, options),
+    )
     while (options.max_length < 0 or number < options.max_length) and current > limit:
-        found = _best(around, crews, scope, options)
-        if found is None:
+        best = search.best(current)
+        if best is None or not _gains(current, best.score, options):
             return
-        trial, step = found
-        gained = step.score < current and (
-            current > options.min_gain_limit or current - step.score >= options.min_gain
-        )
-        if not gained:
-            return
+        instance, trial = best.trial.asked.index, best.trial
         moves.settle(state, trial)
-        around.refresh(np.array([int(node.rows[0]) for node in trial.touched]))
-        current = step.score
+        search.note(trial)
+        current = best.score
         number += 1
-        yield step
+        yield Step(instance, best.kind, best.node, int(trial.pnode[0]), int(trial.snode[0]), current)
+
+
+def _gains(current: float, score: float, options: Balancing) -> bool:
+    enough = current > options.min_gain_limit or current - score >= options.min_gain
+    return score < current and enough
 
 
 def score_of(state: State, scope: Bools) -> float:
@@ -118,21 +112,6 @@ def optimal_score(state: State, scope: Bools) -> float:
     return float(0.25 * (reserved / rest - reserved / total))
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidates:
-    """Moves of one kind: positions in the crew, rows of new nodes (None for failovers), and scores."""
-
-    crew: Crew
-    kind: Kind
-    members: Ints
-    new: Ints | None
-    scores: Floats
-
-    def take(self, which: Any) -> "_Candidates":
-        new = None if self.new is None else self.new[which]
-        return replace(self, members=self.members[which], new=new, scores=self.scores[which])
-
-
 def allowed(around: Surroundings, crew: Crew, kind: Kind, options: Balancing) -> Bools:
     """Which members of the crew may move in this way at all."""
     offline = around.state.columns.offline
@@ -153,103 +132,3 @@ def allowed(around: Surroundings, crew: Crew, kind: Kind, options: Balancing) ->
         Kind.FAILOVER_AND_REPLACE: usable & free_to_migrate & options.disk_moves,
     }[kind]
     return may & (lost | offline[s]) if options.evacuation else may
-
-
-def _best(
-    around: Surroundings, crews: list[Crew], scope: Bools, options: Balancing
-) -> tuple[Trial, Step] | None:
-    """The move that leaves the lowest score, of equal ones the first; None if there is none."""
-    state, force = around.state, options.ignore_soft_errors
-    targets = np.flatnonzero(scope & ~state.columns.offline)
-    base = choice.base(state, scope, moves.crowding(state, scope))
-    best: list[_Candidates] = []
-    lowest = np.inf
-    for crew in crews:
-        for kind in ORDER:
-            members = np.flatnonzero(allowed(around, crew, kind, options))
-            width = 1 if kind is Kind.FAILOVER else len(targets)
-            for start in range(0, len(members), max(1, BLOCK // max(1, width))):
-                some = members[start : start + max(1, BLOCK // max(1, width))]
-                chosen, new = some, None
-                if kind is not Kind.FAILOVER:
-                    chosen, new = np.repeat(some, width), np.tile(targets, len(some))
-                    p, s = state.pnode[crew.rows[chosen]], state.snode[crew.rows[chosen]]
-                    apart = (new != p) & (new != s)
-                    chosen, new = chosen[apart], new[apart]
-                taken = crew.take(chosen)
-                touched, codes = relocate(around, taken, kind, force, new)
-                scores = _scores(around, taken, kind, new, touched, codes, base, scope)
-                near = np.flatnonzero(
-                    scores
-                    <= min(lowest, np.fmin.reduce(scores, initial=np.inf))
-                    + choice.CLOSE * max(1.0, lowest if np.isfinite(lowest) else 1.0)
-                )
-                near = near[np.isfinite(scores[near])]
-                if len(near):
-                    lowest = min(lowest, float(scores[near].min()))
-                    best.append(_Candidates(crew, kind, chosen, new, scores).take(near))
-    return _settle_ties(around, best, lowest, scope, options)
-
-
-def _scores(
-    around: Surroundings,
-    crew: Crew,
-    kind: Kind,
-    new: Ints | None,
-    touched: list[Touched],
-    codes: Codes,
-    base: Statistics,
-    scope: Bools,
-) -> Floats:
-    """Scores by update of the statistics; infinite where the move must not be."""
-    change = crowding_change(around, crew, kind, new, scope)
-    sums = list(base.sums)
-    sums[CROWDING] = sums[CROWDING] + change
-    base = replace(base, sums=tuple(sums))
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        for node in touched:
-            old = node_values(node.old)
-            base = base.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
-        scores = np.broadcast_to(base.score(), codes.shape)
-    return np.where(codes == FITS, scores, np.inf)
-
-
-def crowding_change(around: Surroundings, crew: Crew, kind: Kind, new: Ints | None, scope: Bools) -> Any:
-    """How the location exclusion score changes with each move."""
-    state = around.state
-    if kind is Kind.REPLACE_SECONDARY or not state.location_rows or crew.asked.forthcoming:
-        return 0.0
-    tagged = np.flatnonzero(crew.tags)
-    if not len(tagged):
-        return 0.0
-    change = np.zeros(len(crew.rows))
-    goal = nodes_after(state, crew, kind, new)[0]
-    for row in sorted(set(crew.rows[tagged].tolist())):
-        which = np.flatnonzero(crew.rows == row)
-        change[which] = moves.crowding_change(state, state.instance(row), goal[which], scope)
-    return change
-
-
-def _settle_ties(
-    around: Surroundings, best: list[_Candidates], lowest: float, scope: Bools, options: Balancing
-) -> tuple[Trial, Step] | None:
-    """Of the candidates close to the lowest score, the one that is lowest when computed afresh."""
-    state, winner = around.state, None
-    rank: tuple[float, ...] = (np.inf,)
-    crowding = moves.crowding(state, scope)
-    for candidates in best:
-        near = candidates.take(candidates.scores <= lowest + choice.CLOSE * max(1.0, lowest))
-        for position in range(len(near.members)):
-            one = near.take([position])
-            crew = one.crew.take(one.members)
-            touched, codes = relocate(around, crew, one.kind, options.ignore_soft_errors, one.new)
-            p, s = nodes_after(state, crew, one.kind, one.new)
-            change = crowding_change(around, crew, one.kind, one.new, scope)
-            trial = Trial(state.instance(int(crew.rows[0])), codes, p, s, tuple(touched), change)
-            score = choice.afresh(state, trial, 0, scope, crowding)
-            row, node = int(crew.rows[0]), NOWHERE if one.new is None else int(one.new[0])
-            this = (score, row, node, ORDER.index(one.kind))
-            if this < rank:
-                step = Step(row, one.kind, node, int(p[0]), int(s[0]), score)
-                winner, rank = (trial, step), this
-    return winner

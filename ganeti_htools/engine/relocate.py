@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine import places
+from ganeti_htools.engine import moves, places
 from ganeti_htools.engine.evacuate import Kind
 from ganeti_htools.engine.moves import Touched, shared_locations
 from ganeti_htools.engine.places import CODE, FITS, Codes
@@ -336,3 +336,19 @@ def relocate(
         return touched, codes
     came, more = arrive(around, crew, kind, force, new)
     return [*touched, came], _first(codes, more)
+
+
+def crowding_change(around: Surroundings, crew: Crew, kind: Kind, new: Ints | None, scope: Bools) -> Any:
+    """How the location exclusion score changes with each move."""
+    state = around.state
+    if kind is Kind.REPLACE_SECONDARY or not state.location_rows or crew.asked.forthcoming:
+        return 0.0
+    tagged = np.flatnonzero(crew.tags)
+    if not len(tagged):
+        return 0.0
+    change = np.zeros(len(crew.rows))
+    goal = nodes_after(state, crew, kind, new)[0]
+    for row in sorted(set(crew.rows[tagged].tolist())):
+        which = np.flatnonzero(crew.rows == row)
+        change[which] = moves.crowding_change(state, state.instance(row), goal[which], scope)
+    return change

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.places import free_disk_share
-from ganeti_htools.model.state import Bools, Columns, Floats
+from ganeti_htools.model.state import Bools, Columns, Floats, Ints
 
 SPREAD, COUNT, OFFLINE = "spread", "count", "offline"
 
@@ -220,6 +220,44 @@ def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> 
     ]
     figures[CROWDING] = crowding, 0.0
     return Statistics(n, tuple(total for total, _ in figures), tuple(spread for _, spread in figures))
+
+
+def variants(
+    values: Sequence[Any],
+    changes: Sequence[tuple[Ints, Sequence[Any], Sequence[Any]]],
+    offline: Bools,
+    crowding: Floats,
+) -> Floats:
+    """The scores of many variants of nodes, each computed from nothing like :func:`statistics`.
+
+    ``values`` are from :func:`node_values`. A change gives every variant one node (by position, NOWHERE
+    for none) another value: positions, old values and new values (the same object where they are).
+    """
+    base, number = statistics(values, offline), len(crowding)
+    sums, spreads = list(base.sums), list(base.variances)
+    sums[CROWDING] = crowding
+    known: dict[int, tuple[Any, Any]] = {}
+    for which, kind in enumerate(KINDS):
+        made = [(rows, new[which]) for rows, old, new in changes if old[which] is not new[which]]
+        if not made:
+            continue
+        key = id(values[which]) if kind is SPREAD else -1 - which
+        if key not in known:
+            matrix = np.repeat(np.asarray(values[which], np.float64)[np.newaxis], number, axis=0)
+            for rows, new in made:
+                there = np.flatnonzero(rows >= 0)
+                matrix[there, rows[there]] = np.broadcast_to(new, rows.shape)[there]
+            counted = matrix[:, offline if kind is OFFLINE else ~offline]
+            total: Any = _in_order(counted)
+            spread: Any = 0.0
+            if kind is SPREAD:
+                centred = counted - (total / base.online)[:, np.newaxis]
+                spread = _in_order(centred * centred) / base.online
+            known[key] = total, spread
+        sums[which], spreads[which] = known[key]
+    scores = Statistics(base.online, tuple(sums), tuple(spreads)).score()
+    result: Floats = np.broadcast_to(scores, (number,))
+    return result
 
 
 def score(columns: Columns, crowding: float = 0.0) -> float:

@@ -1,0 +1,680 @@
+"""The best of all moves of all instances to all nodes, found without looking at most of them.
+
+A move replaces the figures of up to three nodes. For each component of the score that is a standard
+deviation, what the nodes that are left contribute to its variance is known for each instance, what a
+new node contributes for each kind of instance and each node. The root of a sum is not the sum of the
+roots, but a chord of the root, from the least to the most that a variance can become, lies below it:
+with chords, the score of a move is at least what the nodes that are left give plus what the new node
+gives. The least of these bounds for an instance tells whether any of its moves can be the best. Those
+that can are scored; what lies closest together is scored afresh, as Ganeti's htools do it.
+
+A new node that has instances in common with the nodes that an instance has keeps memory free for them
+already. It is rated as if it had none, which is never worse, and looked at when it would win.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine import choice, moves
+from ganeti_htools.engine.evacuate import Kind
+from ganeti_htools.engine.moves import Touched, Trial, shared_locations
+from ganeti_htools.engine.places import FITS
+from ganeti_htools.engine.relocate import (
+    FIGURES,
+    MIRRORED,
+    NEW_PRIMARY,
+    Crew,
+    Surroundings,
+    arrive,
+    crowding_change,
+    leave,
+    nodes_after,
+    relocate,
+)
+from ganeti_htools.engine.score import (
+    CROWDING,
+    KINDS,
+    OFFLINE,
+    SPREAD,
+    WEIGHTS,
+    node_values,
+    variants,
+)
+from ganeti_htools.model.state import NOWHERE, Bools, Floats, Ints, State
+
+BLOCK = 1 << 15  # candidates looked at together
+ORDER = (Kind.FAILOVER, *MIRRORED, Kind.FAILOVER_TO)
+# From so many nodes on, memory kept free costs more in total than it can gain by being even.
+MONOTONE = 16
+
+
+class Scale:
+    """How nodes count in the score: components that are the same thing put together.
+
+    ``weights`` are those of the spreads, ``centre`` a value near the mean of each, so that sums of
+    squares keep their precision.
+    """
+
+    def __init__(self, state: State, scope: Bools) -> None:
+        self.state, self.rows = state, np.flatnonzero(scope)
+        values = self.values()
+        groups: dict[int, list[int]] = {}
+        for which, kind in enumerate(KINDS):
+            if kind is SPREAD:
+                groups.setdefault(id(values[which]), []).append(which)
+        self.leaders = [members[0] for members in groups.values()]
+        self.weights = np.array([sum(WEIGHTS[which] for which in each) for each in groups.values()])
+        self.sums = [which for which, kind in enumerate(KINDS) if kind is not SPREAD and which != CROWDING]
+        online = ~state.columns.offline[self.rows]
+        self.centre = np.array([values[which][online].mean() for which in self.leaders])
+
+    def values(self) -> list[Any]:
+        """The values of the nodes in scope now."""
+        return node_values(self.state.columns.take(self.rows))
+
+    def totals(self) -> tuple[float, Floats, Floats, float]:
+        """Count of online nodes, sums and sums of squares of the spreads (about the centre), all else."""
+        values, offline = self.values(), self.state.columns.offline[self.rows]
+        spreads = np.stack([values[which][~offline] for which in self.leaders]) - self.centre[:, np.newaxis]
+        rest = sum(
+            WEIGHTS[which] * float(values[which][offline if KINDS[which] is OFFLINE else ~offline].sum())
+            for which in self.sums
+        )
+        return float(spreads.shape[1]), spreads.sum(axis=1), (spreads * spreads).sum(axis=1), rest
+
+    def effect(self, touched: Touched) -> tuple[list[Any], list[Any], Any]:
+        """For each spread how sum and sum of squares change (None if not), and how all else does."""
+        offline = touched.old.offline
+        some, every = bool(offline.any()), bool(offline.all())
+        old = node_values(touched.old)
+        new = node_values(touched.new, (touched.old, old))
+        changes: list[Any] = []
+        squares: list[Any] = []
+        for leader, centre in zip(self.leaders, self.centre.tolist(), strict=True):
+            x, y = old[leader], new[leader]
+            if x is y or every:
+                changes.append(None)
+                squares.append(None)
+                continue
+            change = y - x
+            square = change * (x + y - 2 * centre)
+            if some:
+                change, square = np.where(offline, 0.0, change), np.where(offline, 0.0, square)
+            changes.append(change)
+            squares.append(square)
+        rest: Any = 0.0
+        for which in self.sums:
+            x, y = old[which], new[which]
+            if x is not y:
+                counts = offline if KINDS[which] is OFFLINE else ~offline
+                rest = rest + np.where(counts, WEIGHTS[which] * (y - x), 0.0)
+        return changes, squares, rest
+
+
+@dataclass(frozen=True, slots=True)
+class Chords:
+    """A lower bound of the score that is linear in the changes of variances."""
+
+    number: float
+    means: Floats
+    slopes: Floats
+    start: float
+
+
+class Arrivals:
+    """What nodes would become with a new instance of each class, as primary or as secondary.
+
+    Most spreads change by an amount of the instance times a unit of the node (``amounts``, ``units``);
+    what does not is kept for each pair (``pairs``, classes by nodes). Nodes are the ``targets``.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        scale: Scale,
+        crew: Crew,
+        kind: Kind,
+        targets: Ints,
+        forces: Sequence[bool],
+    ) -> None:
+        self.around, self.scale, self.kind, self.targets = around, scale, kind, targets
+        self.classes, first = _classes(crew, kind)
+        self.crew = crew.take(first[:, np.newaxis])
+        shape = len(first), len(targets)
+        self.rest, self.fits = np.empty(shape), {force: np.empty(shape, np.bool_) for force in forces}
+        width = max(1, BLOCK // max(1, shape[1]))
+        kept: dict[int, Floats] = {}
+        everywhere = np.arange(shape[1])
+        for start in range(0, shape[0], width):
+            block = slice(start, start + width)
+            for which, change in enumerate(self._try(block, everywhere)):
+                if change is not None:
+                    kept.setdefault(which, np.zeros(shape))[block] = change
+        self.amounts, self.units, self.pairs = _factorised(kept, scale.leaders.index(RESERVED))
+
+    def _try(self, block: slice, some: Ints) -> list[Any]:
+        crew = self.crew.take(block)
+        result: list[Any] = []
+        for force, fits in self.fits.items():
+            came, codes = arrive(self.around, crew, self.kind, force, self.targets[some], apart=True)
+            fits[block, some] = codes == FITS
+            if not result:
+                result, _, rest = self.scale.effect(came)
+                self.rest[block, some] = rest
+        return result
+
+    def refresh(self, nodes: Ints) -> None:
+        """Take note of moves that touched these nodes."""
+        some = np.flatnonzero(np.isin(self.targets, nodes))
+        if not len(some):
+            return
+        for which, change in enumerate(self._try(slice(None), some)):
+            if which in self.pairs:
+                self.pairs[which][:, some] = 0.0 if change is None else change
+
+    def heights(self) -> Floats:
+        """How far the targets are from the centre, for each spread."""
+        values = node_values(self.scale.state.columns.take(self.targets))
+        stacked: Floats = np.stack([values[which] for which in self.scale.leaders])
+        stacked -= self.scale.centre[:, np.newaxis]
+        return stacked
+
+    def bounds(self, means: Floats, number: float) -> tuple[Floats, Floats, Floats]:
+        """The least and most that each variance can change, and the most that a sum can."""
+        size = len(self.scale.leaders)
+        low, high, largest = np.zeros(size), np.zeros(size), np.zeros(size)
+        heights = 2 * (self.heights() - means[:, np.newaxis])
+        for which, amounts in self.amounts.items():
+            height, units = heights[which], self.units[which]
+            ends = np.sort(np.stack([amounts.min() * units, amounts.max() * units]), axis=0)
+            lowest = np.clip(-height / 2, ends[0], ends[1])
+            low[which] = (lowest * (lowest + height)).min() / number
+            high[which] = (ends * (ends + height)).max() / number
+            largest[which] = np.abs(ends).max()
+        for which, changes in self.pairs.items():
+            squares = changes * (changes + heights[which])
+            low[which], high[which] = squares.min() / number, squares.max() / number
+            largest[which] = np.abs(changes).max()
+        return low, high, largest
+
+    def linear(self, chords: Chords) -> Floats:
+        """What each pair adds to the lower bound."""
+        result: Floats = self.rest.copy()
+        heights = 2 * (self.heights() - chords.means[:, np.newaxis])
+        slopes = chords.slopes / chords.number
+        if self.amounts:
+            amounts = np.stack(list(self.amounts.values()), axis=1)
+            steep = np.stack([slopes[which] * units for which, units in self.units.items()])
+            once = np.stack([heights[which] for which in self.units]) * steep
+            twice = np.stack(list(self.units.values())) * steep
+            result += np.concatenate([amounts, amounts * amounts], axis=1) @ np.concatenate([once, twice])
+        for which, changes in self.pairs.items():
+            result += slopes[which] * changes * (changes + heights[which])
+        return result
+
+    def changes(self, classes: Ints, places: Ints) -> dict[int, Floats]:
+        """How the sums change with instances of these classes on targets in these places."""
+        return {
+            which: amounts[classes] * self.units[which][places] for which, amounts in self.amounts.items()
+        } | {which: changes[classes, places] for which, changes in self.pairs.items()}
+
+
+def _classes(crew: Crew, kind: Kind) -> tuple[Ints, Ints]:
+    """A class for each instance, of those that a new node cannot tell apart; the first of each class."""
+    asked, load = crew.asked, crew.asked.row.load
+    figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]
+    traits: list[Any] = [*figures, load.cpu, load.mem, load.dsk, load.net, crew.tags, crew.desires]
+    if kind not in NEW_PRIMARY:
+        names = ("secondary_mem", "dsk", "spindles", "spindle_use")
+        traits = [getattr(asked, name) for name in names if getattr(asked, name) is not None]
+        traits.append(load.dsk)
+    known: dict[tuple[Any, ...], int] = {}
+    keys = zip(*(trait.tolist() for trait in traits), strict=True)
+    classes = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+    first = np.full(len(known), len(classes))
+    np.minimum.at(first, classes, np.arange(len(classes)))
+    return classes, first
+
+
+RESERVED = 3  # the component whose changes follow no product
+
+
+def _factorised(
+    kept: dict[int, Floats], reserved: int
+) -> tuple[dict[int, Floats], dict[int, Floats], dict[int, Floats]]:
+    amounts: dict[int, Floats] = {}
+    units: dict[int, Floats] = {}
+    pairs: dict[int, Floats] = {}
+    for which, changes in kept.items():
+        row, column = divmod(int(np.abs(changes).argmax()), changes.shape[1])
+        largest = changes[row, column]
+        if not largest and which != reserved:
+            continue
+        with np.errstate(invalid="ignore", divide="ignore"):
+            amount, unit = changes[:, column].copy(), changes[row] / largest
+        product = np.multiply.outer(amount, unit)
+        if which != reserved and np.allclose(product, changes, rtol=1e-9, atol=1e-12 * abs(largest)):
+            amounts[which], units[which] = amount, unit
+        else:
+            pairs[which] = changes
+    return amounts, units, pairs
+
+
+class Departures:
+    """What the nodes that instances have would become when they moved in one way.
+
+    ``changes`` and ``squares`` of each spread (spreads by members of the crew), ``rest`` of all else,
+    and whether they may go (``free``).
+    """
+
+    def __init__(
+        self, around: Surroundings, scale: Scale, crew: Crew, kind: Kind, force: bool, may: "May"
+    ) -> None:
+        self.around, self.scale, self.crew, self.kind = around, scale, crew, kind
+        self.force, self.may = force, may
+        shape = len(scale.leaders), len(crew.rows)
+        self.changes, self.squares, self.rest = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
+        self.free = np.zeros(shape[1], np.bool_)
+        everyone = np.arange(shape[1])
+        for start in range(0, shape[1], BLOCK):
+            self.refresh(everyone[start : start + BLOCK])
+
+    def refresh(self, members: Ints) -> None:
+        """Compute them anew for members of the crew."""
+        crew = self.crew.take(members)
+        free = self.may(crew, self.kind)
+        self.free[members] = free
+        if not free.any():
+            return
+        touched, codes = leave(self.around, crew, self.kind, self.force)
+        self.free[members] &= codes == FITS
+        self.rest[members] = 0.0
+        self.changes[:, members], self.squares[:, members] = 0.0, 0.0
+        for node in touched:
+            changes, squares, rest = self.scale.effect(node)
+            self.rest[members] += rest
+            for which, (change, square) in enumerate(zip(changes, squares, strict=True)):
+                if change is not None:
+                    self.changes[which, members] += change
+                    self.squares[which, members] += square
+
+
+May = Callable[[Crew, Kind], Bools]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Moves of one kind: members of a crew, rows of new nodes (NOWHERE for failovers), scores."""
+
+    crew: Crew
+    kind: Kind
+    members: Ints
+    new: Ints
+    scores: Floats
+
+    def take(self, which: Any) -> "Found":
+        """Some of them."""
+        return Found(self.crew, self.kind, self.members[which], self.new[which], self.scores[which])
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best move: what to settle, its kind and new node (a row), and the score it leads to."""
+
+    trial: Trial
+    kind: Kind
+    node: int
+    score: float
+
+
+class Search:
+    """Finds the best move, again and again as moves are made. ``may`` says which are allowed at all."""
+
+    def __init__(
+        self, around: Surroundings, crews: Sequence[Crew], scope: Bools, force: bool, may: May
+    ) -> None:
+        self.around, self.state, self.scope, self.force = around, around.state, scope, force
+        self.scale = Scale(self.state, scope)
+        offline = self.state.columns.offline
+        self.targets = np.flatnonzero(scope & ~offline)
+        self.place = np.full(len(scope), NOWHERE)  # of nodes among the targets
+        self.place[self.targets] = np.arange(len(self.targets))
+        self.position = np.full(len(scope), NOWHERE)  # of nodes among those that count
+        self.position[self.scale.rows] = np.arange(len(self.scale.rows))
+        forces = [force] if force or not (scope & offline).any() else [False, True]
+        self.crews = list(crews)
+        self.departures: list[dict[Kind, Departures]] = []
+        self.arrivals: list[dict[Kind, Arrivals]] = []
+        for crew in crews:
+            kinds = [kind for kind in ORDER if may(crew, kind).any()]
+            self.departures.append(
+                {kind: Departures(around, self.scale, crew, kind, force, may) for kind in kinds}
+            )
+            arrivals: dict[bool, Arrivals] = {}
+            self.arrivals.append({})
+            for kind in kinds:
+                if kind is not Kind.FAILOVER and len(self.targets):
+                    role = kind in NEW_PRIMARY
+                    if role not in arrivals:
+                        arrivals[role] = Arrivals(around, self.scale, crew, kind, self.targets, forces)
+                    self.arrivals[-1][kind] = arrivals[role]
+
+    def note(self, trial: Trial) -> None:
+        """Take note of a move that has been settled."""
+        nodes = np.array([int(node.rows[0]) for node in trial.touched])
+        self.around.refresh(nodes)
+        concerned = np.zeros(len(self.scope) + 1, np.bool_)  # the last one stands for NOWHERE
+        concerned[nodes] = True
+        for crew, departures, arrivals in zip(self.crews, self.departures, self.arrivals, strict=True):
+            p, s = self.state.pnode[crew.rows], self.state.snode[crew.rows]
+            members = np.flatnonzero(concerned[p] | concerned[s])
+            for departure in departures.values():
+                if len(members):
+                    departure.refresh(members)
+            for arrival in {id(arrival): arrival for arrival in arrivals.values()}.values():
+                arrival.refresh(nodes)
+
+    def best(self, current: float) -> Best | None:
+        """The move that leaves the lowest score below the ``current`` one; of equal ones the first.
+
+        That is in the order of instances, a failover before all else, new nodes in order, and for each of
+        them kinds in ORDER.
+        """
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            return _Round(self, current).best()
+
+
+class _Round:
+    """The search for one move."""
+
+    def __init__(self, search: Search, current: float) -> None:
+        self.search, self.state = search, search.state
+        number, sums, squares, rest = search.scale.totals()
+        self.crowding = moves.crowding(search.state, search.scope)
+        self.number, self.sums, self.squares, self.rest = number, sums, squares, rest + self.crowding
+        self.means = sums / number
+        self.bound = current
+        self.found: list[Found] = []
+        # What a variance may be off by, and with it a score.
+        doubt = squares / number + self.means * self.means + 0.01 * search.scale.centre**2
+        self.slack = float((search.scale.weights * np.sqrt(1e-13 * doubt)).sum())
+        self.slack += choice.CLOSE * max(1.0, abs(current))
+        self.lines: dict[tuple[int, bool], Floats] = {}
+        self.crowds = [self._crowds(crew) for crew in search.crews]
+
+    def best(self) -> Best | None:
+        for number, departures in enumerate(self.search.departures):
+            if Kind.FAILOVER in departures:
+                self._fail_over(number)
+        self._look_at(self._rows())
+        return self._afresh()
+
+    def _crowds(self, crew: Crew) -> Floats | None:
+        """How the location exclusion score changes when members go to nodes, None if not at all."""
+        tagged = np.flatnonzero(crew.tags)
+        if crew.asked.forthcoming or not len(tagged) or not self.state.location_rows:
+            return None
+        nodes = np.arange(len(self.search.scope))
+        changes = np.zeros((len(crew.rows), len(nodes)))
+        for member in tagged.tolist():
+            asked = self.state.instance(int(crew.rows[member]))
+            changes[member] = moves.crowding_change(self.state, asked, nodes, self.search.scope)
+        return changes
+
+    def _keep(self, found: Found) -> None:
+        """Take note of moves that may be the best."""
+        least = np.fmin.reduce(found.scores, initial=np.inf)
+        self.bound = min(self.bound, float(least))
+        if least <= self.bound + self.slack:
+            self.found.append(found.take(found.scores <= self.bound + self.slack))
+
+    def _score(self, changes: Iterable[Any], squares: Iterable[Any], rest: Any) -> Any:
+        """Scores with sums and sums of squares changed (None: not)."""
+        total = self.rest + rest
+        for which, (change, square) in enumerate(zip(changes, squares, strict=True)):
+            mean, mean_square = self.means[which], self.squares[which] / self.number
+            if change is not None:
+                mean, mean_square = mean + change / self.number, mean_square + square / self.number
+            total = total + self.search.scale.weights[which] * np.sqrt(
+                np.maximum(mean_square - mean * mean, 0.0)
+            )
+        return total
+
+    def _fail_over(self, number: int) -> None:
+        crew, departure = self.search.crews[number], self.search.departures[number][Kind.FAILOVER]
+        members = np.flatnonzero(departure.free)
+        rest = departure.rest[members]
+        crowds = self.crowds[number]
+        if crowds is not None:
+            rest = rest + crowds[members, self.state.snode[crew.rows[members]]]
+        scores = self._score(departure.changes[:, members], departure.squares[:, members], rest)
+        self._keep(Found(crew, Kind.FAILOVER, members, np.full(len(members), NOWHERE), scores))
+
+    def _chords(self) -> Chords:
+        scale = self.search.scale
+        low, high, largest = np.zeros((3, len(scale.leaders)))
+        low_new, high_new, largest_new = np.zeros((3, len(scale.leaders)))
+        for departures, arrivals in zip(self.search.departures, self.search.arrivals, strict=True):
+            for kind, arrival in arrivals.items():
+                departure = departures[kind]
+                if not departure.free.any():
+                    continue
+                changes, squares = departure.changes[:, departure.free], departure.squares[:, departure.free]
+                change = (squares - 2 * self.means[:, np.newaxis] * changes) / self.number
+                low = np.minimum(low, change.min(axis=1))
+                high = np.maximum(high, change.max(axis=1))
+                largest = np.maximum(largest, np.abs(changes).max(axis=1))
+                if (id(arrival), self.search.force) not in self.lines:
+                    self.lines[id(arrival), self.search.force] = np.zeros(0)
+                    bounds = arrival.bounds(self.means, self.number)
+                    low_new = np.minimum(low_new, bounds[0])
+                    high_new = np.maximum(high_new, bounds[1])
+                    largest_new = np.maximum(largest_new, bounds[2])
+        self.lines = {}
+        cross = ((largest + largest_new) / self.number) ** 2
+        variances = np.maximum(self.squares / self.number - self.means * self.means, 0.0)
+        low, high = np.maximum(low + low_new - cross, -variances), high + high_new
+        width = high - low
+        rise = np.sqrt(variances + high) - np.sqrt(variances + low)
+        slopes = scale.weights * np.where(width > 0, rise / np.where(width > 0, width, 1.0), 0.0)
+        starts = scale.weights * np.sqrt(variances + low) - slopes * (low + cross)
+        return Chords(self.number, self.means, slopes, float(starts.sum()) + self.rest)
+
+    def _line(self, arrival: Arrivals, force: bool, chords: Chords) -> Floats:
+        """What new nodes add to the lower bound: classes by targets, infinite where it does not fit."""
+        key = id(arrival), force
+        if key not in self.lines:
+            self.lines[key] = np.where(arrival.fits[force], arrival.linear(chords), np.inf)
+        return self.lines[key]
+
+    def _forced(self, crew: Crew, kind: Kind) -> Bools:
+        """Which members come to a new node although soft limits say no."""
+        state = self.state
+        if self.search.force or len(self.search.targets) == len(self.search.scale.rows):
+            return np.full(len(crew.rows), self.search.force)
+        if kind is Kind.REPLACE_AND_FAILOVER:
+            return np.zeros(len(crew.rows), np.bool_)
+        left = state.snode if kind is Kind.REPLACE_SECONDARY else state.pnode
+        offline: Bools = state.columns.offline[left[crew.rows]]
+        return offline
+
+    def _rows(self) -> list["_Rows"]:
+        """The lower bounds of all members of all crews in all kinds of moves."""
+        chords = self._chords()
+        steep = chords.slopes / self.number
+        rows = []
+        for number, crew in enumerate(self.search.crews):
+            for kind, arrival in self.search.arrivals[number].items():
+                departure = self.search.departures[number][kind]
+                base = steep @ departure.squares - (2 * steep * self.means) @ departure.changes
+                base += chords.start + departure.rest
+                crowds = self.crowds[number]
+                if crowds is not None and kind is Kind.FAILOVER_AND_REPLACE:
+                    base += crowds[np.arange(len(base)), self.state.snode[crew.rows]]
+                elif crowds is not None and kind in NEW_PRIMARY:
+                    base += crowds[:, self.search.targets].min(axis=1)
+                forced = self._forced(crew, kind)
+                least = np.full(len(base), np.inf)
+                for force in sorted(set(forced.tolist())):
+                    line = self._line(arrival, force, chords).min(axis=1, initial=np.inf)
+                    least = np.where(forced == force, line[arrival.classes], least)
+                least = np.where(departure.free, base + least, np.inf)
+                rows.append(_Rows(number, kind, departure, arrival, forced, base, least))
+        return rows
+
+    def _look_at(self, rows: list["_Rows"]) -> None:
+        """Score the moves that may be the best, most promising first."""
+        if not rows:
+            return
+        monotone = self.number >= MONOTONE
+        ends = np.cumsum([len(each.least) for each in rows])
+        least = np.concatenate([each.least for each in rows])
+        if not monotone:
+            least = np.where(np.isfinite(least), -np.inf, np.inf)
+        pending = np.flatnonzero(least <= self.bound + self.slack)
+        pending = pending[np.argsort(least[pending], kind="stable")]
+        chunk = FIRST
+        while len(pending) and least[pending[0]] <= self.bound + self.slack:
+            some, pending = np.sort(pending[:chunk]), pending[chunk:]
+            chunk = max(FIRST, BLOCK // max(1, len(self.search.targets)))
+            starts = np.searchsorted(some, [0, *ends[:-1].tolist()])
+            stops = np.searchsorted(some, ends)
+            for which, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+                if stop > start:
+                    offset = int(ends[which]) - len(rows[which].least)
+                    self._score_rows(rows[which], some[start:stop] - offset, monotone)
+
+    def _score_rows(self, rows: "_Rows", members: Ints, monotone: bool) -> None:
+        """Score the moves of some members of a crew."""
+        search, state, kind = self.search, self.state, rows.kind
+        crew, arrival, departure = search.crews[rows.number], rows.arrival, rows.departure
+        limit = self.bound + self.slack if monotone else np.inf
+        forced = rows.forced[members]
+        which: list[Ints] = []
+        where: list[Ints] = []
+        for force in sorted(set(forced.tolist())):
+            some = np.flatnonzero(forced == force)
+            line = self.lines[id(arrival), force]
+            line = line[arrival.classes[members[some]]] + rows.base[members[some], np.newaxis]
+            found = np.nonzero(line <= limit if monotone else np.isfinite(line))
+            which.append(some[found[0]])
+            where.append(found[1])
+        chosen, places = members[np.concatenate(which)], np.concatenate(where)
+        new = search.targets[places]
+        p, s = state.pnode[crew.rows[chosen]], state.snode[crew.rows[chosen]]
+        good = (new != p) & (new != s)
+        if state.migrates is not None:
+            if kind in (Kind.REPLACE_AND_FAILOVER, Kind.FAILOVER_TO):
+                good &= state.migrates[p, new]
+            elif kind is Kind.REPLACE_PRIMARY:
+                good &= state.migrates[s, new]
+        chosen, places, new, p, s = chosen[good], places[good], new[good], p[good], s[good]
+        if not len(chosen):
+            return
+        came = arrival.changes(arrival.classes[chosen], places)
+        heights = arrival.heights()
+        changes, squares = list(departure.changes[:, chosen]), list(departure.squares[:, chosen])
+        for group, change in came.items():
+            changes[group] = changes[group] + change
+            squares[group] = squares[group] + change * (change + 2 * heights[group][places])
+        rest = departure.rest[chosen] + arrival.rest[arrival.classes[chosen], places]
+        crowds = self.crowds[rows.number]
+        if crowds is not None and kind is not Kind.REPLACE_SECONDARY:
+            rest = rest + crowds[chosen, s if kind is Kind.FAILOVER_AND_REPLACE else new]
+        if state.location_rows and kind is not Kind.FAILOVER_TO and not crew.asked.forthcoming:
+            other = p if kind in (Kind.REPLACE_SECONDARY, Kind.REPLACE_AND_FAILOVER) else s
+            counts = ~state.columns.offline[p] if kind is Kind.REPLACE_SECONDARY else True
+            rest = rest + shared_locations(state, other, new) * counts
+        scores = self._score(changes, squares, rest)
+        if kind is not Kind.FAILOVER_TO:
+            kept = {
+                Kind.REPLACE_SECONDARY: (p, new),
+                Kind.REPLACE_AND_FAILOVER: (new, p),
+                Kind.REPLACE_PRIMARY: (new, s),
+                Kind.FAILOVER_AND_REPLACE: (s, new),
+            }[kind]
+            known = np.flatnonzero(state.peers[kept] > 0)
+            if monotone:
+                least = np.fmin.reduce(np.delete(scores, known), initial=np.inf)
+                known = known[scores[known] <= min(self.bound, least) + self.slack]
+            if len(known):
+                scores[known] = self._exact(crew, kind, chosen[known], new[known])
+        self._keep(Found(crew, kind, chosen, new, scores))
+
+    def _exact(self, crew: Crew, kind: Kind, members: Ints, new: Ints) -> Floats:
+        """Scores with everything taken into account; infinite for moves that must not be."""
+        taken = crew.take(members)
+        touched, codes = relocate(self.search.around, taken, kind, self.search.force, new)
+        size = len(self.search.scale.leaders)
+        changes, squares = np.zeros((size, len(members))), np.zeros((size, len(members)))
+        rest = crowding_change(self.search.around, taken, kind, new, self.search.scope)
+        for node in touched:
+            more, more_squares, more_rest = self.search.scale.effect(node)
+            rest = rest + more_rest
+            for which, (change, square) in enumerate(zip(more, more_squares, strict=True)):
+                if change is not None:
+                    changes[which] += change
+                    squares[which] += square
+        return np.where(codes == FITS, self._score(changes, squares, rest), np.inf)
+
+    def _afresh(self) -> Best | None:
+        """Of all that come close to the best, the one that is when computed from nothing."""
+        search = self.search
+        values = search.scale.values()
+        offline = self.state.columns.offline[search.scale.rows]
+        ranks: list[tuple[float, int, int, int]] = []
+        places: list[tuple[Found, int]] = []
+        for found in self.found:
+            near = found.take(found.scores <= self.bound + self.slack)
+            for start in range(0, len(near.members), width := max(1, 8 * BLOCK // len(offline))):
+                some = near.take(slice(start, start + width))
+                crew = some.crew.take(some.members)
+                new = None if some.kind is Kind.FAILOVER else some.new
+                touched, codes = relocate(search.around, crew, some.kind, search.force, new)
+                changes = []
+                for node in touched:
+                    old = node_values(node.old)
+                    rows = search.position[node.rows]
+                    changes.append((rows, old, node_values(node.new, (node.old, old))))
+                crowding = self.crowding + crowding_change(search.around, crew, some.kind, new, search.scope)
+                scores = variants(values, changes, offline, np.broadcast_to(crowding, codes.shape))
+                order = ORDER.index(some.kind)
+                for i in np.flatnonzero(codes == FITS).tolist():
+                    ranks.append((float(scores[i]), int(crew.rows[i]), int(some.new[i]), order))
+                    places.append((some, i))
+        numbers = [i for i, rank in enumerate(ranks) if not np.isnan(rank[0])]
+        if not numbers:
+            return None
+        winner = min(numbers, key=ranks.__getitem__)
+        found, i = places[winner]
+        return self._made(found.take([i]), ranks[winner][0])
+
+    def _made(self, found: Found, score: float) -> Best:
+        crew, around = found.crew.take(found.members), self.search.around
+        new = None if found.kind is Kind.FAILOVER else found.new
+        touched, codes = relocate(around, crew, found.kind, self.search.force, new)
+        p, s = nodes_after(self.state, crew, found.kind, new)
+        trial = Trial(self.state.instance(int(crew.rows[0])), codes, p, s, tuple(touched))
+        return Best(trial, found.kind, int(found.new[0]), score)
+
+
+FIRST = 32  # rows looked at first, for a bound
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A crew and a kind of moves: what members add to the bound (``base``), and the bound itself.
+
+    ``forced`` tells for whom soft limits do not count.
+    """
+
+    number: int
+    kind: Kind
+    departure: Departures
+    arrival: Arrivals
+    forced: Bools
+    base: Floats
+    least: Floats
