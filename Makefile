@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto
 
-.PHONY: help venv test lint test-lowest demo conformance bench bench-full clean
+.PHONY: help venv test lint test-lowest demo conformance bench bench-full man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -13,6 +13,7 @@ help:
 	@echo "make conformance   upstream's own test cases"
 	@echo "make bench         speed, side by side with Debian's ganeti-htools (some minutes)"
 	@echo "make bench-full    the same with the clusters on which those take minutes per answer"
+	@echo "make man           the manual pages, in build/man (with pandoc)"
 	@echo "make venv          just create .venv, with all programs in .venv/bin"
 	@echo "make clean         remove everything that was generated"
 
@@ -54,6 +55,12 @@ bench: $(VENV)/.installed
 
 bench-full: $(VENV)/.installed
 	@$(BIN)/python bench/bench.py --full
+
+man: $(patsubst %.md,build/%,$(wildcard man/*.md))
+
+build/man/%: man/%.md
+	@mkdir -p $(@D)
+	pandoc --standalone --from=markdown-smart --to=man --output=$@ $<
 
 clean:
 	rm -rf $(VENV) .venv-lowest .cache build dist *.egg-info .coverage
