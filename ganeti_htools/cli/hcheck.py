@@ -215,8 +215,8 @@ def _print_loss(state: State, loss: Loss, everything: bool) -> None:
     (name,) = state.names([loss.node])
     back = sum(refuge.node != NOWHERE for refuge in loss.refuges)
     print(
-        f"Without node {name}: {back} of {len(loss.refuges)} instances come back,"
-        f" {loss.unmirrored} others lose their secondary."
+        f"Without node {name}: {back} of {len(loss.refuges)} instances come back;"
+        f" {loss.unmirrored} elsewhere left without secondary"
     )
     for refuge in loss.refuges:
         if everything or refuge.node == NOWHERE:

@@ -1,0 +1,64 @@
+"""Running Debian's tools, and ours in this process, on the same clusters in the text format."""
+
+import contextlib
+import io
+import os
+import random
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
+from tests import cases
+from tests.conftest import Oracle
+from tests.text_format import text as text_of
+
+
+class Result(NamedTuple):
+    """What a program did."""
+
+    status: int
+    out: str
+    err: str
+
+
+def theirs(oracle: Oracle, tool: str, arguments: Sequence[str]) -> Result:
+    """Run Debian's."""
+    command = [str(oracle.hbal.with_name(tool)), *arguments]
+    environment = os.environ | {"LC_ALL": "C.UTF-8"}
+    done = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", env=environment)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def ours(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> Result:
+    """Run ours."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(arguments)
+    return Result(status, out.getvalue(), err.getvalue())
+
+
+def any_cluster(rng: random.Random) -> Cluster:
+    """A cluster of any shape, with a master node, some nodes with the tag ``red``."""
+    made = text.parse(text_of(cases.case(rng.randrange(1 << 30)).data), "generated")
+    nodes = [replace(row, tags=(*row.tags, "red")) if rng.random() < 0.4 else row for row in made.nodes]
+    online = [row for row, node in enumerate(nodes) if not node.offline]
+    if online:
+        master = rng.choice(online)
+        nodes[master] = replace(nodes[master], master=True)
+    return replace(made, nodes=tuple(nodes))
+
+
+def some_offline(rng: random.Random, cluster: Cluster) -> list[str]:
+    """Options that take no node, or one, for offline."""
+    return ["-O", rng.choice(cluster.nodes).name] if rng.random() < 0.3 else []
+
+
+def write(tmp_path: Path, cluster: Cluster) -> str:
+    """The cluster in a file."""
+    path = tmp_path / "cluster.data"
+    path.write_text(text.dump(cluster), "utf-8")
+    return str(path)

@@ -1,0 +1,179 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.cli import hcheck
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.types import DiskTemplate
+from tests import by_hand
+from tests.by_hand import instance
+
+DRBD, PLAIN, EXT = DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT
+
+
+@pytest.fixture
+def healthy() -> Cluster:
+    instances = [
+        instance("m", DRBD, "n0", "n1"),
+        instance("s", EXT, "n0"),
+        instance("l", PLAIN, "n1"),
+    ]
+    return by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 10_000}, instances)
+
+
+@pytest.fixture
+def sick() -> Cluster:
+    """A secondary that could not take over; there is room on the third node."""
+    instances = [instance("m", DRBD, "n0", "n1", mem=6000), instance("s", EXT, "n1", mem=6000)]
+    return by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 10_000}, instances)
+
+
+def run(tmp_path: Path, described: Cluster, *options: str) -> int:
+    path = tmp_path / "cluster.data"
+    path.write_text(text.dump(described))
+    return hcheck.main(["-t", str(path), *options])
+
+
+def test_a_healthy_cluster(tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, healthy) == 0
+    out, err = capsys.readouterr()
+    head, _, rest = out.partition("    Group score: ")
+    assert head == (
+        "No need to rebalance cluster, no problems found.\n"
+        "\n"
+        "Statistics for group group1 initially\n"
+        "    Nodes not N+1 happy: 0\n"
+        "    Nodes with conflicting instances: 0\n"
+        "    Instances having the primary node offline: 0\n"
+        "    Instances having a secondary node offline: 0\n"
+        "    Nodes not directly evacuateable: 0\n"
+    )
+    assert rest.partition("\n")[2] == (
+        "\n"
+        "Cluster statistics initially\n"
+        "    Nodes not N+1 happy: 0\n"
+        "    Nodes with conflicting instances: 0\n"
+        "    Instances having the primary node offline: 0\n"
+        "    Instances having a secondary node offline: 0\n"
+        "    Nodes not directly evacuateable: 0\n"
+        "    Cluster is not healthy: False\n"
+    )
+    assert err == ""
+
+
+def test_keys_for_programs(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, sick, "--machine-readable") == 1
+    lines = capsys.readouterr().out.splitlines()
+    counts = ["N1_FAIL", "CONFLICT_TAGS", "OFFLINE_PRI", "OFFLINE_SEC", "GN1_FAIL"]
+    expected = ["HCHECK_GROUP_UUID_0"]
+    for phase in ("INIT", "FINAL"):
+        expected += [f"HCHECK_{phase}_GROUP_0_{key}" for key in (*counts, "SCORE")]
+        expected += [f"HCHECK_{phase}_CLUSTER_{key}" for key in (*counts, "NEED_REBALANCE")]
+    assert [line.partition("=")[0] for line in lines] == [*expected, "HCHECK_OK"]
+    values = dict(line.split("=") for line in lines)
+    assert values["HCHECK_GROUP_UUID_0"] == "'uuid-1'"
+    assert values["HCHECK_INIT_CLUSTER_N1_FAIL"] == "1"
+    assert values["HCHECK_INIT_CLUSTER_NEED_REBALANCE"] == "1"
+    assert values["HCHECK_FINAL_CLUSTER_N1_FAIL"] == "0"
+    assert float(values["HCHECK_FINAL_GROUP_0_SCORE"]) < float(values["HCHECK_INIT_GROUP_0_SCORE"])
+
+
+def test_without_capacity_checks_there_is_less_to_count(
+    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, healthy, "--machine-readable=yes", "--no-capacity-checks") == 0
+    out = capsys.readouterr().out
+    assert "GN1_FAIL" not in out
+    # Machine-readable output has both phases even if nothing was done.
+    assert "HCHECK_FINAL_CLUSTER_NEED_REBALANCE=0\nHCHECK_OK=1\n" in out
+
+
+def test_without_simulation_nothing_is_wrong_enough(
+    tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, sick, "--no-simulation") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Running in no-simulation mode.\n")
+    assert "Cluster is not healthy: True\n" in out
+    assert "after rebalancing" not in out
+
+
+def test_what_rebalancing_would_do(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, sick) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("Cluster needs rebalancing.\n")
+    after = out[out.index("Statistics for group group1 after rebalancing") :]
+    assert "    Nodes not N+1 happy: 0\n" in after
+    assert run(tmp_path, sick, "--select-instances=s", "--no-instance-moves") == 1
+    assert "    Nodes not N+1 happy: 1\n" in capsys.readouterr().out.partition("after rebalancing")[2]
+
+
+def test_quiet_is_only_a_status(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, sick, "-q") == 1
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_report_as_json(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, sick, "--json") == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["healthy"] is False
+    (group,) = report["groups"]
+    assert (group["name"], group["uuid"], group["tolerated_losses"]) == ("group1", "uuid-1", 0)
+    assert group["initial"]["n1_fail"] == report["cluster"]["initial"]["n1_fail"] == 1
+    assert group["final"]["score"] < group["initial"]["score"]
+    assert run(tmp_path, sick, "--json", "--no-simulation", "--no-capacity-checks") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["cluster"]["final"] is None
+    assert "gn1_fail" not in report["cluster"]["initial"]
+
+
+def test_what_becomes_of_the_instances_of_a_node(
+    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, healthy, "--what-if-lost=n0") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Without node n0: 2 of 2 instances come back; 0 elsewhere left without secondary"
+    assert lines[1] == "    m fails over to n1"
+    assert lines[2].startswith("    s moves to n")
+    assert lines[3] == "Group group1: Nodes that may be lost one after the other, largest first: 1"
+    assert run(tmp_path, healthy, "--what-if-lost=n1", "-O", "n2") == 0
+    out = capsys.readouterr().out
+    assert "    l is recreated, without its data, on n0\n" in out
+    assert "; 1 elsewhere left without secondary\n" in out
+
+
+def test_what_becomes_of_any_node(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, sick, "--what-if-lost", "any") == 1
+    out = capsys.readouterr().out
+    assert "Without node n0: 0 of 1 instances come back" in out
+    assert "    m does not come back\n" in out
+    assert "Without node n1: 1 of 1 instances come back" in out
+    assert "    s moves" not in out
+    assert run(tmp_path, sick, "--what-if-lost", "any", "--json") == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [loss["survived"] for loss in report["lost"]] == [False, True, True]
+    assert report["lost"][0]["instances"] == [{"name": "m", "by": "failover", "node": None}]
+    assert report["tolerated_losses"] == {"group1": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (["x"], "This program doesn't take any arguments."),
+        (["--json", "--machine-readable"], "Only one of --machine-readable and --json can be printed."),
+        (["--what-if-lost=any", "--machine-readable"], "--what-if-lost has no KEY=VALUE form; take --json."),
+        (["--what-if-lost=n7"], "Unknown node: n7"),
+        (["--exclude-instances=m,x,y"], "failed to load data, aborting: Unknown instance(s): x, y"),
+    ],
+)
+def test_errors(
+    options: list[str],
+    error: str,
+    tmp_path: Path,
+    healthy: Cluster,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(tmp_path, healthy, *options) == 1
+    assert capsys.readouterr() == ("", f"Error: {error}\n")

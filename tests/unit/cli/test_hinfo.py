@@ -1,0 +1,98 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.cli import hinfo
+from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.types import DiskTemplate
+from tests import by_hand
+from tests.by_hand import instance
+
+
+@pytest.fixture
+def described() -> Cluster:
+    """Two groups; the second has a node that cannot take over, and an instance reaches into it."""
+    instances = [
+        instance("i0.example.org", DiskTemplate.DRBD, "n0.example.org", "n1.example.org"),
+        instance("i1.example.org", DiskTemplate.DRBD, "n0.example.org", "n2.example.org", mem=3000),
+        instance("i2.example.org", DiskTemplate.EXT, "n2.example.org", mem=7500),
+    ]
+    sizes = dict.fromkeys(("n0.example.org", "n1.example.org", "n2.example.org"), 10_000)
+    made = by_hand.cluster(sizes, instances)
+    nodes = (*made.nodes[:2], replace(made.nodes[2], group="uuid-2"))
+    return replace(made, groups=(*made.groups, Group("group2", "uuid-2")), nodes=nodes, tags=("a", "b"))
+
+
+@pytest.fixture
+def file(described: Cluster, tmp_path: Path) -> str:
+    path = tmp_path / "cluster.data"
+    path.write_text(text.dump(described))
+    return str(path)
+
+
+def test_the_usual_report(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hinfo.main(["-t", file]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(
+        "Loaded cluster tags: a,b\n"
+        "Loaded 3 nodes, 3 instances, 2 node groups\n"
+        "Found instances belonging to multiple node groups:\n"
+        "Cluster is N+1 unhappy\n"
+        "Cluster coefficients:\n"
+        "   Field "
+    )
+    assert out.splitlines()[-1].startswith("Cluster score: ")
+    assert err == "  i1.example.org\n"
+
+
+def test_more_of_it(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hinfo.main(["-t", file, "-v", "-v", "-p", "--print-instances"]) == 0
+    out, err = capsys.readouterr()
+    assert "Loaded cluster ipolicy: IPolicy {" in out
+    assert "Note: Stripping common suffix of '.example.org' from names\n" in out
+    lines = out.splitlines()
+    header = next(row for row, line in enumerate(lines) if "Bad_Nodes" in line)
+    assert lines[header + 1].split()[:6] == ["group1", "2", "2", "0", "0", "True"]
+    assert lines[header + 2].split()[:6] == ["group2", "1", "1", "1", "2", "False"]
+    assert "Instances instance map:\n" in err
+    assert "Cluster status:\n" in err
+
+
+def test_the_report_as_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hinfo.main(["-t", file, "--json", "-v", "-O", "n1"]) == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert (report["nodes"], report["instances"], report["tags"]) == (3, 3, ["a", "b"])
+    assert [group["name"] for group in report["groups"]] == ["group1", "group2"]
+    assert [group["n1_happy"] for group in report["groups"]] == [True, False]
+    assert report["n1_happy"] is False
+    assert report["split_instances"] == ["i1.example.org"]
+    assert report["coefficients"]["offline_all_cnt"] == {"value": 1.0, "weight": 4.0}
+    weighted = sum(part["value"] * part["weight"] for part in report["coefficients"].values())
+    assert report["score"] == pytest.approx(weighted)
+    assert err == ""
+
+
+def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "empty.data"
+    path.write_text(text.dump(Cluster((Group("group1", "uuid-1"),))))
+    assert hinfo.main(["-t", str(path), "-v"]) == 0
+    out = capsys.readouterr().out
+    assert "Cluster is empty.\nLoaded 0 nodes, 0 instances, 1 node group\n" in out
+    assert out.endswith("Cluster coefficients:\n   Field Value Weight\nCluster score: 0.00000000\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["x"], "This program doesn't take any arguments."),
+        ([], "failed to load data, aborting: No backend selected! Exiting."),
+        (["-O", "n1", "-O", "n7", "-O", "n"], "wrong node name(s) set as offline: n7, n"),
+    ],
+)
+def test_errors(arguments: list[str], error: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hinfo.main([*arguments, *(["-t", file] if "-O" in arguments else [])]) == 1
+    assert capsys.readouterr() == ("", f"Error: {error}\n")
