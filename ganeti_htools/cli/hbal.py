@@ -82,7 +82,7 @@ def run(line: CommandLine) -> None:
     initial, optimal = score_of(state, scope), optimal_score(state, scope)
     before = _statistics(state, scope)
     if line.verbose > 2:
-        tell(f"Initial coefficients: overall {fixed(initial, 8)}", _components(before, scope))
+        tell(f"Initial coefficients: overall {fixed(initial, 8)}", _components(before))
     else:
         tell(f"Initial score: {fixed(initial, 8)}")
     if line.explain is not None:
@@ -107,7 +107,7 @@ def run(line: CommandLine) -> None:
     if not made:
         tell("No solution found")
     elif line.verbose > 2:
-        tell(f"Final coefficients:   overall {fixed(final, 8)}", _components(after, scope))
+        tell(f"Final coefficients:   overall {fixed(final, 8)}", _components(after))
     else:
         tell(f"Cluster score improved from {fixed(initial, 8)} to {fixed(final, 8)}")
     if line.verbose > 0:
@@ -257,8 +257,8 @@ def _statistics(state: State, scope: Bools) -> Statistics:
     return choice.base(state, scope, moves.crowding(state, scope))
 
 
-def _components(figures: Statistics, scope: Bools) -> str:
-    table = tables.components(figures) if scope.any() else "   Field Value Weight\n"
+def _components(figures: Statistics) -> str:
+    table = tables.components(figures) if figures.online else "   Field Value Weight\n"
     return table.removesuffix("\n")
 
 

@@ -93,8 +93,8 @@ def _gains(current: float, score: float, options: Balancing) -> bool:
 
 
 def score_of(state: State, scope: Bools) -> float:
-    """The score of the nodes in scope; 0 if there are none."""
-    if not scope.any():
+    """The score of the nodes in scope; 0 if none is online."""
+    if not (scope & ~state.columns.offline).any():
         return 0.0
     return float(choice.base(state, scope, moves.crowding(state, scope)).score())
 

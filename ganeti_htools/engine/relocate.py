@@ -6,7 +6,7 @@ nodes they have, :func:`arrive` what becomes of a node that is new to them. Ever
 the rules in :mod:`ganeti_htools.engine.places`, instance by instance.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -210,12 +210,13 @@ def _first(codes: Codes, *more: Codes) -> Codes:
 
 
 def leave(
-    around: Surroundings, crew: Crew, kind: Kind, force: bool, new: Ints | None = None
-) -> tuple[list[Touched], Codes]:
+    around: Surroundings, crew: Crew, kinds: Iterable[Kind], force: bool, new: Ints | None = None
+) -> dict[Kind, tuple[list[Touched], Codes]]:
     """What becomes of primary and secondary (if it has one) when instances move, and why it must not be.
 
-    ``new`` are rows of the new nodes, one for each instance. Without them, the nodes are taken to have no
-    instances and no location in common with them, and migration to them is not looked at.
+    For each kind of move; what is the same for several is one object. ``new`` are rows of the new nodes,
+    one for each instance. Without them, the nodes are taken to have no instances and no location in
+    common with them, and migration to them is not looked at.
     """
     state, asked = around.state, crew.asked
     columns = state.columns
@@ -228,8 +229,7 @@ def leave(
     together: Any = shared_locations(state, p, s) * (s != NOWHERE) if located else 0
     bare_p = places.remove_primary(old_p, asked, others, together + desired_p)
     migrates = state.migrates
-    fits = np.zeros(len(crew.rows), np.int8)
-    barred = np.full_like(fits, CODE[Fail.MIGRATION])
+    barred = np.full(len(crew.rows), CODE[Fail.MIGRATION], np.int8)
 
     def passing(codes: Codes, sources: Ints, targets: Ints | None) -> Codes:
         if migrates is None or targets is None:
@@ -237,42 +237,54 @@ def leave(
         return np.where(migrates[sources, targets], codes, barred)
 
     if not asked.mirrored:
-        return [Touched(p, old_p, bare_p)], passing(fits, p, new)
+        codes = passing(np.zeros_like(barred), p, new)
+        return {kind: ([Touched(p, old_p, bare_p)], codes) for kind in kinds}
     old_s = columns.take(s)
     bare_s = places.remove_secondary(old_s, asked, around.reserved_without(crew, p, s))  # type: ignore[arg-type]
     conflicts, desired_s = around.present[crew.tags, s], around.unmet[crew.desires, s]
+    known: dict[int, tuple[Columns, Codes]] = {}
 
     def shared(node: Ints) -> Any:
         return shared_locations(state, node, new) if located and new is not None else 0
 
     def takes_over(location: Any) -> tuple[Columns, Codes]:
-        return _coded(places.add_primary, bare_s, asked, conflicts, location, force=force, lost=lost)
+        """The secondary becomes primary, with what it shares with the other node then."""
+        key = id(location) if located else 0
+        if key not in known:
+            facts = bare_s, asked, conflicts, location + desired_s
+            known[key] = _coded(places.add_primary, *facts, force=force, lost=lost)
+        return known[key]
 
-    new_p, new_s = bare_p, bare_s
-    match kind:
-        case Kind.FAILOVER:
-            new_s, codes = takes_over(together + desired_s)
-            kept: Any = state.peers[s, p]
-            new_p, again = _coded(
-                places.add_secondary, bare_p, asked, kept, force=force, lost=lost, ignore_disk=True
-            )
-            codes = passing(_first(codes, again), p, s)
-        case Kind.REPLACE_SECONDARY:
-            new_p, codes = places.add_primary(bare_p, asked, others, desired_p + shared(p), force=True)
-        case Kind.REPLACE_AND_FAILOVER:
-            kept = 0 if new is None else state.peers[new, p]
-            new_p, codes = _coded(places.add_secondary, bare_p, asked, kept, force=force, lost=old_s.offline)
-            codes = passing(codes, p, new)
-        case Kind.REPLACE_PRIMARY:
-            kept = 0 if new is None else state.peers[new, s]
-            meanwhile, codes = takes_over(desired_s)
-            back = places.remove_primary(meanwhile, asked, conflicts, desired_s)
-            new_s, again = _coded(places.add_secondary, back, asked, kept, force=force, lost=lost)
-            codes = passing(passing(_first(codes, again), s, new), p, s)
-        case _:
-            new_s, codes = takes_over(desired_s + shared(s))
-            codes = passing(codes, p, s)
-    return [Touched(p, old_p, new_p), Touched(s, old_s, new_s)], codes
+    result = {}
+    for kind in kinds:
+        new_p, new_s = bare_p, bare_s
+        match kind:
+            case Kind.FAILOVER:
+                new_s, codes = takes_over(together)
+                kept: Any = state.peers[s, p]
+                new_p, again = _coded(
+                    places.add_secondary, bare_p, asked, kept, force=force, lost=lost, ignore_disk=True
+                )
+                codes = passing(_first(codes, again), p, s)
+            case Kind.REPLACE_SECONDARY:
+                new_p, codes = places.add_primary(bare_p, asked, others, desired_p + shared(p), force=True)
+            case Kind.REPLACE_AND_FAILOVER:
+                kept = 0 if new is None else state.peers[new, p]
+                new_p, codes = _coded(
+                    places.add_secondary, bare_p, asked, kept, force=force, lost=old_s.offline
+                )
+                codes = passing(codes, p, new)
+            case Kind.REPLACE_PRIMARY:
+                kept = 0 if new is None else state.peers[new, s]
+                meanwhile, codes = takes_over(0)
+                back = places.remove_primary(meanwhile, asked, conflicts, desired_s)
+                new_s, again = _coded(places.add_secondary, back, asked, kept, force=force, lost=lost)
+                codes = passing(passing(_first(codes, again), s, new), p, s)
+            case _:
+                new_s, codes = takes_over(shared(s))
+                codes = passing(codes, p, s)
+        result[kind] = [Touched(p, old_p, new_p), Touched(s, old_s, new_s)], codes
+    return result
 
 
 def arrive(
@@ -331,7 +343,7 @@ def relocate(
     around: Surroundings, crew: Crew, kind: Kind, force: bool, new: Ints | None
 ) -> tuple[list[Touched], Codes]:
     """The moves of instances, each to its own new node: what becomes of all nodes, and why it must not be."""
-    touched, codes = leave(around, crew, kind, force, new)
+    touched, codes = leave(around, crew, [kind], force, new)[kind]
     if new is None:
         return touched, codes
     came, more = arrive(around, crew, kind, force, new)

@@ -105,6 +105,14 @@ def node_values(columns: Columns, before: tuple[Columns, Sequence[Any]] | None =
     return values
 
 
+def changed(which: int, old: Columns, new: Columns) -> tuple[Any, Any] | None:
+    """What nodes contribute to a component before and after, None if it is made of the same columns."""
+    _, _, _, value, names = COMPONENTS[which]
+    if all(getattr(old, name) is getattr(new, name) for name in names):
+        return None
+    return value(old), value(new)
+
+
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """The score's components as running figures: count of online nodes, sums and variances.

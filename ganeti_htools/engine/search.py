@@ -12,9 +12,10 @@ A new node that has instances in common with the nodes that an instance has keep
 already. It is rated as if it had none, which is never worse, and looked at when it would win.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from ganeti_htools.engine.score import (
     OFFLINE,
     SPREAD,
     WEIGHTS,
+    changed,
     node_values,
     variants,
 )
@@ -49,6 +51,26 @@ BLOCK = 1 << 15  # candidates looked at together
 ORDER = (Kind.FAILOVER, *MIRRORED, Kind.FAILOVER_TO)
 # From so many nodes on, memory kept free costs more in total than it can gain by being even.
 MONOTONE = 16
+
+
+class Effect(NamedTuple):
+    """What a change of nodes does: to sum and sum of squares of some spreads, and to all else."""
+
+    spreads: dict[int, tuple[Any, Any]]
+    rest: Any
+
+
+class Totals(NamedTuple):
+    """Count of online nodes, how far they are from the centre (spreads by nodes), sums of that and of its
+    squares, the weighted sum of all that is no spread, and the values of all nodes.
+    """
+
+    number: float
+    heights: Floats
+    sums: Floats
+    squares: Floats
+    rest: float
+    values: list[Any]
 
 
 class Scale:
@@ -75,53 +97,42 @@ class Scale:
         """The values of the nodes in scope now."""
         return node_values(self.state.columns.take(self.rows))
 
-    def totals(self) -> tuple[float, Floats, Floats, float]:
-        """Count of online nodes, sums and sums of squares of the spreads (about the centre), all else."""
+    def totals(self) -> "Totals":
+        """The statistics of the nodes in scope now."""
         values, offline = self.values(), self.state.columns.offline[self.rows]
-        spreads = np.stack([values[which][~offline] for which in self.leaders]) - self.centre[:, np.newaxis]
+        spreads: Floats = np.stack([values[which] for which in self.leaders])[:, ~offline]
+        spreads -= self.centre[:, np.newaxis]
         rest = sum(
             WEIGHTS[which] * float(values[which][offline if KINDS[which] is OFFLINE else ~offline].sum())
             for which in self.sums
         )
-        return float(spreads.shape[1]), spreads.sum(axis=1), (spreads * spreads).sum(axis=1), rest
+        squares = np.einsum("ij,ij->i", spreads, spreads)
+        return Totals(float(spreads.shape[1]), spreads, spreads.sum(axis=1), squares, rest, values)
 
-    def effect(self, touched: Touched) -> tuple[list[Any], list[Any], Any]:
-        """For each spread how sum and sum of squares change (None if not), and how all else does."""
-        offline = touched.old.offline
+    def effect(self, touched: Touched) -> Effect:
+        """What the change of some nodes does."""
+        old, new = touched.old, touched.new
+        offline = old.offline
         some, every = bool(offline.any()), bool(offline.all())
-        old = node_values(touched.old)
-        new = node_values(touched.new, (touched.old, old))
-        changes: list[Any] = []
-        squares: list[Any] = []
-        for leader, centre in zip(self.leaders, self.centre.tolist(), strict=True):
-            x, y = old[leader], new[leader]
-            if x is y or every:
-                changes.append(None)
-                squares.append(None)
+        spreads: dict[int, tuple[Any, Any]] = {}
+        rest: Any = 0.0
+        for group, leader in enumerate(self.leaders):
+            if every or (pair := changed(leader, old, new)) is None:
                 continue
+            x, y = pair
             change = y - x
-            square = change * (x + y - 2 * centre)
+            square = change * (x + y - 2 * self.centre[group])
             if some:
                 change, square = np.where(offline, 0.0, change), np.where(offline, 0.0, square)
-            changes.append(change)
-            squares.append(square)
-        rest: Any = 0.0
+            spreads[group] = change, square
         for which in self.sums:
-            x, y = old[which], new[which]
-            if x is not y:
-                counts = offline if KINDS[which] is OFFLINE else ~offline
-                rest = rest + np.where(counts, WEIGHTS[which] * (y - x), 0.0)
-        return changes, squares, rest
-
-
-@dataclass(frozen=True, slots=True)
-class Chords:
-    """A lower bound of the score that is linear in the changes of variances."""
-
-    number: float
-    means: Floats
-    slopes: Floats
-    start: float
+            if (pair := changed(which, old, new)) is not None:
+                change = WEIGHTS[which] * (pair[1] - pair[0])
+                if KINDS[which] is OFFLINE:
+                    rest = rest + np.where(offline, change, 0.0) if some else rest
+                elif not every:
+                    rest = rest + (np.where(offline, 0.0, change) if some else change)
+        return Effect(spreads, rest)
 
 
 class Arrivals:
@@ -150,20 +161,18 @@ class Arrivals:
         everywhere = np.arange(shape[1])
         for start in range(0, shape[0], width):
             block = slice(start, start + width)
-            for which, change in enumerate(self._try(block, everywhere)):
-                if change is not None:
-                    kept.setdefault(which, np.zeros(shape))[block] = change
+            for which, (change, _) in self._try(block, everywhere).items():
+                kept.setdefault(which, np.zeros(shape))[block] = change
         self.amounts, self.units, self.pairs = _factorised(kept, scale.leaders.index(RESERVED))
 
-    def _try(self, block: slice, some: Ints) -> list[Any]:
+    def _try(self, block: slice, some: Ints) -> dict[int, tuple[Any, Any]]:
         crew = self.crew.take(block)
-        result: list[Any] = []
+        result: dict[int, tuple[Any, Any]] = {}
         for force, fits in self.fits.items():
             came, codes = arrive(self.around, crew, self.kind, force, self.targets[some], apart=True)
             fits[block, some] = codes == FITS
             if not result:
-                result, _, rest = self.scale.effect(came)
-                self.rest[block, some] = rest
+                result, self.rest[block, some] = self.scale.effect(came)
         return result
 
     def refresh(self, nodes: Ints) -> None:
@@ -171,40 +180,34 @@ class Arrivals:
         some = np.flatnonzero(np.isin(self.targets, nodes))
         if not len(some):
             return
-        for which, change in enumerate(self._try(slice(None), some)):
-            if which in self.pairs:
-                self.pairs[which][:, some] = 0.0 if change is None else change
+        result = self._try(slice(None), some)
+        for which, changes in self.pairs.items():
+            changes[:, some] = result[which][0]
 
-    def heights(self) -> Floats:
-        """How far the targets are from the centre, for each spread."""
-        values = node_values(self.scale.state.columns.take(self.targets))
-        stacked: Floats = np.stack([values[which] for which in self.scale.leaders])
-        stacked -= self.scale.centre[:, np.newaxis]
-        return stacked
+    def bounds(self, heights: Floats, number: float) -> tuple[Floats, Floats, Floats]:
+        """The least and most that each variance can change, and the most that a sum can.
 
-    def bounds(self, means: Floats, number: float) -> tuple[Floats, Floats, Floats]:
-        """The least and most that each variance can change, and the most that a sum can."""
+        ``heights``: how far the targets are from the mean, twice (spreads by nodes).
+        """
         size = len(self.scale.leaders)
         low, high, largest = np.zeros(size), np.zeros(size), np.zeros(size)
-        heights = 2 * (self.heights() - means[:, np.newaxis])
         for which, amounts in self.amounts.items():
             height, units = heights[which], self.units[which]
-            ends = np.sort(np.stack([amounts.min() * units, amounts.max() * units]), axis=0)
-            lowest = np.clip(-height / 2, ends[0], ends[1])
+            first, last = amounts.min() * units, amounts.max() * units
+            lowest = np.clip(-height / 2, np.minimum(first, last), np.maximum(first, last))
             low[which] = (lowest * (lowest + height)).min() / number
-            high[which] = (ends * (ends + height)).max() / number
-            largest[which] = np.abs(ends).max()
+            highest = np.maximum(first * (first + height), last * (last + height))
+            high[which] = highest.max() / number
+            largest[which] = np.abs(amounts).max() * np.abs(units).max()
         for which, changes in self.pairs.items():
             squares = changes * (changes + heights[which])
             low[which], high[which] = squares.min() / number, squares.max() / number
             largest[which] = np.abs(changes).max()
         return low, high, largest
 
-    def linear(self, chords: Chords) -> Floats:
-        """What each pair adds to the lower bound."""
+    def linear(self, heights: Floats, slopes: Floats) -> Floats:
+        """What each pair adds to the lower bound, with these slopes of it; ``heights`` as for bounds."""
         result: Floats = self.rest.copy()
-        heights = 2 * (self.heights() - chords.means[:, np.newaxis])
-        slopes = chords.slopes / chords.number
         if self.amounts:
             amounts = np.stack(list(self.amounts.values()), axis=1)
             steep = np.stack([slopes[which] * units for which, units in self.units.items()])
@@ -263,43 +266,62 @@ def _factorised(
     return amounts, units, pairs
 
 
-class Departures:
+class Departure:
     """What the nodes that instances have would become when they moved in one way.
 
-    ``changes`` and ``squares`` of each spread (spreads by members of the crew), ``rest`` of all else,
-    and whether they may go (``free``).
+    ``changes`` and ``squares`` of each spread (spreads by members of the crew), ``rest`` of all else, and
+    whether they may go (``free``). ``low``, ``high`` and ``largest`` are the least and the most that
+    squares have been, and the most that changes have been.
     """
 
+    def __init__(self, spreads: int, members: int) -> None:
+        self.changes, self.squares = np.zeros((spreads, members)), np.zeros((spreads, members))
+        self.rest, self.free = np.zeros(members), np.zeros(members, np.bool_)
+        self.low, self.high, self.largest = np.zeros((3, spreads))
+
+    def put(self, members: Ints, effects: Sequence[Effect], free: Bools) -> None:
+        """Write what is known of some members."""
+        self.free[members] = free
+        self.rest[members] = sum(effect.rest for effect in effects)
+        for group in range(len(self.low)):
+            change, square = 0.0, 0.0
+            for effect in effects:
+                if group in effect.spreads:
+                    more, more_square = effect.spreads[group]
+                    change, square = change + more, square + more_square
+            self.changes[group, members], self.squares[group, members] = change, square
+            if any(group in effect.spreads for effect in effects):
+                self.low[group] = min(self.low[group], np.min(square, initial=np.inf, where=free))
+                self.high[group] = max(self.high[group], np.max(square, initial=-np.inf, where=free))
+                largest = np.max(np.abs(change), initial=0.0, where=free)
+                self.largest[group] = max(self.largest[group], largest)
+
+
+class Departures:
+    """That for all kinds of moves a crew may make."""
+
     def __init__(
-        self, around: Surroundings, scale: Scale, crew: Crew, kind: Kind, force: bool, may: "May"
+        self, around: Surroundings, scale: Scale, crew: Crew, kinds: Sequence[Kind], force: bool, may: "May"
     ) -> None:
-        self.around, self.scale, self.crew, self.kind = around, scale, crew, kind
-        self.force, self.may = force, may
-        shape = len(scale.leaders), len(crew.rows)
-        self.changes, self.squares, self.rest = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
-        self.free = np.zeros(shape[1], np.bool_)
-        everyone = np.arange(shape[1])
-        for start in range(0, shape[1], BLOCK):
+        self.around, self.scale, self.crew, self.force, self.may = around, scale, crew, force, may
+        size = len(crew.rows)
+        self.kinds = {kind: Departure(len(scale.leaders), size) for kind in kinds}
+        everyone = np.arange(size)
+        for start in range(0, size, BLOCK):
             self.refresh(everyone[start : start + BLOCK])
 
     def refresh(self, members: Ints) -> None:
         """Compute them anew for members of the crew."""
         crew = self.crew.take(members)
-        free = self.may(crew, self.kind)
-        self.free[members] = free
-        if not free.any():
-            return
-        touched, codes = leave(self.around, crew, self.kind, self.force)
-        self.free[members] &= codes == FITS
-        self.rest[members] = 0.0
-        self.changes[:, members], self.squares[:, members] = 0.0, 0.0
-        for node in touched:
-            changes, squares, rest = self.scale.effect(node)
-            self.rest[members] += rest
-            for which, (change, square) in enumerate(zip(changes, squares, strict=True)):
-                if change is not None:
-                    self.changes[which, members] += change
-                    self.squares[which, members] += square
+        effects: dict[tuple[int, int], Effect] = {}
+        for kind, (touched, codes) in leave(self.around, crew, self.kinds, self.force).items():
+            for node in touched:
+                key = id(node.old), id(node.new)
+                if key not in effects:
+                    effects[key] = self.scale.effect(node)
+            free = self.may(crew, kind) & (codes == FITS)
+            own = [effects[id(node.old), id(node.new)] for node in touched]
+            self.kinds[kind].put(members, own, free)
 
 
 May = Callable[[Crew, Kind], Bools]
@@ -346,13 +368,11 @@ class Search:
         self.position[self.scale.rows] = np.arange(len(self.scale.rows))
         forces = [force] if force or not (scope & offline).any() else [False, True]
         self.crews = list(crews)
-        self.departures: list[dict[Kind, Departures]] = []
+        self.departures: list[Departures] = []
         self.arrivals: list[dict[Kind, Arrivals]] = []
         for crew in crews:
             kinds = [kind for kind in ORDER if may(crew, kind).any()]
-            self.departures.append(
-                {kind: Departures(around, self.scale, crew, kind, force, may) for kind in kinds}
-            )
+            self.departures.append(Departures(around, self.scale, crew, kinds, force, may))
             arrivals: dict[bool, Arrivals] = {}
             self.arrivals.append({})
             for kind in kinds:
@@ -371,9 +391,8 @@ class Search:
         for crew, departures, arrivals in zip(self.crews, self.departures, self.arrivals, strict=True):
             p, s = self.state.pnode[crew.rows], self.state.snode[crew.rows]
             members = np.flatnonzero(concerned[p] | concerned[s])
-            for departure in departures.values():
-                if len(members):
-                    departure.refresh(members)
+            if len(members):
+                departures.refresh(members)
             for arrival in {id(arrival): arrival for arrival in arrivals.values()}.values():
                 arrival.refresh(nodes)
 
@@ -392,14 +411,15 @@ class _Round:
 
     def __init__(self, search: Search, current: float) -> None:
         self.search, self.state = search, search.state
-        number, sums, squares, rest = search.scale.totals()
+        self.totals = search.scale.totals()
+        self.number, self.heights, sums, squares, rest, _ = self.totals
         self.crowding = moves.crowding(search.state, search.scope)
-        self.number, self.sums, self.squares, self.rest = number, sums, squares, rest + self.crowding
-        self.means = sums / number
+        self.rest, self.means, self.squares = rest + self.crowding, sums / self.number, squares / self.number
+        self.above = 2 * (self.heights - self.means[:, np.newaxis])
         self.bound = current
         self.found: list[Found] = []
         # What a variance may be off by, and with it a score.
-        doubt = squares / number + self.means * self.means + 0.01 * search.scale.centre**2
+        doubt = self.squares + self.means * self.means + 0.01 * search.scale.centre**2
         self.slack = float((search.scale.weights * np.sqrt(1e-13 * doubt)).sum())
         self.slack += choice.CLOSE * max(1.0, abs(current))
         self.lines: dict[tuple[int, bool], Floats] = {}
@@ -407,7 +427,7 @@ class _Round:
 
     def best(self) -> Best | None:
         for number, departures in enumerate(self.search.departures):
-            if Kind.FAILOVER in departures:
+            if Kind.FAILOVER in departures.kinds:
                 self._fail_over(number)
         self._look_at(self._rows())
         return self._afresh()
@@ -431,63 +451,62 @@ class _Round:
         if least <= self.bound + self.slack:
             self.found.append(found.take(found.scores <= self.bound + self.slack))
 
-    def _score(self, changes: Iterable[Any], squares: Iterable[Any], rest: Any) -> Any:
-        """Scores with sums and sums of squares changed (None: not)."""
-        total = self.rest + rest
-        for which, (change, square) in enumerate(zip(changes, squares, strict=True)):
-            mean, mean_square = self.means[which], self.squares[which] / self.number
-            if change is not None:
-                mean, mean_square = mean + change / self.number, mean_square + square / self.number
-            total = total + self.search.scale.weights[which] * np.sqrt(
-                np.maximum(mean_square - mean * mean, 0.0)
-            )
-        return total
+    def _score(self, spreads: dict[int, tuple[Any, Any]], rest: Any) -> Any:
+        """Scores with some sums and sums of squares changed."""
+        fixed = 0.0
+        total: Any = self.rest + rest
+        for which, weight in enumerate(self.search.scale.weights.tolist()):
+            mean, square = float(self.means[which]), float(self.squares[which])
+            if which not in spreads:
+                fixed += weight * math.sqrt(max(square - mean * mean, 0.0))
+                continue
+            change, more = spreads[which]
+            mean = change / self.number + mean
+            variance = more / self.number + square - mean * mean
+            total = total + weight * np.sqrt(np.maximum(variance, 0.0))
+        return total + fixed
 
     def _fail_over(self, number: int) -> None:
-        crew, departure = self.search.crews[number], self.search.departures[number][Kind.FAILOVER]
+        crew, departure = self.search.crews[number], self.search.departures[number].kinds[Kind.FAILOVER]
         members = np.flatnonzero(departure.free)
         rest = departure.rest[members]
         crowds = self.crowds[number]
         if crowds is not None:
             rest = rest + crowds[members, self.state.snode[crew.rows[members]]]
-        scores = self._score(departure.changes[:, members], departure.squares[:, members], rest)
+        changes, squares = departure.changes[:, members], departure.squares[:, members]
+        scores = self._score(dict(enumerate(zip(changes, squares, strict=True))), rest)
         self._keep(Found(crew, Kind.FAILOVER, members, np.full(len(members), NOWHERE), scores))
 
-    def _chords(self) -> Chords:
-        scale = self.search.scale
-        low, high, largest = np.zeros((3, len(scale.leaders)))
-        low_new, high_new, largest_new = np.zeros((3, len(scale.leaders)))
+    def _chords(self) -> tuple[Floats, float]:
+        """Slopes of a linear lower bound, in changes of the sums of squares about the mean, and its start."""
+        scale, size = self.search.scale, len(self.means)
+        low, high, largest = np.zeros((3, size))
+        low_new, high_new, largest_new = np.zeros((3, size))
         for departures, arrivals in zip(self.search.departures, self.search.arrivals, strict=True):
-            for kind, arrival in arrivals.items():
-                departure = departures[kind]
-                if not departure.free.any():
-                    continue
-                changes, squares = departure.changes[:, departure.free], departure.squares[:, departure.free]
-                change = (squares - 2 * self.means[:, np.newaxis] * changes) / self.number
-                low = np.minimum(low, change.min(axis=1))
-                high = np.maximum(high, change.max(axis=1))
-                largest = np.maximum(largest, np.abs(changes).max(axis=1))
-                if (id(arrival), self.search.force) not in self.lines:
-                    self.lines[id(arrival), self.search.force] = np.zeros(0)
-                    bounds = arrival.bounds(self.means, self.number)
-                    low_new = np.minimum(low_new, bounds[0])
-                    high_new = np.maximum(high_new, bounds[1])
-                    largest_new = np.maximum(largest_new, bounds[2])
-        self.lines = {}
+            for arrival in {id(arrival): arrival for arrival in arrivals.values()}.values():
+                bounds = arrival.bounds(self.above, self.number)
+                low_new, high_new = np.minimum(low_new, bounds[0]), np.maximum(high_new, bounds[1])
+                largest_new = np.maximum(largest_new, bounds[2])
+            for kind in arrivals:
+                departure = departures.kinds[kind]
+                shift = 2 * np.abs(self.means) * departure.largest
+                low = np.minimum(low, (departure.low - shift) / self.number)
+                high = np.maximum(high, (departure.high + shift) / self.number)
+                largest = np.maximum(largest, departure.largest)
         cross = ((largest + largest_new) / self.number) ** 2
-        variances = np.maximum(self.squares / self.number - self.means * self.means, 0.0)
+        variances = np.maximum(self.squares - self.means * self.means, 0.0)
         low, high = np.maximum(low + low_new - cross, -variances), high + high_new
         width = high - low
         rise = np.sqrt(variances + high) - np.sqrt(variances + low)
         slopes = scale.weights * np.where(width > 0, rise / np.where(width > 0, width, 1.0), 0.0)
         starts = scale.weights * np.sqrt(variances + low) - slopes * (low + cross)
-        return Chords(self.number, self.means, slopes, float(starts.sum()) + self.rest)
+        return slopes / self.number, float(starts.sum()) + self.rest
 
-    def _line(self, arrival: Arrivals, force: bool, chords: Chords) -> Floats:
+    def _line(self, arrival: Arrivals, force: bool, slopes: Floats) -> Floats:
         """What new nodes add to the lower bound: classes by targets, infinite where it does not fit."""
         key = id(arrival), force
         if key not in self.lines:
-            self.lines[key] = np.where(arrival.fits[force], arrival.linear(chords), np.inf)
+            self.lines[key] = np.where(arrival.fits[force], arrival.linear(self.above, slopes), np.inf)
         return self.lines[key]
 
     def _forced(self, crew: Crew, kind: Kind) -> Bools:
@@ -503,14 +522,13 @@ class _Round:
 
     def _rows(self) -> list["_Rows"]:
         """The lower bounds of all members of all crews in all kinds of moves."""
-        chords = self._chords()
-        steep = chords.slopes / self.number
+        slopes, start = self._chords()
         rows = []
         for number, crew in enumerate(self.search.crews):
             for kind, arrival in self.search.arrivals[number].items():
-                departure = self.search.departures[number][kind]
-                base = steep @ departure.squares - (2 * steep * self.means) @ departure.changes
-                base += chords.start + departure.rest
+                departure = self.search.departures[number].kinds[kind]
+                base = slopes @ departure.squares - (2 * slopes * self.means) @ departure.changes
+                base += start + departure.rest
                 crowds = self.crowds[number]
                 if crowds is not None and kind is Kind.FAILOVER_AND_REPLACE:
                     base += crowds[np.arange(len(base)), self.state.snode[crew.rows]]
@@ -519,7 +537,7 @@ class _Round:
                 forced = self._forced(crew, kind)
                 least = np.full(len(base), np.inf)
                 for force in sorted(set(forced.tolist())):
-                    line = self._line(arrival, force, chords).min(axis=1, initial=np.inf)
+                    line = self._line(arrival, force, slopes).min(axis=1, initial=np.inf)
                     least = np.where(forced == force, line[arrival.classes], least)
                 least = np.where(departure.free, base + least, np.inf)
                 rows.append(_Rows(number, kind, departure, arrival, forced, base, least))
@@ -574,12 +592,11 @@ class _Round:
         chosen, places, new, p, s = chosen[good], places[good], new[good], p[good], s[good]
         if not len(chosen):
             return
-        came = arrival.changes(arrival.classes[chosen], places)
-        heights = arrival.heights()
-        changes, squares = list(departure.changes[:, chosen]), list(departure.squares[:, chosen])
-        for group, change in came.items():
-            changes[group] = changes[group] + change
-            squares[group] = squares[group] + change * (change + 2 * heights[group][places])
+        changes, squares = departure.changes[:, chosen], departure.squares[:, chosen]
+        spreads: dict[int, tuple[Any, Any]] = dict(enumerate(zip(changes, squares, strict=True)))
+        for group, change in arrival.changes(arrival.classes[chosen], places).items():
+            square = change * (change + 2 * self.heights[group][places])
+            spreads[group] = changes[group] + change, squares[group] + square
         rest = departure.rest[chosen] + arrival.rest[arrival.classes[chosen], places]
         crowds = self.crowds[rows.number]
         if crowds is not None and kind is not Kind.REPLACE_SECONDARY:
@@ -588,7 +605,7 @@ class _Round:
             other = p if kind in (Kind.REPLACE_SECONDARY, Kind.REPLACE_AND_FAILOVER) else s
             counts = ~state.columns.offline[p] if kind is Kind.REPLACE_SECONDARY else True
             rest = rest + shared_locations(state, other, new) * counts
-        scores = self._score(changes, squares, rest)
+        scores = self._score(spreads, rest)
         if kind is not Kind.FAILOVER_TO:
             kept = {
                 Kind.REPLACE_SECONDARY: (p, new),
@@ -608,23 +625,20 @@ class _Round:
         """Scores with everything taken into account; infinite for moves that must not be."""
         taken = crew.take(members)
         touched, codes = relocate(self.search.around, taken, kind, self.search.force, new)
-        size = len(self.search.scale.leaders)
-        changes, squares = np.zeros((size, len(members))), np.zeros((size, len(members)))
+        spreads: dict[int, tuple[Any, Any]] = {}
         rest = crowding_change(self.search.around, taken, kind, new, self.search.scope)
         for node in touched:
-            more, more_squares, more_rest = self.search.scale.effect(node)
-            rest = rest + more_rest
-            for which, (change, square) in enumerate(zip(more, more_squares, strict=True)):
-                if change is not None:
-                    changes[which] += change
-                    squares[which] += square
-        return np.where(codes == FITS, self._score(changes, squares, rest), np.inf)
+            effect = self.search.scale.effect(node)
+            rest = rest + effect.rest
+            for group, (change, square) in effect.spreads.items():
+                before = spreads.get(group, (0.0, 0.0))
+                spreads[group] = before[0] + change, before[1] + square
+        return np.where(codes == FITS, self._score(spreads, rest), np.inf)
 
     def _afresh(self) -> Best | None:
         """Of all that come close to the best, the one that is when computed from nothing."""
         search = self.search
-        values = search.scale.values()
-        offline = self.state.columns.offline[search.scale.rows]
+        values, offline = self.totals.values, self.state.columns.offline[search.scale.rows]
         ranks: list[tuple[float, int, int, int]] = []
         places: list[tuple[Found, int]] = []
         for found in self.found:
@@ -673,7 +687,7 @@ class _Rows:
 
     number: int
     kind: Kind
-    departure: Departures
+    departure: Departure
     arrival: Arrivals
     forced: Bools
     base: Floats
