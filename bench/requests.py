@@ -1,0 +1,196 @@
+"""Decisions per second, ours and Debian's hail side by side on the same requests.
+
+Each row measures a stream of requests as Ganeti sends them: every request asks for another new instance,
+contains the instances placed before, and some nodes' free memory and disk have changed. A figure is the
+wall-clock time of a whole process, from its start to its exit. Debian's hail answers fewer of the same
+requests where it is slow; medians are compared. The first request that a fresh daemon gets is not part of
+the median and shown separately.
+"""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from bench import timing
+from bench.timing import BIN, SEED, TOP, at_most, compared, duration, progress
+from tests.clusters import Shape
+from tests.messages import encode, stream
+
+EXECUTABLE = TOP / "iallocator/htoolsd"
+DEBIAN = Path("/usr/lib/ganeti/iallocators/hail")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; ``target`` is how many times faster we have to be."""
+
+    work: str
+    nodes: int
+    requests: int  # that we answer, after the first
+    debian_requests: int  # how many of them Debian's hail answers too
+    target: float
+    debian_options: Sequence[str] = ()
+    daemon: bool = True  # otherwise the one-shot hail
+    memory_target: int | None = None  # MiB, of the daemon
+
+
+ROWS = [
+    Row("hail 5 / 50", 5, 40, 40, 1 / 1.5),
+    Row("hail 40 / 400", 40, 20, 3, 150),
+    Row(
+        "hail 1,000 / 10,000 [1]",
+        1000,
+        12,
+        2,
+        100,
+        ["--no-capacity-checks"],
+        memory_target=400,
+    ),
+]
+FULL_ROWS = [
+    Row("hail 80 / 800", 80, 20, 1, 2000),
+    Row("hail 80 / 800, one-shot", 80, 10, 1, 250, daemon=False),
+]
+
+
+class Answer(NamedTuple):
+    """What a process took, and what it said."""
+
+    seconds: float
+    success: bool
+    score: str
+    nodes: list[str]
+
+
+def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> Answer:
+    """Run an iallocator to its end."""
+    ended = timing.run(command, environment)
+    answer = json.loads(ended.output)
+    scores = re.findall(r"score: ([0-9.]+)", answer["info"])
+    return Answer(ended.seconds, answer["success"], min(scores, key=float, default=""), answer["result"])
+
+
+@contextmanager
+def daemon(directory: Path) -> Generator[tuple[Path, int], None, None]:
+    """A fresh daemon: its socket and process id."""
+    socket = directory / "socket"
+    command: list[str | Path] = [
+        BIN / "htoolsd",
+        "--socket",
+        socket,
+        "--state-dir",
+        directory,
+        "--luxi",
+        "/nonexistent",
+    ]
+    with (directory / "log").open("w") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        give_up = time.monotonic() + 20
+        while not socket.exists():
+            if process.poll() is not None or time.monotonic() > give_up:
+                raise SystemExit("bench: htoolsd does not start:\n" + (directory / "log").read_text())
+            time.sleep(0.02)
+        yield socket, process.pid
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def peak_memory(pid: int) -> int:
+    """The most memory a process had so far, MiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) // 1024
+
+
+class Result(NamedTuple):
+    """What a row gave."""
+
+    ours: list[Answer]
+    debian: list[Answer]  # of the same requests, without the first
+    memory: int | None
+
+
+def measure(row: Row, directory: Path, known: dict[tuple[object, ...], Answer]) -> Result:
+    """Run a row. Debian's answers are kept in ``known`` so that rows can share them."""
+    requests = stream(SEED, Shape(nodes=row.nodes, instances=10 * row.nodes))
+    message = next(requests)
+    files, ours = [], []
+
+    def ask(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
+        nonlocal message
+        for i in range(1 + row.requests):
+            progress(f"{row.work}: ours {i + 1} of {1 + row.requests}")
+            files.append(directory / f"request{i}.json")
+            files[i].write_text(encode(message))
+            ours.append(run([*command, files[i]], environment))
+            message = requests.send(ours[i].nodes)
+
+    memory = None
+    if row.daemon:
+        with daemon(directory) as (socket, pid):
+            ask([EXECUTABLE], os.environ | {"HTOOLSD_SOCKET": str(socket)})
+            memory = peak_memory(pid)
+    else:
+        ask([BIN / "hail"])
+    debian = []
+    for i in range(1, 1 + row.debian_requests):
+        progress(f"{row.work}: Debian's {i} of {row.debian_requests}")
+        key = (row.nodes, i, *row.debian_options)
+        if key not in known:
+            known[key] = run([DEBIAN, files[i], *row.debian_options])
+        debian.append(known[key])
+    progress("")
+    return Result(ours, debian, memory)
+
+
+def cells(row: Row, result: Result) -> list[str]:
+    """A row as printed."""
+    theirs = statistics.median(answer.seconds for answer in result.debian)
+    ours = statistics.median(answer.seconds for answer in result.ours[1:])
+    pairs = zip(result.debian, result.ours[1:], strict=False)
+    same = sum((a.success, a.score) == (b.success, b.score) for a, b in pairs)
+    return [
+        row.work,
+        f"{duration(theirs)} ({len(result.debian)})",
+        duration(result.ours[0].seconds),
+        f"{duration(ours)} ({len(result.ours) - 1})",
+        *compared(theirs / ours, row.target),
+        f"{same} of {len(result.debian)}",
+        "-" if result.memory is None else at_most(result.memory, row.memory_target),
+    ]
+
+
+TITLE = """Whole process for one DRBD allocate in a cluster of mixed instances: Debian's hail against
+iallocator/htoolsd with a warm daemon. Medians; agree: same success and score."""
+HEADER = [
+    "nodes / instances",
+    "Debian's (runs)",
+    "ours, first",
+    "ours (runs)",
+    "faster",
+    "at least",
+    "reached",
+    "agree",
+    "peak memory",
+]
+NOTES = {"[1]": "Debian's with --no-capacity-checks, ours with the checks"}
+
+
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Measure; the table."""
+    known: dict[tuple[object, ...], Answer] = {}
+    measured = []
+    for row in rows:
+        with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory:
+            measured.append(cells(row, measure(row, Path(directory), known)))
+    return [HEADER, *measured]

@@ -1,0 +1,83 @@
+"""Processes timed from start to exit, and tables of what was measured."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+TOP = Path(__file__).resolve().parent.parent
+BIN = TOP / ".venv/bin"
+SEED = 2025
+
+
+class Run(NamedTuple):
+    """What a process took: seconds by the wall clock, and at most so many MiB; and what it printed."""
+
+    seconds: float
+    memory: int
+    output: str
+
+
+def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> Run:
+    """Run a program to its end."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        for file in (output, errors):
+            file.seek(0)
+        told = errors.read().strip()
+        if process.returncode:
+            raise SystemExit(f"bench: {command[0]} failed: {told}")
+        if told:
+            print(f"bench: {command[0]}: {told}", file=sys.stderr)
+        return Run(seconds, usage.ru_maxrss // 1024, output.read())
+
+
+def progress(text: str) -> None:
+    """Say what is going on, on a terminal only."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def verdict(reached: bool) -> str:
+    """Whether a target was."""
+    return "yes" if reached else "NO"
+
+
+def compared(ratio: float, target: float) -> list[str]:
+    """How many times faster we are, have to be, and whether that is enough."""
+    return [
+        f"{ratio:,.0f}x" if ratio >= 10 else f"{ratio:.2f}x",
+        f"{target:,.0f}x" if target >= 1 else f"{target:.2f}x",
+        verdict(ratio >= target),
+    ]
+
+
+def at_most(memory: int, target: int | None) -> str:
+    """MiB, and whether they are few enough if there is a target."""
+    judged = "" if target is None else f" (at most {target}: {verdict(memory <= target)})"
+    return f"{memory} MiB{judged}"
+
+
+def print_table(title: str, lines: Sequence[Sequence[str]], notes: Mapping[str, str]) -> None:
+    """Print lines of cells, the first one the header, and those notes that cells refer to."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    print(f"{title}\n")
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    used = [f"{mark} {note}" for mark, note in notes.items() if any(mark in line[0] for line in lines)]
+    print("\n".join(["", *used, ""] if used else [""]))
