@@ -7,8 +7,7 @@ N+1, exclusion tags) hold unless ``force`` is set; hard limits (memory, disk and
 exist) always do.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,11 @@ CODE = {fail: code for code, fail in enumerate(Fail, start=1)}
 FAIL = dict(enumerate(Fail, start=1))
 
 
-def _first_broken(columns: Columns, rules: Iterable[tuple[Any, Fail]]) -> Codes:
+def _first_broken(columns: Columns, rules: Sequence[tuple[Any, Fail]]) -> Codes:
     """The code of the first broken rule, element by element; FITS where none is."""
     codes: Any = np.zeros(columns.offline.shape, np.int8)
-    for broken, fail in rules:
-        codes = np.where((codes == FITS) & broken, np.int8(CODE[fail]), codes)
+    for broken, fail in reversed(rules):
+        codes = np.where(broken, np.int8(CODE[fail]), codes)
     return np.asarray(codes)
 
 
@@ -100,7 +99,7 @@ def _primary(columns: Columns, asked: Asked, sign: int, conflicts: Any, location
         new["i_mem"] = columns.i_mem + sign * asked.record_mem
         new["primaries"] = columns.primaries + sign
         new["location"] = columns.location + sign * location
-    return replace(columns, **new)
+    return columns.changed(**new)
 
 
 def remove_primary(columns: Columns, asked: Asked, conflicts: Any, location: Any) -> Columns:
@@ -108,7 +107,7 @@ def remove_primary(columns: Columns, asked: Asked, conflicts: Any, location: Any
     ``location``: its location score plus unmet desired locations there.
     """
     new = _primary(columns, asked, -1, conflicts, location)
-    return new if asked.forthcoming else replace(new, fail_n1=new.unallocated <= new.r_mem)
+    return new if asked.forthcoming else new.changed(fail_n1=new.unallocated <= new.r_mem)
 
 
 def add_primary(
@@ -123,7 +122,7 @@ def add_primary(
     rules: list[tuple[Any, Fail]] = []
     if not asked.forthcoming:
         free = new.unallocated
-        new = replace(new, fail_n1=free <= new.r_mem)
+        new = new.changed(fail_n1=free <= new.r_mem)
         rules += [(free <= 0, Fail.MEM), *_storage_rules(columns, new, asked, "", force)]
         if not force:
             rules += [
@@ -151,7 +150,7 @@ def remove_secondary(columns: Columns, asked: Asked, r_mem: int) -> Columns:
     new = _secondary(columns, asked, -1)
     if asked.forthcoming:
         return new
-    return replace(new, r_mem=np.full_like(columns.r_mem, r_mem), fail_n1=new.unallocated <= r_mem)
+    return new.changed(r_mem=np.full_like(columns.r_mem, r_mem), fail_n1=new.unallocated <= r_mem)
 
 
 def add_secondary(
@@ -167,7 +166,7 @@ def add_secondary(
     if not asked.forthcoming:
         free = columns.unallocated
         r_mem = np.maximum(columns.r_mem, peer_mem + asked.secondary_mem)
-        new = replace(new, r_mem=r_mem, fail_n1=free <= r_mem)
+        new = new.changed(r_mem=r_mem, fail_n1=free <= r_mem)
         storage = _storage_rules(columns, new, asked, "", force)
         rules += storage[1:] if ignore_disk else storage
         if not force:
@@ -188,7 +187,7 @@ def _secondary(columns: Columns, asked: Asked, sign: int) -> Columns:
     if not asked.forthcoming:
         new["load_dsk"] = columns.load_dsk + sign * asked.row.load.dsk
         new["secondaries"] = columns.secondaries + sign
-    return replace(columns, **new)
+    return columns.changed(**new)
 
 
 def free_disk_share(columns: Columns, view: str = "") -> Floats:
