@@ -1,0 +1,122 @@
+"""What holds between hcheck, hail and hroller on any cluster."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ganeti_htools.backends import iallocator
+from ganeti_htools.decision import decide_on, state_for
+from ganeti_htools.engine import check, rolling
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.redundancy import can_be_emptied
+from ganeti_htools.engine.rolling import Maintenance
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.state import NOWHERE, Bools, State
+from tests import cases
+
+SEEDS = st.integers(0, 1 << 30)
+
+
+def message(seed: int) -> iallocator.Message:
+    """An allocation on any cluster."""
+    return iallocator.read(cases.case(seed, "allocate").text.encode())
+
+
+def state_of(seed: int) -> State:
+    told = message(seed)
+    return state_for(told.cluster, told.request, Options())
+
+
+def groups(state: State) -> Iterator[Bools]:
+    for row in check.groups(state):
+        yield state.group == row
+
+
+@settings(max_examples=80)
+@given(seed=SEEDS)
+def test_nodes_are_fragile_if_trying_finds_no_place_for_all(seed: int) -> None:
+    state = state_of(seed)
+    for scope in groups(state):
+        nodes = np.flatnonzero(scope).tolist()
+        tried = [node for node in nodes if not can_be_emptied(state, node, scope)]
+        assert np.flatnonzero(check.fragile_nodes(state, scope)).tolist() == tried
+
+
+@settings(max_examples=80)
+@given(seed=SEEDS)
+def test_a_loss_is_survived_where_hcheck_says_so_unless_it_counts_on_offline_nodes(seed: int) -> None:
+    state = state_of(seed)
+    for scope in groups(state):
+        fragile = check.fragile_nodes(state, scope)
+        losses = [check.lose(state, node) for node in np.flatnonzero(scope).tolist()]
+        survived = {loss.node for loss in losses if loss.survived}
+        if not state.columns.offline[scope].any():
+            assert survived == set(np.flatnonzero(scope & ~fragile).tolist())
+        for loss in losses:
+            here = np.flatnonzero((state.pnode == loss.node) & ~state.forthcoming).tolist()
+            assert sorted(refuge.instance for refuge in loss.refuges) == here
+            for refuge in loss.refuges:
+                assert refuge.node == NOWHERE or (
+                    refuge.node != loss.node and not state.columns.offline[refuge.node]
+                )
+
+
+@settings(max_examples=80)
+@given(seed=SEEDS)
+def test_nothing_may_be_lost_where_the_largest_node_is_fragile(seed: int) -> None:
+    state = state_of(seed)
+    for scope in groups(state):
+        online = np.flatnonzero(scope & ~state.columns.offline)
+        count = check.tolerance(state, scope)
+        assert 0 <= count <= len(online)
+        if len(online):
+            largest = int(online[np.argmax(state.columns.t_mem[online])])
+            assert (count > 0) == check.lose(state, largest).survived
+
+
+@settings(max_examples=150)
+@given(seed=SEEDS)
+def test_a_cluster_that_hcheck_calls_clean_stays_clean_when_hail_places_an_instance(seed: int) -> None:
+    told = message(seed)
+    state = state_for(told.cluster, told.request, Options())
+    if any(any(check.health(state, scope).counts) for scope in groups(state)):
+        return
+    _, after = decide_on(state, told.request, Options())
+    for scope in groups(after):
+        assert not any(check.health(after, scope).counts)
+
+
+@settings(max_examples=120)
+@given(seed=SEEDS, ignore_alone=st.booleans(), full=st.booleans(), offline=st.booleans())
+def test_reboot_groups_keep_instances_running(
+    seed: int, ignore_alone: bool, full: bool, offline: bool
+) -> None:
+    state = state_of(seed)
+    members = ~state.columns.offline
+    if not members.any():
+        return
+    colourings = rolling.node_graph(state, members, offline).colourings()
+    try:
+        found = rolling.reboot_groups(
+            state, members, min(colourings.values(), key=len), Maintenance(ignore_alone, full)
+        )
+    except HtoolsError:
+        return
+    counts = Counter(node for group in found for node in group.nodes)
+    assert counts == dict.fromkeys(np.flatnonzero(members).tolist(), 1)
+    for group in found:
+        moved = {move.instance: {move.pnode, move.snode} for move in group.relocations}
+        down = np.isin(state.pnode, group.nodes) & ~state.forthcoming
+        mirrored = state.snode != NOWHERE
+        whole = members[state.pnode] & members[state.snode]
+        # No group has both nodes of an instance, and what has one node only is moved.
+        assert not (down & mirrored & np.isin(state.snode, group.nodes)).any()
+        if not ignore_alone:
+            assert set(np.flatnonzero(down & ~mirrored).tolist()) <= set(moved)
+        if full:
+            halves = mirrored & whole & ~state.forthcoming & (down | np.isin(state.snode, group.nodes))
+            assert set(np.flatnonzero(halves).tolist()) <= set(moved)
+            assert all(not nodes & set(group.nodes) for nodes in moved.values())
