@@ -6,8 +6,8 @@ between their members without parsing it, and what has been seen before needs no
 
 This cannot misread a request, however it was written. A cut is only believed if each piece parses as
 exactly one member and the text around the sections, with a number in the place of each, parses with
-that number as the section's value: then the pieces put together are the document. Any doubt, and the
-whole is read the plain way.
+that number as the section's value: then the pieces put together are the document. Any doubt or error
+(two members of one name would be one), and the whole is read the plain way.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from ganeti_htools.backends import iallocator
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.backends.iallocator import Message
 from ganeti_htools.model.cluster import Group, Instance, Node
+from ganeti_htools.model.errors import DataError
 
 Row = TypeVar("Row")
 
@@ -45,7 +46,7 @@ class Memory:
         """As :func:`.iallocator.read`, taking over what has not changed. Raises DataError."""
         try:
             return self._read(data)
-        except Unusual:
+        except (Unusual, DataError):
             return iallocator.read(data)
 
     def _read(self, data: bytes) -> Message:
@@ -96,16 +97,18 @@ def _members(
     rows: dict[bytes, Row] = {}
     if not text:
         return rows, []
-    for piece in text[:-1].split(BETWEEN):
+    if text[:1] != BETWEEN[-1:] or text[-1:] != BETWEEN[:1]:
+        raise Unusual
+    for piece in text[1:-1].split(BETWEEN):
         row = known.get(piece)
         if row is None:
-            row = make(*_member(piece if not rows else b'"' + piece))
+            row = make(*_member(piece))
         rows[piece] = row
     return rows, list(rows.values())
 
 
 def _member(piece: bytes) -> tuple[str, Any]:
-    parsed = _parsed(b"{" + piece + b"}}")
+    parsed = _parsed(b'{"' + piece + b"}}")
     if len(parsed) != 1:
         raise Unusual
     ((name, values),) = parsed.items()
