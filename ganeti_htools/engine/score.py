@@ -92,7 +92,7 @@ def node_values(columns: Columns, before: tuple[Columns, Sequence[Any]] | None =
     """
     known: dict[tuple[int, ...], Any] = {}
     values = []
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         for which, (_, _, _, value, names) in enumerate(COMPONENTS):
             used = [id(getattr(columns, name)) for name in names]
             if before and used == [id(getattr(before[0], name)) for name in names]:
@@ -211,10 +211,12 @@ def _in_order(values: Floats) -> Floats:
 
 
 def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> Statistics:
-    """The statistics of nodes in order, from :func:`node_values`. Empty spreads are nan."""
+    """The statistics of nodes in order, from :func:`node_values`; all 0 without online nodes."""
     matrix = np.array([np.broadcast_to(value, offline.shape) for value in values], np.float64)
     online = matrix[:, ~offline]
     n = float(online.shape[1])
+    if not n:
+        return Statistics(n, (0.0,) * len(KINDS), (0.0,) * len(KINDS))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
         sums, lost = _in_order(online), _in_order(matrix[:, offline])
         centred = online - (sums / n)[:, np.newaxis]
