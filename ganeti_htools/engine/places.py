@@ -141,7 +141,7 @@ def add_primary(
 
 
 def _overcommitted(columns: Columns, u_cpu: Ints) -> Any:
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return (columns.vcpu_ratio >= 0) & (columns.vcpu_ratio < u_cpu / columns.t_cpu)
 
 
