@@ -5,7 +5,8 @@ from typing import Any
 import orjson
 
 from ganeti_htools.engine.decide import Decision
-from ganeti_htools.engine.evacuate import Evacuation, Kind, Step
+from ganeti_htools.engine.evacuate import Evacuation, Step
+from ganeti_htools.engine.moves import Kind
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.request import AllocateSecondary, MultiAllocate, Relocate, Request
 from ganeti_htools.model.state import State

@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ganeti_htools.backends import mond, simu, text, utilisation
+from ganeti_htools.backends import text
 from ganeti_htools.cli.options import CommandLine
 from ganeti_htools.model.cluster import Cluster, Load, with_loads
 from ganeti_htools.model.errors import DataError, HtoolsError
+
+if TYPE_CHECKING:
+    from ganeti_htools.backends.mond import Reports
 
 
 def read_bytes(path: str) -> bytes:
@@ -86,6 +90,8 @@ def _described(line: CommandLine) -> Cluster:
         if line.master:
             return from_rapi(line.master, line.rapi_ca)
         if line.simulate:
+            from ganeti_htools.backends import simu  # like others below, seldom needed
+
             return simu.parse(line.simulate)
         if line.text_data is not None:
             return text.parse(read_text(line.text_data), line.text_data)
@@ -118,6 +124,8 @@ def with_dynamics(cluster: Cluster, line: CommandLine) -> Cluster:
     """The cluster with the load that ``--dynu-file`` and the monitoring daemons tell, or with none."""
     loads = {}
     if line.dynu_file is not None:
+        from ganeti_htools.backends import utilisation
+
         content = read_text(line.dynu_file)
         with _during("can't parse utilisation data"):
             loads = utilisation.parse(content, line.dynu_file)
@@ -132,6 +140,8 @@ def with_mond(cluster: Cluster, line: CommandLine) -> Cluster:
     """The cluster with the load that the monitoring daemons tell, if they are to be asked."""
     if not line.mond or line.ignore_dynu:
         return cluster
+    from ganeti_htools.backends import mond
+
     cluster, problems = mond.apply(cluster, _reports(cluster, line), line.mond_xen)
     for problem in problems:
         warn(problem)
@@ -140,12 +150,14 @@ def with_mond(cluster: Cluster, line: CommandLine) -> Cluster:
     return cluster
 
 
-def _reports(cluster: Cluster, line: CommandLine) -> mond.Reports:
+def _reports(cluster: Cluster, line: CommandLine) -> "Reports":
+    from ganeti_htools.backends import mond
+
     if line.mond_data is not None:
         content = read_bytes(line.mond_data)
         with _during("can't parse MonD data"):
             return mond.parse(content, line.mond_data)
-    from ganeti_htools.backends import mond_http  # loads much that is seldom needed
+    from ganeti_htools.backends import mond_http
 
     nodes = [node.name for node in cluster.nodes]
     reports, problems = mond_http.query(nodes, mond.collector(line.mond_xen))

@@ -7,16 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import orjson
 
 from ganeti_htools.backends.haskell import fixed, general
-from ganeti_htools.cli import explanation, files, states, tables
+from ganeti_htools.cli import files, states, tables
 from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
 from ganeti_htools.cli.options import HBAL, CommandLine, obey
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.balance import Balancing, optimal_score, score_of, stepwise
-from ganeti_htools.engine.evacuate import Kind
+from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
@@ -86,6 +85,8 @@ def run(line: CommandLine) -> None:
     else:
         tell(f"Initial score: {fixed(initial, 8)}")
     if line.explain is not None:
+        from ganeti_htools.cli import explanation  # seldom needed
+
         explanation.tell(state, scope, line, balancing(line), before, initial)
         return
     if initial - optimal < line.min_score:
@@ -377,6 +378,8 @@ def _places(state: State, made: Sequence[Move]) -> Iterator[tuple[int, int]]:
 
 
 def _print_json(document: Any) -> None:
+    import orjson
+
     print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), flush=True)
 
 

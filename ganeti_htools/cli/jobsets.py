@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ganeti_htools.cli.tables import common_suffix
 from ganeti_htools.engine.balance import Step
-from ganeti_htools.engine.evacuate import Kind
+from ganeti_htools.engine.moves import Kind
 from ganeti_htools.model.state import NOWHERE, State
 
 _SCRIPT = """\

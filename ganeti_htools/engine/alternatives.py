@@ -6,7 +6,7 @@ import numpy as np
 
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.balance import Balancing, allowed
-from ganeti_htools.engine.evacuate import Kind
+from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.places import FAIL, FITS
 from ganeti_htools.engine.relocate import crowding_change, muster, nodes_after, relocate
 from ganeti_htools.engine.score import CROWDING, node_values

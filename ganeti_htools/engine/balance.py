@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine import choice, moves
-from ganeti_htools.engine.evacuate import Kind
+from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.relocate import Crew, Surroundings, muster
 from ganeti_htools.engine.search import Search
 from ganeti_htools.model.state import NOWHERE, Bools, State

@@ -6,30 +6,18 @@ nodes of a group that are not to be emptied themselves; scores are those of the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.allocate import Outcome, in_best_group
 from ganeti_htools.engine.describe import outcome_line
-from ganeti_htools.engine.moves import Trial
+from ganeti_htools.engine.moves import Kind, Trial
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import NOWHERE, Asked, Bools, Ints, State
 from ganeti_htools.model.types import EvacMode, Mirror
-
-
-class Kind(Enum):
-    """What a step of a move does."""
-
-    FAILOVER = "failover"  # to the secondary
-    FAILOVER_TO = "failover to"  # any node, on storage all nodes see
-    REPLACE_SECONDARY = "replace secondary"
-    REPLACE_AND_FAILOVER = "replace secondary and fail over"  # the new node becomes primary
-    REPLACE_PRIMARY = "replace primary"  # by way of the secondary, which stays one
-    FAILOVER_AND_REPLACE = "fail over and replace secondary"  # the primary is left
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ nodes concerned. :func:`settle` carries out a trial that has one candidate, in p
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,17 @@ from ganeti_htools.model.types import DiskTemplate, Fail
 
 # Elements of a block of pairs: its arrays stay in the processor's cache.
 BLOCK = 1 << 15
+
+
+class Kind(Enum):
+    """What a step of a move does."""
+
+    FAILOVER = "failover"  # to the secondary
+    FAILOVER_TO = "failover to"  # any node, on storage all nodes see
+    REPLACE_SECONDARY = "replace secondary"
+    REPLACE_AND_FAILOVER = "replace secondary and fail over"  # the new node becomes primary
+    REPLACE_PRIMARY = "replace primary"  # by way of the secondary, which stays one
+    FAILOVER_AND_REPLACE = "fail over and replace secondary"  # the primary is left
 
 
 @dataclass(frozen=True, slots=True)

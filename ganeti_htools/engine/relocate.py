@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine import moves, places
-from ganeti_htools.engine.evacuate import Kind
-from ganeti_htools.engine.moves import Touched, shared_locations
+from ganeti_htools.engine.moves import Kind, Touched, shared_locations
 from ganeti_htools.engine.places import CODE, FITS, Codes
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load

@@ -8,6 +8,7 @@ arithmetic as Ganeti's htools: scores are then equal to the last bit, and so are
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
@@ -105,11 +106,18 @@ def node_values(columns: Columns, before: tuple[Columns, Sequence[Any]] | None =
     return values
 
 
+_PARTS = tuple(attrgetter(*names) if names else None for _, _, _, _, names in COMPONENTS)
+
+
 def changed(which: int, old: Columns, new: Columns) -> tuple[Any, Any] | None:
     """What nodes contribute to a component before and after, None if it is made of the same columns."""
-    _, _, _, value, names = COMPONENTS[which]
-    if all(getattr(old, name) is getattr(new, name) for name in names):
+    parts = _PARTS[which]
+    if parts is None:
         return None
+    before, after = parts(old), parts(new)
+    if before is after or (isinstance(before, tuple) and all(map(is_, before, after))):
+        return None
+    value = COMPONENTS[which][3]
     return value(old), value(new)
 
 
@@ -246,28 +254,35 @@ def variants(
     base, number = statistics(values, offline), len(crowding)
     sums, spreads = list(base.sums), list(base.variances)
     sums[CROWDING] = crowding
-    known: dict[int, tuple[Any, Any]] = {}
+    rows: dict[int, int] = {}  # of the components that change, among these
     for which, kind in enumerate(KINDS):
-        made = [(rows, new[which]) for rows, old, new in changes if old[which] is not new[which]]
-        if not made:
-            continue
-        key = id(values[which]) if kind is SPREAD else -1 - which
-        if key not in known:
-            matrix = np.repeat(np.asarray(values[which], np.float64)[np.newaxis], number, axis=0)
-            for rows, new in made:
-                there = np.flatnonzero(rows >= 0)
-                matrix[there, rows[there]] = np.broadcast_to(new, rows.shape)[there]
-            counted = matrix[:, offline if kind is OFFLINE else ~offline]
-            total: Any = _in_order(counted)
-            spread: Any = 0.0
-            if kind is SPREAD:
-                centred = counted - (total / base.online)[:, np.newaxis]
-                spread = _in_order(centred * centred) / base.online
-            known[key] = total, spread
-        sums[which], spreads[which] = known[key]
-    scores = Statistics(base.online, tuple(sums), tuple(spreads)).score()
-    result: Floats = np.broadcast_to(scores, (number,))
-    return result
+        if any(old[which] is not new[which] for _, old, new in changes):
+            rows.setdefault(id(values[which]) if kind is SPREAD else -1 - which, which)
+    made = list(rows.values())
+    if not made:
+        return np.broadcast_to(Statistics(base.online, tuple(sums), tuple(spreads)).score(), (number,))
+    matrix = np.empty((len(made), number, len(offline)))
+    matrix[:] = np.array([values[which] for which in made], np.float64)[:, np.newaxis]
+    for places, old, new in changes:
+        there = np.flatnonzero(places >= 0)
+        for row, which in enumerate(made):
+            if old[which] is not new[which]:
+                matrix[row, there, places[there]] = np.broadcast_to(new[which], places.shape)[there]
+    flat = matrix.reshape(-1, len(offline))
+    online = flat[:, ~offline]
+    totals: Any = _in_order(online)
+    centred = online - (totals / base.online)[:, np.newaxis]
+    variances = (_in_order(centred * centred) / base.online).reshape(len(made), number)
+    totals = totals.reshape(len(made), number)
+    lost: Any = _in_order(flat[:, offline]).reshape(len(made), number)
+    row_of = {key: row for row, key in enumerate(rows)}
+    for which, kind in enumerate(KINDS):
+        found = row_of.get(id(values[which]) if kind is SPREAD else -1 - which)
+        if found is not None:
+            sums[which] = lost[found] if kind is OFFLINE else totals[found]
+            spreads[which] = variances[found] if kind is SPREAD else 0.0
+    scores: Floats = Statistics(base.online, tuple(sums), tuple(spreads)).score()
+    return scores
 
 
 def score(columns: Columns, crowding: float = 0.0) -> float:

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine import choice, moves
-from ganeti_htools.engine.evacuate import Kind
-from ganeti_htools.engine.moves import Touched, Trial, shared_locations
+from ganeti_htools.engine.moves import Kind, Touched, Trial, shared_locations
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.engine.relocate import (
     FIGURES,
@@ -281,20 +280,17 @@ class Departure:
 
     def put(self, members: Ints, effects: Sequence[Effect], free: Bools) -> None:
         """Write what is known of some members."""
-        self.free[members] = free
-        self.rest[members] = sum(effect.rest for effect in effects)
-        for group in range(len(self.low)):
-            change, square = 0.0, 0.0
-            for effect in effects:
-                if group in effect.spreads:
-                    more, more_square = effect.spreads[group]
-                    change, square = change + more, square + more_square
-            self.changes[group, members], self.squares[group, members] = change, square
-            if any(group in effect.spreads for effect in effects):
-                self.low[group] = min(self.low[group], np.min(square, initial=np.inf, where=free))
-                self.high[group] = max(self.high[group], np.max(square, initial=-np.inf, where=free))
-                largest = np.max(np.abs(change), initial=0.0, where=free)
-                self.largest[group] = max(self.largest[group], largest)
+        changes, squares = np.zeros((2, len(self.low), len(members)))
+        for effect in effects:
+            for group, (change, square) in effect.spreads.items():
+                changes[group] += change
+                squares[group] += square
+        self.free[members], self.rest[members] = free, sum(effect.rest for effect in effects)
+        self.changes[:, members], self.squares[:, members] = changes, squares
+        if free.any():
+            self.low = np.minimum(self.low, squares.min(axis=1, where=free, initial=0.0))
+            self.high = np.maximum(self.high, squares.max(axis=1, where=free, initial=0.0))
+            self.largest = np.maximum(self.largest, np.abs(changes).max(axis=1, where=free, initial=0.0))
 
 
 class Departures:
@@ -639,11 +635,12 @@ class _Round:
         """Of all that come close to the best, the one that is when computed from nothing."""
         search = self.search
         values, offline = self.totals.values, self.state.columns.offline[search.scale.rows]
-        ranks: list[tuple[float, int, int, int]] = []
-        places: list[tuple[Found, int]] = []
+        lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
+        best: Best | None = None
         for found in self.found:
             near = found.take(found.scores <= self.bound + self.slack)
-            for start in range(0, len(near.members), width := max(1, 8 * BLOCK // len(offline))):
+            width = max(1, 8 * BLOCK // len(offline))
+            for start in range(0, len(near.members), width):
                 some = near.take(slice(start, start + width))
                 crew = some.crew.take(some.members)
                 new = None if some.kind is Kind.FAILOVER else some.new
@@ -655,24 +652,20 @@ class _Round:
                     changes.append((rows, old, node_values(node.new, (node.old, old))))
                 crowding = self.crowding + crowding_change(search.around, crew, some.kind, new, search.scope)
                 scores = variants(values, changes, offline, np.broadcast_to(crowding, codes.shape))
+                scores = np.where(codes == FITS, scores, np.inf)
+                least = np.fmin.reduce(scores)
                 order = ORDER.index(some.kind)
-                for i in np.flatnonzero(codes == FITS).tolist():
-                    ranks.append((float(scores[i]), int(crew.rows[i]), int(some.new[i]), order))
-                    places.append((some, i))
-        numbers = [i for i, rank in enumerate(ranks) if not np.isnan(rank[0])]
-        if not numbers:
-            return None
-        winner = min(numbers, key=ranks.__getitem__)
-        found, i = places[winner]
-        return self._made(found.take([i]), ranks[winner][0])
-
-    def _made(self, found: Found, score: float) -> Best:
-        crew, around = found.crew.take(found.members), self.search.around
-        new = None if found.kind is Kind.FAILOVER else found.new
-        touched, codes = relocate(around, crew, found.kind, self.search.force, new)
-        p, s = nodes_after(self.state, crew, found.kind, new)
-        trial = Trial(self.state.instance(int(crew.rows[0])), codes, p, s, tuple(touched))
-        return Best(trial, found.kind, int(found.new[0]), score)
+                ranks = [
+                    ((float(least), int(crew.rows[i]), int(some.new[i]), order), i)
+                    for i in np.flatnonzero(scores == least).tolist()
+                ]
+                if ranks and np.isfinite(least) and min(ranks)[0] < lowest:
+                    lowest, i = min(ranks)
+                    p, s = nodes_after(self.state, crew, some.kind, new)
+                    asked = self.state.instance(int(crew.rows[i]))
+                    trial = Trial(asked, codes, p, s, tuple(touched)).only(i)
+                    best = Best(trial, some.kind, int(some.new[i]), lowest[0])
+        return best
 
 
 FIRST = 32  # rows looked at first, for a bound

@@ -82,10 +82,6 @@ class Columns:
         done = {key: change(column) for key, column in done.items()}
         return Columns(*[done[id(column)] for column in columns])
 
-    def but(self, **new: Any) -> "Columns":
-        """The same with some columns replaced."""
-        return Columns(*map(new.get, FIGURES, _figures(self)))
-
     def take(self, rows: Ints | slice) -> "Columns":
         """The figures of some nodes."""
         return self.map(lambda column: column[rows])
