@@ -9,9 +9,7 @@ from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.redundancy import Refuge, assess, can_be_emptied, flee
 from ganeti_htools.engine.score import Statistics
-from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import NOWHERE, Bools, State
-from ganeti_htools.model.types import DiskTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,6 @@ def fragile_nodes(state: State, scope: Bools) -> Bools:
     """Nodes that cannot be lost with all their instances living on in the group ``scope``."""
     redundancy = assess(state, scope, Options())
     broken = redundancy.broken & scope
-    halved = (state.template == TEMPLATE_CODE[DiskTemplate.DRBD]) & (state.snode == NOWHERE)
-    broken[state.pnode[halved & ~state.forthcoming]] = True
     for node in redundancy.unsettled().tolist():
         broken[node] = broken[node] or not can_be_emptied(state, node, scope)
     return broken & scope

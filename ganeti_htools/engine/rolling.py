@@ -20,7 +20,9 @@ from ganeti_htools.engine import moves, places
 from ganeti_htools.engine.colouring import ALGORITHMS, colour
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import NOWHERE, Bools, Ints, State
+from ganeti_htools.model.types import DiskTemplate
 
 Classes = list[list[int]]
 Progress = Callable[[int], None]  # told each node before it is emptied
@@ -70,8 +72,8 @@ class NodeGraph:
 
 
 def without_secondary(state: State) -> Bools:
-    """Instances that cannot migrate to a secondary."""
-    alone: Bools = state.snode == NOWHERE
+    """Instances that cannot migrate to a secondary: only DRBD has one."""
+    alone: Bools = (state.template != TEMPLATE_CODE[DiskTemplate.DRBD]) | (state.snode == NOWHERE)
     return alone
 
 
@@ -217,8 +219,9 @@ def _relocations(before: State, after: State) -> Iterator[Relocation]:
     """Instances on other nodes than before; those whose nodes only changed roles are not."""
     moved = (before.pnode != after.pnode) | (before.snode != after.snode)
     moved &= (before.pnode != after.snode) | (before.snode != after.pnode)
+    snode = np.where(without_secondary(after), NOWHERE, after.snode)
     for index in np.flatnonzero(moved).tolist():
-        yield Relocation(index, int(after.pnode[index]), int(after.snode[index]))
+        yield Relocation(index, int(after.pnode[index]), int(snode[index]))
 
 
 def _master_last(state: State, groups: Iterable[RebootGroup]) -> list[RebootGroup]:
