@@ -1,0 +1,118 @@
+"""What the simulator can be told while it runs: to fail, to lose nodes, to slow down, to be no master.
+
+Calls have LUXI's form and framing, on a socket of their own, because LUXI's goes away with the master role.
+"""
+
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any
+
+import trio
+
+from ganeti_htools.backends import text
+from ganeti_htools.luxi.framing import FramingError, decode, encode
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.simulator.jobs import Jobs
+from ganeti_htools.simulator.serving import Trouble
+from ganeti_htools.simulator.world import find, lose
+
+
+class Mastership:
+    """Whether this is the master node; changes can be waited for."""
+
+    def __init__(self) -> None:
+        self.held = True
+        self._changed = trio.Event()
+
+    def give(self, held: bool) -> None:
+        """Hand the role over, or back."""
+        self.held = held
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def until(self, held: bool) -> None:
+        """Wait until it is, or is not, the master."""
+        while self.held is not held:
+            await self._changed.wait()
+
+
+class Control:
+    """Does what it is told."""
+
+    def __init__(self, jobs: Jobs, trouble: Trouble, mastership: Mastership) -> None:
+        self._jobs = jobs
+        self._trouble = trouble
+        self._mastership = mastership
+        self._methods: Mapping[str, Callable[..., Any]] = {
+            "cluster": self._cluster,
+            "cut": self._cut,
+            "fail": self._fail,
+            "find": self._find,
+            "job_seconds": self._job_seconds,
+            "jobs": self._tell_jobs,
+            "lose": self._lose,
+            "master": self._master,
+            "slow": self._slow,
+        }
+
+    async def answer(self, message: bytes) -> tuple[bytes, bool]:
+        """The answer to a call, and that the conversation goes on."""
+        try:
+            call = decode(message)
+            match call:
+                case {"method": str(name), "args": list(args)} if name in self._methods:
+                    result = self._methods[name](*args)
+                case _:
+                    raise DataError(f"expected method and args; methods are {', '.join(self._methods)}")
+        except (DataError, FramingError) as error:
+            return encode({"success": False, "result": str(error)}), True
+        except TypeError:
+            return encode({"success": False, "result": f"{name}: these are not its arguments"}), True
+        return encode({"success": True, "result": result}), True
+
+    def _cluster(self) -> str:
+        """The cluster as it is now, in the text format."""
+        return text.dump(self._jobs.world.described())
+
+    def _cut(self, answers: int) -> None:
+        """Close the connection in the middle of the next answers."""
+        self._trouble.cuts = int(_number(answers))
+
+    def _fail(self, pattern: str, times: int | None = None) -> None:
+        """Let opcodes fail whose summary matches, always or some times; 0 is never."""
+        self._jobs.pace.fail(pattern, inf if times is None else _number(times))
+
+    def _find(self, name: str) -> None:
+        """A lost node answers again."""
+        self._jobs.change(find(self._jobs.world, self._known(name)))
+
+    def _job_seconds(self, seconds: float) -> None:
+        """How long an opcode takes from now on."""
+        self._jobs.pace.seconds = _number(seconds)
+
+    def _tell_jobs(self) -> list[list[Any]]:
+        """All jobs: number and state."""
+        return [[job.number, job.state.value] for job in self._jobs.known()]
+
+    def _lose(self, name: str) -> None:
+        """A node does not answer any more."""
+        self._jobs.change(lose(self._jobs.world, self._known(name)))
+
+    def _master(self, held: bool) -> None:
+        """Hand the master role over (false): the socket goes away, jobs go on. Or take it back."""
+        self._mastership.give(bool(held))
+
+    def _slow(self, seconds: float) -> None:
+        """Wait this long before every answer."""
+        self._trouble.seconds = _number(seconds)
+
+    def _known(self, name: str) -> str:
+        if not isinstance(name, str) or self._jobs.world.node(name) is None:
+            raise DataError(f"expected the name of a node, not {name!r}")
+        return name
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < 1e9:
+        raise DataError(f"expected a number from 0, not {value!r}")
+    return float(value)

@@ -1,0 +1,279 @@
+"""The job queue: jobs wait for each other, take their time, change the world, and say how they are.
+
+A job is queued until what it depends on has ended and one of the running jobs' places is free, then
+waiting until nobody else works on its instances and nodes, then running, one opcode after the other.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from typing import Any
+
+import trio
+
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.simulator.opcodes import Opcode, OpcodeError, carry_out, check, seconds, subjects, summary
+from ganeti_htools.simulator.world import World
+
+MOST_RUNNING = 20  # as Ganeti has it unless told otherwise
+LONGEST_WAIT = 29.0  # seconds until WaitForJobChange tells that nothing changed, as luxid does
+
+Stamp = tuple[int, int]  # seconds, microseconds
+
+
+class State(Enum):
+    """State of a job, or of one of its opcodes."""
+
+    QUEUED = "queued"
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+    CANCELED = "canceled"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing follows."""
+        return self in (State.SUCCESS, State.ERROR, State.CANCELED)
+
+
+@dataclass(slots=True)
+class Step:
+    """An opcode of a job, and what became of it."""
+
+    opcode: Opcode
+    state: State = State.QUEUED
+    result: Any = None
+    log: list[tuple[int, Stamp, str, str]] = field(default_factory=list)
+    start: Stamp | None = None
+    end: Stamp | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """A job and its steps."""
+
+    number: int
+    steps: list[Step]
+    received: Stamp
+    subjects: frozenset[str]
+    state: State = State.QUEUED
+    start: Stamp | None = None
+    end: Stamp | None = None
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def finish(self, state: State, result: Any) -> None:
+        """Give every step that has not ended this end."""
+        for step in self.steps:
+            if not step.state.final:
+                step.state, step.result = state, result
+        self.state, self.end = state, stamp()
+
+
+@dataclass(slots=True)
+class Pace:
+    """How jobs go: seconds for each opcode, and which fail (patterns of summaries, and how often)."""
+
+    seconds: float = 1.0
+    failures: dict[str, float] = field(default_factory=dict)
+
+    def fail(self, pattern: str, times: float = inf) -> None:
+        """Let opcodes fail whose summary matches. Raises DataError for what is no pattern."""
+        try:
+            re.compile(pattern)
+        except (re.error, TypeError, RecursionError, OverflowError) as error:
+            raise DataError(f"expected a regular expression, not {pattern!r}: {error}") from None
+        self.failures[pattern] = times
+
+    def fails(self, summary: str) -> bool:
+        """Whether an opcode fails; each time counts."""
+        for pattern, times in self.failures.items():
+            if times > 0 and re.search(pattern, summary):
+                self.failures[pattern] = times - 1
+                return True
+        return False
+
+
+def stamp() -> Stamp:
+    """The present time as Ganeti writes it."""
+    microseconds = time.time_ns() // 1000
+    return microseconds // 10**6, microseconds % 10**6
+
+
+class Jobs:
+    """All jobs, and the world they change. Jobs run as tasks of ``nursery``."""
+
+    def __init__(self, nursery: trio.Nursery, world: World, pace: Pace) -> None:
+        self.world = world
+        self.pace = pace
+        self.drained = False
+        self.archived: set[int] = set()
+        self._nursery = nursery
+        self._jobs: dict[int, Job] = {}
+        self._changed = trio.Event()
+        self._places = trio.Semaphore(MOST_RUNNING)
+
+    def change(self, world: World) -> None:
+        """Something happened to the world, and those who wait for it look again."""
+        self.world = world
+        self._tell()
+
+    def submit(self, lists: Sequence[Sequence[Any]]) -> list[int]:
+        """Accept jobs, each a list of opcodes; their numbers. Raises DataError, OpcodeError: all or none."""
+        checked = [[check(opcode) for opcode in opcodes] for opcodes in lists]
+        if self.drained:
+            raise OpcodeError("GenericError", "Queue drained")
+        first = max(self._jobs, default=0) + 1
+        for number, opcodes in enumerate(checked, first):
+            steps = [Step(_absolute(opcode, number)) for opcode in opcodes]
+            names = frozenset().union(*(subjects(self.world, opcode) for opcode in opcodes))
+            job = self._jobs[number] = Job(number, steps, stamp(), names)
+            self._nursery.start_soon(self._live, job)
+        self._tell()
+        return list(range(first, first + len(checked)))
+
+    def find(self, number: int) -> Job | None:
+        """The job of that number, if there is one that was not archived."""
+        return None if number in self.archived else self._jobs.get(number)
+
+    def known(self) -> list[Job]:
+        """All jobs that were not archived, oldest first."""
+        return [job for job in self._jobs.values() if job.number not in self.archived]
+
+    def cancel(self, number: int) -> tuple[bool, str]:
+        """Whether the job could be cancelled, and what luxid says of it."""
+        job = self.find(number)
+        if job is None or job.state.final:
+            return False, f"Job {number} not found in queue"
+        if job.state is State.RUNNING:
+            return False, "Job no longer waiting, can't cancel (informed it anyway)"
+        said = f"Dequeued job {number}" if job.state is State.QUEUED else "Job successfully cancelled"
+        self._cancel(job)
+        job.scope.cancel()
+        return True, said
+
+    def archive(self, number: int) -> bool:
+        """Forget a job that has ended."""
+        job = self.find(number)
+        if job is None or not job.state.final:
+            return False
+        self.archived.add(number)
+        return True
+
+    async def wait_for_change(
+        self, number: int, fields: Callable[[Job], list[Any]], known: Any, newest: Any, patience: float
+    ) -> tuple[Any, list[Any]]:
+        """Fields of a job and its messages after ``newest``, as soon as they are not ``known`` and none.
+
+        What was known after ``patience`` seconds. Raises OpcodeError for a job that is not there.
+        """
+        job = self.find(number)
+        if job is None:
+            raise OpcodeError("JobLost", "Can't load job file")
+        with trio.move_on_after(min(patience, LONGEST_WAIT)):
+            while True:
+                told = fields(job), [entry for entry in messages(job) if newest is None or entry[0] > newest]
+                if job.state.final or told != (known, []):
+                    return told
+                await self._changed.wait()
+        return known, []
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            await self._changed.wait()
+
+    def _cancel(self, job: Job) -> None:
+        job.finish(State.CANCELED, "Job canceled by request")
+        self._tell()
+
+    async def _live(self, job: Job) -> None:
+        """All of a job's life."""
+        with job.scope:
+            if not await self._depend(job):
+                return
+            async with self._places:
+                self._enter(job, State.WAITING)
+                await self._until(lambda: not any(_precedes(other, job) for other in self._jobs.values()))
+                self._enter(job, State.RUNNING)
+                await self._work(job)
+
+    def _enter(self, job: Job, state: State) -> None:
+        job.state = state
+        job.start = job.start or stamp()
+        for step in job.steps:
+            if step.state is State.QUEUED:
+                step.state = State.WAITING
+        self._tell()
+
+    async def _depend(self, job: Job) -> bool:
+        """Wait for other jobs; whether they ended as this one needs it."""
+        for number, wanted in (pair for step in job.steps for pair in step.opcode.get("depends") or ()):
+            other = self._jobs.get(number)
+            if other is None:
+                self._fail(job, f"Dependency error: Job {number} not found")
+                return False
+            await self._until(lambda other=other: other.state.final)  # type: ignore[misc]
+            ended = other.state.value
+            if wanted and ended not in wanted:
+                if other.state is State.CANCELED:
+                    self._cancel(job)
+                else:
+                    text = f"Dependency job {number} finished with status '{ended}'"
+                    self._fail(job, f"{text}, not one of '{', '.join(wanted)}' as required")
+                return False
+        return True
+
+    def _fail(self, job: Job, text: str) -> None:
+        job.finish(State.ERROR, ["OpExecError", [text]])
+        self._tell()
+
+    async def _work(self, job: Job) -> None:
+        for step in job.steps:
+            step.state, step.start = State.RUNNING, stamp()
+            title = summary(step.opcode)
+            step.log.append((len(messages(job)) + 1, stamp(), "message", title))
+            self._tell()
+            await trio.sleep(seconds(step.opcode, self.pace.seconds))
+            try:
+                if self.pace.fails(title):
+                    raise OpcodeError("OpExecError", f"{title} was told to fail")
+                self.world, step.result = carry_out(self.world, step.opcode)
+            except OpcodeError as error:
+                step.state, step.result, step.end = State.ERROR, error.encoded, stamp()
+                self._fail(job, "Preceding opcode failed")
+                return
+            step.state, step.end = State.SUCCESS, stamp()
+        job.state, job.end = State.SUCCESS, stamp()
+        self._tell()
+
+
+def messages(job: Job) -> list[tuple[int, Stamp, str, str]]:
+    """Everything a job has said so far."""
+    return [entry for step in job.steps for entry in step.log]
+
+
+def _precedes(other: Job, job: Job) -> bool:
+    """Whether the other works on the same things, or waits longer to do so."""
+    if other is job or other.subjects.isdisjoint(job.subjects):
+        return False
+    return other.state is State.RUNNING or (other.state is State.WAITING and other.number < job.number)
+
+
+def _absolute(opcode: Opcode, number: int) -> Mapping[str, Any]:
+    """The opcode with numbers of jobs where it has those relative to its own. Raises DataError."""
+    depends = opcode.get("depends") or []
+    try:
+        pairs = [
+            [int(other) + number if other < 0 else int(other), [State(name).value for name in wanted]]
+            for other, wanted in depends
+        ]
+    except (TypeError, ValueError):
+        raise DataError("key 'depends': expected a list of [job, [status, ...]]") from None
+    return {**opcode, "depends": pairs or None}

@@ -1,0 +1,123 @@
+"""Queries as luxid understands them: columns by name, rows by a filter, and the older form by names."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import orjson
+
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.simulator import tables
+from ganeti_htools.simulator.opcodes import refused
+from ganeti_htools.simulator.tables import NORMAL, UNKNOWN, Field, Table
+from ganeti_htools.simulator.world import World
+
+Matcher = Callable[[World, Any], bool]
+
+
+def _unknown(name: str) -> Field:
+    return Field(name, "unknown", f"Unknown field '{name}'", lambda _world, _row: (UNKNOWN, None))
+
+
+def _columns(table: Table, names: Iterable[str]) -> list[tuple[str, Field]]:
+    return [(name, table.fields.get(name) or _unknown(name)) for name in names]
+
+
+def definitions(table: Table, names: Sequence[str] | None) -> list[dict[str, str]]:
+    """What luxid says of columns; of all of them without names."""
+    columns = _columns(table, sorted(table.fields) if names is None else names)
+    return [
+        {"name": name, "title": field.title, "kind": field.kind, "doc": field.doc} for name, field in columns
+    ]
+
+
+def query(
+    world: World, table: Table, rows: Iterable[Any], names: Sequence[str], matches: Matcher
+) -> dict[str, Any]:
+    """The answer to Query: columns, and for each row that matches a status and a value for each of them."""
+    columns = [field for _, field in _columns(table, names)]
+    data = [[field.value(world, row) for field in columns] for row in rows if matches(world, row)]
+    return {"fields": definitions(table, names), "data": data}
+
+
+def classic(
+    world: World, table: Table, rows: Iterable[Any], wanted: Sequence[Any], names: Sequence[str]
+) -> list[list[Any]]:
+    """The answer to the older queries: values alone. Raises OpcodeError for unknown columns."""
+    missing = [name for name in names if name not in table.fields]
+    if missing:
+        raise refused(f"Unknown output fields selected: {', '.join(missing)}", "wrong_input")
+    label = table.fields[table.name]
+    columns = [table.fields[name] for name in names]
+    return [
+        [field.value(world, row)[1] for field in columns]
+        for row in rows
+        if not wanted or label.value(world, row)[1] in wanted
+    ]
+
+
+def matcher(table: Table, expression: Any) -> Matcher:
+    """What a filter lets through. Raises DataError for what is no filter."""
+    match expression:
+        case None:
+            return lambda _world, _row: True
+        case ["|", *parts]:
+            alternatives = [matcher(table, part) for part in parts]
+            return lambda world, row: any(fits(world, row) for fits in alternatives)
+        case ["&", *parts]:
+            conditions = [matcher(table, part) for part in parts]
+            return lambda world, row: all(fits(world, row) for fits in conditions)
+        case ["!", part]:
+            fits = matcher(table, part)
+            return lambda world, row: not fits(world, row)
+        case ["?", str(name)]:
+            return _comparison(table, name, bool)
+        case ["=" | "==", str(name), value]:
+            return _comparison(table, name, lambda found: bool(found == value))
+        case ["!=", str(name), value]:
+            return _comparison(table, name, lambda found: bool(found != value))
+        case ["=[]", str(name), value]:
+            return _comparison(table, name, lambda found: isinstance(found, list | tuple) and value in found)
+        case [str(operand), *_]:
+            raise DataError(f"Unknown filter operand '{operand}'")
+    raise DataError(f"Cannot deserialise filter, expected an array, got {as_json(expression)}")
+
+
+def _comparison(table: Table, name: str, compare: Callable[[Any], bool]) -> Matcher:
+    field = table.fields.get(name) or _unknown(name)
+
+    def fits(world: World, row: Any) -> bool:
+        status, value = field.value(world, row)
+        if status == UNKNOWN:
+            raise refused(f"Filter refers to unknown field '{name}'", "wrong_input")
+        return status == NORMAL and compare(value)
+
+    return fits
+
+
+def as_json(value: Any) -> str:
+    """A value as luxid quotes it in errors."""
+    return orjson.dumps(value).decode()
+
+
+def cluster_info(world: World) -> dict[str, Any]:
+    """The answer to QueryClusterInfo, as far as files tell; the rest is what a fresh cluster has."""
+    cluster = world.cluster
+    return {
+        "software_version": "3.0.2",
+        "protocol_version": 3000000,
+        "config_version": 3000000,
+        "os_api_version": 20,
+        "export_version": 0,
+        "vcs_version": "(ganeti) version 3.0.2",
+        "architecture": ["64bits", "x86_64"],
+        "name": "cluster",
+        "master": world.master,
+        # With KVM htools would replace the memory that nodes use themselves by a figure of their own.
+        "default_hypervisor": "fake",
+        "enabled_hypervisors": ["fake"],
+        "ipolicy": tables.ipolicy(cluster.ipolicy),
+        "max_running_jobs": 20,
+        "max_tracked_jobs": 25,
+        "tags": cluster.tags,
+        "enabled_disk_templates": sorted({row.template.value for row in cluster.instances}),
+    }

@@ -1,0 +1,103 @@
+"""Conversations on Unix sockets, and what can go wrong with them."""
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import trio
+
+from ganeti_htools.luxi.framing import Decoder, FramingError
+from ganeti_htools.model.errors import HtoolsError
+
+LONGEST = 100 << 20  # bytes of a request
+IDLE = 3600.0  # seconds that a client may say nothing
+WRITE = 60.0  # seconds to take an answer
+
+Answer = Callable[[bytes], Awaitable[tuple[bytes, bool]]]
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What is wrong with the line: seconds before every answer, and how many answers are cut off half-way."""
+
+    seconds: float = 0.0
+    cuts: int = 0
+
+
+async def converse(stream: trio.abc.Stream, answer: Answer, trouble: Trouble) -> None:
+    """Answer one client until it leaves, keeps silent for too long, or sends what cannot be read."""
+    decoder = Decoder(LONGEST)
+    async with stream:
+        with suppress(FramingError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            while True:
+                with trio.fail_after(IDLE):
+                    data = await stream.receive_some()
+                if not data:
+                    return
+                for message in decoder.feed(bytes(data)):
+                    said, goes_on = await answer(message)
+                    if not await _say(stream, said, trouble) or not goes_on:
+                        return
+
+
+async def _say(stream: trio.abc.Stream, said: bytes, trouble: Trouble) -> bool:
+    """Whether all of it was said."""
+    await trio.sleep(trouble.seconds)
+    cut = trouble.cuts > 0
+    if cut:
+        trouble.cuts -= 1
+    with trio.fail_after(WRITE):
+        await stream.send_all(said[: len(said) // 2] if cut else said)
+    return not cut
+
+
+@contextmanager
+def listening(path: str) -> Iterator[trio.SocketListener]:
+    """A Unix socket at ``path``, as long as it is needed; nobody else's is removed. Raises HtoolsError."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        try:
+            _remove_stale(path)
+            before = os.umask(0o117)
+            try:
+                sock.bind(path)
+            finally:
+                os.umask(before)
+            mine = _identity(path)
+            sock.listen(128)
+        except OSError as error:
+            raise HtoolsError(f"{path}: {error.strerror or error}") from None
+        sock.setblocking(False)
+        try:
+            yield trio.SocketListener(trio.socket.from_stdlib_socket(sock))
+        finally:
+            with suppress(OSError):
+                if _identity(path) == mine:
+                    os.unlink(path)
+    finally:
+        sock.close()
+
+
+def _identity(path: str) -> tuple[int, int]:
+    found = os.lstat(path)
+    return found.st_dev, found.st_ino
+
+
+def _remove_stale(path: str) -> None:
+    """Remove a socket that nobody listens on. Raises HtoolsError if somebody does, OSError."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise HtoolsError(f"{path}: exists and is no socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        refused = probe.connect_ex(path)
+    if refused == errno.ECONNREFUSED:
+        os.unlink(path)
+    elif refused != errno.ENOENT:
+        raise HtoolsError(f"{path}: somebody listens there")

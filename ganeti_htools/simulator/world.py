@@ -1,0 +1,168 @@
+"""The cluster that a simulated Ganeti has: what its configuration says, and what its nodes would report.
+
+A world is immutable; whatever happens makes a new one. Nodes keep their figures while nobody can ask
+them, so that they report them again afterwards.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.types import Status
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A cluster, the name of its master, and names of nodes: with these roles, and not answering."""
+
+    cluster: Cluster
+    master: str
+    drained: frozenset[str] = frozenset()
+    offline: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
+
+    def node(self, name: str) -> Node | None:
+        """The node of that name, if there is one."""
+        return next((node for node in self.cluster.nodes if node.name == name), None)
+
+    def instance(self, name: str) -> Instance | None:
+        """The instance of that name, if there is one."""
+        return next((instance for instance in self.cluster.instances if instance.name == name), None)
+
+    def answers(self, name: str) -> bool:
+        """Whether a node can be asked for what it reports."""
+        return name not in self.offline and name not in self.silent
+
+    def with_nodes(self, nodes: Iterable[Node]) -> "World":
+        """The world with these nodes instead of those of the same names."""
+        changed = {node.name: node for node in nodes}
+        rows = tuple(changed.get(node.name, node) for node in self.cluster.nodes)
+        return replace(self, cluster=replace(self.cluster, nodes=rows))
+
+    def with_instance(self, changed: Instance) -> "World":
+        """The world with this instance instead of the one of the same name."""
+        rows = tuple(changed if row.name == changed.name else row for row in self.cluster.instances)
+        return replace(self, cluster=replace(self.cluster, instances=rows))
+
+    def described(self) -> Cluster:
+        """The cluster as a file would describe it: offline nodes have no figures."""
+        return replace(self.cluster, nodes=tuple(map(self._described, self.cluster.nodes)))
+
+    def _described(self, node: Node) -> Node:
+        unused = node.name in self.drained or not self.answers(node.name)
+        node = replace(node, master=node.name == self.master, offline=unused)
+        return node if self.answers(node.name) else _without_figures(node)
+
+
+def _without_figures(node: Node) -> Node:
+    spindles = 0 if node.excl_stor else node.t_spindles
+    return replace(
+        node,
+        t_mem=0.0,
+        n_mem=0,
+        f_mem=0,
+        t_dsk=0.0,
+        f_dsk=0,
+        t_cpu=0.0,
+        n_cpu=0,
+        t_spindles=spindles,
+        f_spindles=0,
+    )
+
+
+def begin(cluster: Cluster) -> World:
+    """The world that a file describes. Raises DataError if it has no node to be the master.
+
+    Files do not tell drained from offline: a node that is not used is drained if it has figures, and
+    offline if not. What an offline node has is not known; once online, it is like the first node of
+    its group that has figures. Without a master in the file, the first node that answers is it.
+    """
+    unused = [node for node in cluster.nodes if node.offline]
+    offline = frozenset(node.name for node in unused if not _reports(node))
+    drained = frozenset(node.name for node in unused if _reports(node))
+    answering = [node for node in cluster.nodes if node.name not in offline]
+    masters = [node.name for node in cluster.nodes if node.master] or [node.name for node in answering]
+    if not masters:
+        raise DataError("expected a node that is not offline, to be the master")
+    furnished = (_furnished(cluster, node, answering) for node in unused if node.name in offline)
+    return World(cluster, masters[0], drained, offline).with_nodes(furnished)
+
+
+def _reports(node: Node) -> bool:
+    return any((node.t_mem, node.f_mem, node.t_dsk, node.t_cpu))
+
+
+def _furnished(cluster: Cluster, node: Node, models: Iterable[Node]) -> Node:
+    model = next((other for other in models if other.group == node.group), None)
+    if model is None:
+        return node
+    node = replace(
+        node,
+        t_mem=model.t_mem,
+        n_mem=model.n_mem,
+        f_mem=int(model.t_mem) - model.n_mem,
+        t_dsk=model.t_dsk,
+        f_dsk=int(model.t_dsk),
+        t_cpu=model.t_cpu,
+        n_cpu=model.n_cpu,
+    )
+    if node.excl_stor:
+        node = replace(node, t_spindles=model.t_spindles, f_spindles=model.t_spindles)
+    for row in cluster.instances:
+        if node.name in (row.pnode, row.snode):
+            node = charged(node, row, memory=int(node.name == row.pnode), storage=1)
+    return node
+
+
+def takes_disk(instance: Instance) -> bool:
+    """Whether an instance takes space that its nodes report."""
+    return instance.template.local_storage and not instance.forthcoming
+
+
+def charged(node: Node, instance: Instance, *, memory: int = 0, storage: int = 0) -> Node:
+    """The node after the instance's memory or storage came (1) or went (-1)."""
+    mem = instance.mem * memory if instance.uses_memory else 0
+    storage = storage if takes_disk(instance) else 0
+    spindles = instance.spindles or 0 if node.excl_stor else 0
+    return replace(
+        node,
+        f_mem=node.f_mem - mem,
+        f_dsk=node.f_dsk - storage * instance.dsk,
+        f_spindles=node.f_spindles - storage * spindles,
+    )
+
+
+def lose(world: World, name: str) -> World:
+    """A node stops answering; what ran there is not seen any more."""
+    lost = replace(world, silent=world.silent | {name})
+    return lost if name in world.offline else _seen(lost, name, Status.RUNNING, Status.NODE_DOWN)
+
+
+def find(world: World, name: str) -> World:
+    """A node answers again."""
+    found = replace(world, silent=world.silent - {name})
+    return _seen(found, name, Status.NODE_DOWN, Status.RUNNING) if found.answers(name) else found
+
+
+def with_role(world: World, name: str, *, offline: bool, drained: bool) -> World:
+    """A node marked offline, drained, or neither."""
+    others = world.offline - {name}, world.drained - {name}
+    marked = replace(
+        world,
+        offline=others[0] | {name} if offline else others[0],
+        drained=others[1] | {name} if drained else others[1],
+    )
+    if offline:
+        marked = _seen(marked, name, Status.RUNNING, Status.NODE_OFFLINE)
+        return _seen(marked, name, Status.NODE_DOWN, Status.NODE_OFFLINE)
+    found = Status.NODE_DOWN if name in world.silent else Status.RUNNING
+    return _seen(marked, name, Status.NODE_OFFLINE, found)
+
+
+def _seen(world: World, node: str, was: Status, now: Status) -> World:
+    rows = tuple(
+        replace(row, status=now) if row.pnode == node and row.status is was else row
+        for row in world.cluster.instances
+    )
+    return replace(world, cluster=replace(world.cluster, instances=rows))
