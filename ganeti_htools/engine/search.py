@@ -108,6 +108,7 @@ class Scale:
         squares = np.einsum("ij,ij->i", spreads, spreads)
         return Totals(float(spreads.shape[1]), spreads, spreads.sum(axis=1), squares, rest, values)
 
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # nodes that report nothing
     def effect(self, touched: Touched) -> Effect:
         """What the change of some nodes does."""
         old, new = touched.old, touched.new
