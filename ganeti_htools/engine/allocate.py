@@ -20,8 +20,10 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import NOWHERE, Asked, Bools, Floats, Ints, State, distinct
 from ganeti_htools.model.types import AllocPolicy, Fail
 
-# So many pairs are tried one by one for redundancy. From then on, a secondary, which needs no memory
-# unless its primary is lost, is taken not to matter: one pair speaks for all with the same primary.
+# So many candidates are tried one by one for redundancy: where room is scarce, one more instance may
+# bring the others into an order in which all find a place. From then on, a node that cannot be lost as
+# it is stays so; and a secondary, which needs no memory unless its primary is lost, is taken not to
+# matter: one pair speaks for all with the same primary.
 PATIENCE = 64
 
 
@@ -80,6 +82,7 @@ def on_nodes(
     scores = np.where(fits, scores, np.inf)
     allowed = redundancy.admits(asked, nodes, None) if redundancy else np.ones_like(fits)
     suspects: list[int] = []
+    tries = 0
     while True:
         good = np.flatnonzero(fits & allowed)
         if not len(good):
@@ -101,7 +104,8 @@ def on_nodes(
                 counted(trial.codes, dropped), int(fits.sum()) - dropped, float(scores[best]), chosen
             )
         allowed[best] = False
-        if redundancy.hopeless(suspects):
+        tries += 1
+        if tries == PATIENCE and redundancy.hopeless(suspects):
             allowed[:] = False
 
 
@@ -143,9 +147,9 @@ def on_pairs(
         if redundancy is None or redundancy.confirms(chosen, suspects):
             dropped = _dropped(scores, fits, allowed)
             return Solution(counted(codes, dropped), number - dropped, float(scores[p, s]), chosen)
-        if redundancy.hopeless(suspects):
-            break
         tries += 1
+        if tries == PATIENCE and redundancy.hopeless(suspects):
+            break
         rejected = (p, s) if tries < PATIENCE else (p, slice(None))
         allowed[rejected], left[rejected] = False, np.inf
     return Solution(counted(codes, number), 0)
