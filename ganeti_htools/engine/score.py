@@ -139,6 +139,8 @@ class Statistics:
         Components that are one object in both have not changed and cost nothing.
         """
         n = self.online
+        if not n:
+            return self
         some, every = bool(offline.any()), bool(offline.all())
         sums, variances = list(self.sums), list(self.variances)
         done: dict[tuple[int, int, int, int], tuple[Any, Any]] = {}
