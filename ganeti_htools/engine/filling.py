@@ -1,31 +1,36 @@
 """Putting equal instances on nodes, one after the other, each to the best place then.
 
 This is what :mod:`.allocate` does for one instance, done until no place is left. Between two placements
-only the chosen nodes change, so only what would become of these is computed anew; the scores of all
-candidates follow in a few array operations. Additions are made in the order in which Ganeti's htools
-make them: the same candidates tie then, and of these the last is chosen.
+only the chosen nodes change, and what would become of these has often been found out before: of another
+node with the same figures. The scores of all candidates follow in a few array operations. Additions are
+made in the order in which Ganeti's htools make them: the same candidates tie then, and of these the last
+is chosen.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ganeti_htools.engine import choice, moves, places
-from ganeti_htools.engine.places import FAIL, FITS, Codes
+from ganeti_htools.engine.places import FAIL, FITS
 from ganeti_htools.engine.score import COMPONENTS, COUNT, KINDS, SPREAD, WEIGHTS, node_values
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.state import CHANGING, NOWHERE, Asked, Columns, Floats, Ints, State
+from ganeti_htools.model.state import CHANGING, FIGURES, NOWHERE, Asked, Columns, Floats, Ints, State
 from ganeti_htools.model.types import Fail
 
 NAMES = [name for name, _, _, _, _ in COMPONENTS]
+VALUES = [value for _, _, _, value, _ in COMPONENTS]
 LOCATION = NAMES.index("location_score")
 # What an instance without tags leaves as it is, except that its nodes may share locations.
 STEADY = (NAMES.index("pri_tags_score"), LOCATION, NAMES.index("location_exclusion_score"))
 
 # How many values are looked at in one go when candidates that lie close together are scored afresh.
 BATCH = 1 << 20
+
+# Amounts of memory kept free for a primary that are so few are found out about all at once.
+USUAL = 64
 
 
 class Nodes(NamedTuple):
@@ -74,12 +79,28 @@ def fill(
     return Filled(len(placed), failures)
 
 
+@dataclass(frozen=True, slots=True)
+class _Outlook:
+    """What becomes of a node with certain figures if an instance comes.
+
+    ``now`` is what the node contributes to the components; ``first`` is why a primary must not come, then
+    what the node would contribute with it, and the change of that and of its square times the number
+    of nodes; ``primary`` are its figures then. ``second`` and ``secondary`` are the same with a secondary,
+    by how much memory the node keeps free for the same primary already.
+    """
+
+    now: Floats
+    first: Floats
+    primary: tuple[Any, ...]
+    second: dict[int, list[float]] = field(default_factory=dict)
+    secondary: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+
+
 class _Search:
     """What nodes contribute to the score now, and what they would with a primary more.
 
     Components whose values are one object are kept once: ``row_of`` has the row of each. ``now`` has a
-    column for each online node; ``then`` has one for each candidate, ``change`` is the difference, and
-    ``squares`` the change of the value's square times the number of nodes.
+    column for each online node, ``first`` one for each candidate, as :class:`_Outlook` says.
     """
 
     def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
@@ -90,34 +111,67 @@ class _Search:
         self.size = float(len(online))
         self.position = np.searchsorted(online, nodes)
 
-        values = node_values(state.columns)
         rows: dict[int, int] = {}
-        self.row_of = [rows.setdefault(id(value), len(rows)) for value in values]
+        self.row_of = [rows.setdefault(id(value), len(rows)) for value in node_values(state.columns)]
         self.which = [self.row_of.index(row) for row in range(len(rows))]
-        self.now = self._table(values, len(state.group))[:, online]
+        self.now = self.values(self.which, state.columns)[:, online]
         self.weights = np.array([WEIGHTS[which] for which in self.which])
-        shape = len(rows), len(nodes)
-        self.then, self.change, self.squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self.primary = _Table(state.columns, (len(nodes),))
-        self.codes: Codes = np.zeros(len(nodes), np.int8)
+        self.first = np.zeros((1 + 3 * len(rows), len(nodes)))
         self.policy = moves.policy_codes(state, asked, nodes)
-        self.look(np.arange(len(nodes)))
+        alike = {id(getattr(state.columns, name)): name for name in reversed(FIGURES)}
+        self.columns = [getattr(state.columns, name) for name in alike.values()]
+        self.changing = [name for name in alike.values() if name in CHANGING]
+        self.known: dict[tuple[Any, ...], _Outlook] = {}
+        self.outlooks: dict[int, _Outlook] = {}
+        self.look(range(len(nodes)))
 
-    def _table(self, values: list[Any], number: int) -> Floats:
-        return np.array([np.broadcast_to(values[which], (number,)) for which in self.which], np.float64)
+    @property
+    def codes(self) -> Floats:
+        """For each candidate, why a primary must not come."""
+        codes: Floats = self.first[0]
+        return codes
 
-    def look(self, at: Ints) -> tuple[Columns, list[Any]]:
-        """Compute anew what some candidates contribute; their columns and values as they are now."""
+    @property
+    def later(self) -> tuple[Floats, Floats, Floats]:
+        """What candidates would contribute, the change, and that of the square times the number of nodes."""
+        then, change, squares = self.first[1:].reshape(3, -1, len(self.nodes))
+        return then, change, squares
+
+    def look(self, candidates: Sequence[int]) -> list[_Outlook]:
+        """Take note of what becomes of some candidates."""
+        keys = [self._key(at) for at in candidates]
+        unknown = {key: at for key, at in zip(keys, candidates, strict=True) if key not in self.known}
+        if unknown:
+            self.known.update(zip(unknown, self._find_out(np.array(list(unknown.values()))), strict=True))
+        found = [self.known[key] for key in keys]
+        for at, outlook in zip(candidates, found, strict=True):
+            self.outlooks[at] = outlook
+            self.now[:, self.position[at]] = outlook.now
+            self.first[:, at] = outlook.first
+        return found
+
+    def _key(self, at: int) -> tuple[Any, ...]:
+        """All figures of a node, and what policies say."""
+        row = int(self.nodes[at])
+        return (self.policy.item(at), *[column.item(row) for column in self.columns])
+
+    def _find_out(self, at: Ints) -> Iterator[_Outlook]:
         old = self.state.columns.take(self.nodes[at])
-        values = node_values(old)
         new, codes = places.add_primary(old, self.asked, 0, 0)
-        self.codes[at] = np.where(self.policy[at] != FITS, self.policy[at], codes)
-        self.primary.put(at, new)
-        x, y = self._table(values, len(at)), self._table(node_values(new, (old, values)), len(at))
-        self.now[:, self.position[at]] = x
-        self.then[:, at], self.change[:, at] = y, y - x
-        self.squares[:, at] = self.size * (y * y - x * x)
-        return old, values
+        codes = np.where(self.policy[at] != FITS, self.policy[at], codes)
+        x, y = self.values(self.which, old), self.values(self.which, new)
+        first = np.concatenate([codes[np.newaxis], y, *_changes(x, y, self.size)])
+        figures = zip(*(getattr(new, name).tolist() for name in self.changing), strict=True)
+        return map(_Outlook, x.T, first.T, figures)
+
+    @staticmethod
+    def values(which: Sequence[int], columns: Columns) -> Floats:
+        """What nodes contribute to some components, a row for each."""
+        values = [VALUES[each](columns) for each in which]
+        table = np.empty((len(which), max(np.size(value) for value in values)))
+        for row, value in zip(table, values, strict=True):
+            row[:] = value
+        return table
 
     def statistics(self) -> tuple[Floats, Floats]:
         """Sums and variances of each row of ``now``, added up from left to right."""
@@ -126,13 +180,22 @@ class _Search:
     def settle(self, nodes: Nodes) -> None:
         """Carry out a placement but for the list of instances."""
         at = int(np.searchsorted(self.nodes, nodes.primary))
-        self.primary.settle(self.state.columns, nodes.primary, at)
-        self.look(np.array([at]))
+        self.write(nodes.primary, self.outlooks[at].primary)
+        self.look([at])
 
-    def counts(self, codes: Codes) -> dict[Fail, int]:
+    def write(self, row: int, figures: Sequence[Any]) -> None:
+        """Change the figures of a node."""
+        for name, figure in zip(self.changing, figures, strict=True):
+            getattr(self.state.columns, name)[row] = figure
+
+    def counts(self, codes: Floats) -> dict[Fail, int]:
         """How often each reason occurs."""
-        numbers = np.bincount(codes.ravel(), minlength=len(FAIL) + 1)
+        numbers = np.bincount(codes.astype(np.int64), minlength=len(FAIL) + 1)
         return {fail: int(numbers[code]) for code, fail in FAIL.items()}
+
+
+def _changes(x: Floats, y: Floats, size: float) -> tuple[Floats, Floats]:
+    return y - x, size * (y * y - x * x)
 
 
 def _statistics(values: Floats, size: float) -> tuple[Any, Any]:
@@ -147,31 +210,8 @@ def _replaced(sums: Any, variances: Any, size: float, change: Any, squares: Any)
     scaled = squares - 2 * sums * change
     scaled -= change * change
     scaled /= size * size
-    scaled = scaled + variances
-    return sums + change, np.fmax(scaled, 0.0)
-
-
-class _Table:
-    """The changing figures of nodes, one array for each that is an object of its own."""
-
-    def __init__(
-        self, columns: Columns, shape: tuple[int, ...], wide: dict[str, tuple[int, ...]] | None = None
-    ) -> None:
-        names = {id(getattr(columns, name)): name for name in reversed(CHANGING)}
-        self.arrays: dict[str, Any] = {
-            name: np.empty((wide or {}).get(name, shape), getattr(columns, name).dtype)
-            for name in names.values()
-        }
-
-    def put(self, at: Ints, new: Columns) -> None:
-        """Keep the figures of some nodes."""
-        for name, array in self.arrays.items():
-            array[..., at] = getattr(new, name)
-
-    def settle(self, columns: Columns, row: int, at: int, also: int = 0) -> None:
-        """Write the figures of a node into the columns; ``also`` is its row where there are several."""
-        for name, array in self.arrays.items():
-            getattr(columns, name)[row] = array[at] if array.ndim == 1 else array[also, at]
+    scaled += variances
+    return sums + change, np.fmax(scaled, 0.0, out=scaled)
 
 
 class _Singles(_Search):
@@ -183,8 +223,9 @@ class _Singles(_Search):
         if not len(fits):
             return None
         sums, variances = self.statistics()
+        _, change, squares = self.later
         column = sums[:, np.newaxis], variances[:, np.newaxis]
-        scores = self._scores(*_replaced(*column, self.size, self.change[:, fits], self.squares[:, fits]))
+        scores = self._scores(*_replaced(*column, self.size, change[:, fits], squares[:, fits]))
         near = fits[choice.near_best(scores)]
         if len(near) > 1:
             fresh = self._afresh(near)
@@ -198,7 +239,7 @@ class _Singles(_Search):
         for start in range(0, len(candidates), number):
             some = candidates[start : start + number]
             values = np.repeat(self.now[:, np.newaxis], len(some), axis=1)
-            values[:, np.arange(len(some)), self.position[some]] = self.then[:, some]
+            values[:, np.arange(len(some)), self.position[some]] = self.later[0][:, some]
             scores[start : start + number] = self._scores(*_statistics(values, self.size))
         return scores
 
@@ -224,7 +265,6 @@ class _Pairs(_Search):
     """Mirrored instances: pairs within each group, scored by two changes one after the other."""
 
     def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
-        self.blocks: list[_Block] = []
         super().__init__(state, asked, nodes)
         groups = state.group[nodes]
         self.blocks = [_Block(self, np.flatnonzero(groups == group)) for group in np.unique(groups)]
@@ -232,8 +272,9 @@ class _Pairs(_Search):
     def best(self) -> Nodes | None:
         """Where the next instance goes, if anywhere."""
         sums, variances = self.statistics()
+        _, change, squares = self.later
         column = sums[:, np.newaxis], variances[:, np.newaxis]
-        sums, variances = _replaced(*column, self.size, self.change, self.squares)
+        sums, variances = _replaced(*column, self.size, change, squares)
         found = [block.best(sums[:, block.at], variances[:, block.at]) for block in self.blocks]
         solutions = [solution for solution in found if solution is not None]
         if not solutions:
@@ -243,46 +284,42 @@ class _Pairs(_Search):
 
     def settle(self, nodes: Nodes) -> None:
         """Carry out a placement but for the list of instances."""
-        at = np.searchsorted(self.nodes, nodes)
-        block = next(block for block in self.blocks if at[0] in block.at)
-        p, s = np.searchsorted(block.at, at).tolist()
-        columns = self.state.columns
-        self.primary.settle(columns, nodes.primary, int(at[0]))
-        block.secondary.settle(columns, nodes.secondary, s, p)
+        primary, secondary = (int(at) for at in np.searchsorted(self.nodes, nodes))
+        block = next(block for block in self.blocks if primary in block.at)
+        self.write(nodes.primary, self.outlooks[primary].primary)
+        self.write(nodes.secondary, self.outlooks[secondary].secondary[int(self.state.peers[nodes])])
         if block.shared is not None:
-            columns.location[nodes.primary] += block.shared[p, s]
-            self.steady[LOCATION] += block.shared[p, s]
+            shared = moves.shared_locations(self.state, *nodes)
+            self.state.columns.location[nodes.primary] += shared
+            self.steady[LOCATION] += shared
         self.state.peers[nodes] += self.asked.secondary_mem
-        block.look(np.sort([p, s]))
+        block.look([primary, secondary])
 
     def failures(self) -> dict[Fail, int]:
         """How many pairs each reason rules out."""
         codes = [block.codes()[block.apart] for block in self.blocks]
-        return self.counts(np.concatenate(codes) if codes else np.zeros(0, np.int8))
+        return self.counts(np.concatenate(codes) if codes else np.zeros(0))
 
 
 class _Block:
     """The pairs of a group: primaries in rows, secondaries in columns.
 
-    What a secondary changes is kept as for primaries, but for each pair: what it keeps free already
-    depends on the primary. ``spreads`` and ``counts`` are the rows of the search that are concerned.
+    ``second`` is what a secondary changes, as :class:`_Outlook` has it: why it must not come, the changes
+    of ``spreads`` and their squares, and the changes of ``counts``, which are rows of the search.
     """
 
     def __init__(self, search: _Pairs, at: Ints) -> None:
         self.search, self.at, self.nodes = search, at, search.nodes[at]
-        state, number = search.state, len(at)
-        self.square = number, number
-        self.apart = ~np.eye(number, dtype=np.bool_)
+        self.column = {candidate: column for column, candidate in enumerate(at.tolist())}
+        self.apart = ~np.eye(len(at), dtype=np.bool_)
         self.shared = None
-        if state.location_rows:
-            self.shared = moves.shared_locations(state, self.nodes[:, np.newaxis], self.nodes)
-        self.secondary = _Table(state.columns, (number,), dict.fromkeys(("r_mem", "fail_n1"), self.square))
-        self.secondary_codes = np.zeros(self.square, np.int8)
-        self.spreads = self._concerned(SPREAD)
-        self.counts = self._concerned(COUNT)
-        self.change, self.squares = (np.zeros((len(self.spreads), *self.square)) for _ in range(2))
-        self.counted = np.zeros((len(self.counts), *self.square))
-        self.look(np.arange(number))
+        if search.state.location_rows:
+            self.shared = moves.shared_locations(search.state, self.nodes[:, np.newaxis], self.nodes)
+        self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)
+        self.second = np.zeros((1 + 2 * len(self.spreads) + len(self.counts), len(at), len(at)))
+        self.kept: set[int] = set()
+        self.plan = [self._step(which) for which in range(len(KINDS))]
+        self.look(at.tolist())
 
     def _concerned(self, kind: str) -> list[int]:
         columns = {"f_dsk", "f_spindles", "load_dsk", "secondaries", "inst_spindles", "r_mem", "fail_n1"}
@@ -293,26 +330,37 @@ class _Block:
         ]
         return list(dict.fromkeys(rows))
 
-    def look(self, at: Ints) -> None:
-        """Compute anew what some nodes contribute, in both roles."""
-        search = self.search
-        old, values = search.look(self.at[at])
-        peers = search.state.peers[np.ix_(self.nodes, self.nodes[at])]
-        new, codes = places.add_secondary(old, search.asked, peers)
-        self.secondary_codes[:, at] = codes
-        self.secondary.put(at, new)
-        later = node_values(new, (old, values))
-        for position, row in enumerate(self.spreads):
-            x, y = values[search.which[row]], later[search.which[row]]
-            self.change[position][:, at] = y - x
-            self.squares[position][:, at] = search.size * (y * y - x * x)
-        for position, row in enumerate(self.counts):
-            self.counted[position][:, at] = later[search.which[row]] - values[search.which[row]]
+    def look(self, candidates: list[int]) -> None:
+        """Take note of what becomes of some nodes, in both roles."""
+        for candidate, outlook in zip(candidates, self.search.look(candidates), strict=True):
+            kept = self.search.state.peers[self.nodes, self.search.nodes[candidate]].tolist()
+            unknown = set(kept).difference(outlook.second)
+            if unknown:
+                self.kept |= unknown
+                usual = self.kept if len(self.kept) < USUAL else unknown
+                self._find_out(candidate, sorted(usual.difference(outlook.second)), outlook)
+            self.second[:, :, self.column[candidate]] = np.array([outlook.second[each] for each in kept]).T
 
-    def codes(self) -> Codes:
+    def _find_out(self, candidate: int, kept: list[int], outlook: _Outlook) -> None:
+        """What becomes of a node as secondary if it keeps so much memory free for the primary already."""
+        search = self.search
+        old = search.state.columns.take(search.nodes[[candidate]])
+        new, codes = places.add_secondary(old, search.asked, np.array(kept))
+        rows = [*self.spreads, *self.counts]
+        x = outlook.now[rows, np.newaxis]
+        y = search.values([search.which[row] for row in rows], new)
+        change, squares = _changes(x, y, search.size)
+        number = len(self.spreads)
+        table = np.concatenate([codes[np.newaxis], change[:number], squares[:number], change[number:]])
+        outlook.second.update(zip(kept, table.T.tolist(), strict=True))
+        figures = [getattr(new, name).tolist() for name in search.changing]
+        columns = [each if len(each) == len(kept) else each * len(kept) for each in figures]
+        outlook.secondary.update(zip(kept, zip(*columns, strict=True), strict=True))
+
+    def codes(self) -> Floats:
         """For each pair, why it does not do."""
         primary = self.search.codes[self.at, np.newaxis]
-        return np.where(primary != FITS, primary, self.secondary_codes)
+        return np.where(primary != FITS, primary, self.second[0])
 
     def best(self, sums: Floats, variances: Floats) -> tuple[float, Nodes] | None:
         """The best pair and its score, given the statistics with each primary."""
@@ -328,24 +376,34 @@ class _Block:
             p, s = divmod(int(np.flatnonzero(fits & (scores == lowest))[-1]), len(self.at))
         return float(lowest), Nodes(int(self.nodes[p]), int(self.nodes[s]))
 
+    def _step(self, which: int) -> tuple[str, int]:
+        """Where a component's share of the score is found, by row of an array."""
+        row = self.search.row_of[which]
+        if KINDS[which] is SPREAD:
+            return ("two", self.spreads.index(row)) if row in self.spreads else ("one", row)
+        return ("count", which) if KINDS[which] is COUNT and row in self.counts else ("steady", which)
+
     def _scores(self, sums: Floats, variances: Floats) -> Any:
-        search = self.search
+        search, number = self.search, len(self.spreads)
+        change, squares = self.second[1 : 1 + number], self.second[1 + number : 1 + 2 * number]
+        counted = self.second[1 + 2 * number :]
         concerned = sums[self.spreads, :, np.newaxis], variances[self.spreads, :, np.newaxis]
-        _, both = _replaced(*concerned, search.size, self.change, self.squares)
-        weights = search.weights
-        one = np.sqrt(variances) * weights[:, np.newaxis]
+        _, both = _replaced(*concerned, search.size, change, squares)
+        one = np.sqrt(variances)[:, :, np.newaxis]
+        one *= search.weights[:, np.newaxis, np.newaxis]
         two = np.sqrt(both, out=both)
-        two *= weights[self.spreads, np.newaxis, np.newaxis]
-        total: Any = 0.0
-        for which, (kind, weight) in enumerate(zip(KINDS, WEIGHTS, strict=True)):
-            row = search.row_of[which]
-            if kind is SPREAD:
-                term = two[self.spreads.index(row)] if row in self.spreads else one[row, :, np.newaxis]
-            elif kind is COUNT and row in self.counts:
-                term = weight * (sums[row, :, np.newaxis] + self.counted[self.counts.index(row)])
-            elif which == LOCATION and self.shared is not None:
-                term = weight * (search.steady[which] + self.shared)
-            else:
-                term = weight * search.steady[which]
-            total = total + term
+        two *= search.weights[self.spreads, np.newaxis, np.newaxis]
+        total = np.zeros(self.apart.shape)
+        for source, at in self.plan:
+            if source == "one":
+                total += one[at]
+            elif source == "two":
+                total += two[at]
+            elif source == "count":
+                row = search.row_of[at]
+                total += WEIGHTS[at] * (sums[row, :, np.newaxis] + counted[self.counts.index(row)])
+            elif at == LOCATION and self.shared is not None:
+                total += WEIGHTS[at] * (search.steady[at] + self.shared)
+            elif search.steady[at]:
+                total += WEIGHTS[at] * search.steady[at]
         return total
