@@ -1,0 +1,92 @@
+"""A cluster as luxid tells of it, from the answers to the four requests that Ganeti's tools make."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti_htools.backends import queried
+from ganeti_htools.backends.fields import Fields
+from ganeti_htools.luxi.queries import ClusterAnswers, Missing, Row
+from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.types import DiskTemplate, Status
+
+# What fields are taken for that older versions of Ganeti do not have.
+_UNKNOWN: Mapping[str, Any] = {
+    "be/spindle_use": 1,
+    "cnos": 1,
+    "forthcoming": False,
+    "ndp/cpu_speed": 1.0,
+    "ndp/exclusive_storage": False,
+    "ndp/spindle_count": 1,
+    "tags": [],
+}
+
+_REASONS = {
+    Missing.UNKNOWN: "this version of Ganeti does not know it",
+    Missing.NO_DATA: "Ganeti has no data",
+    Missing.UNAVAILABLE: "Ganeti says that there is none",
+    Missing.OFFLINE: "Ganeti says that the node is offline",
+}
+
+
+def parse(answers: ClusterAnswers) -> Cluster:
+    """The cluster in the answers. Raises DataError, also for a node that is in use and does not report."""
+    return queried.cluster(
+        Fields("Parsing cluster info", answers.info),
+        [queried.group(_Fields("Group", row)) for row in answers.groups],
+        [_node(_Fields("Node", row)) for row in answers.nodes],
+        [_instance(_Fields("Instance", row)) for row in answers.instances],
+    )
+
+
+class _Fields(Fields):
+    """One object, whose name is known."""
+
+    __slots__ = ("missing",)
+
+    def __init__(self, kind: str, row: Row) -> None:
+        unknown = [key for key, why in row.missing.items() if why is Missing.UNKNOWN and key in _UNKNOWN]
+        values = {**row.values, **{key: _UNKNOWN[key] for key in unknown}} if unknown else row.values
+        super().__init__(f"{kind} data", values)
+        self.missing = row.missing
+        self.owner = f"{kind} '{self.text('name')}', error while reading data"
+
+    def value(self, key: str) -> Any:
+        """The value of a key that must be there."""
+        if key not in self.values and key in self.missing:
+            raise DataError(f"{self.owner}: key '{key}': {_REASONS[self.missing[key]]}")
+        return super().value(key)
+
+
+def _node(fields: Fields) -> Node:
+    exclusive, live = fields.boolean("ndp/exclusive_storage"), queried.live(fields)
+    node = Node(
+        fields.text("name"),
+        fields.text("group.uuid"),
+        n_cpu=0,
+        t_spindles=0 if exclusive else fields.count("ndp/spindle_count"),
+        cpu_speed=fields.number("ndp/cpu_speed"),
+        offline=fields.boolean("drained") or not live,
+        excl_stor=exclusive,
+        tags=fields.texts("tags"),
+    )
+    return queried.with_live(node, fields) if live else node
+
+
+def _instance(fields: Fields) -> Instance:
+    secondaries = fields.texts("snodes")
+    return Instance(
+        fields.text("name"),
+        fields.integer("be/memory"),
+        fields.integer("disk_usage"),
+        queried.disks(fields),
+        fields.count("be/vcpus"),
+        fields.choice("status", Status),
+        fields.texts("tags"),
+        fields.boolean("be/auto_balance"),
+        fields.text("pnode"),
+        secondaries[0] if secondaries else None,
+        fields.choice("disk_template", DiskTemplate),
+        fields.count("be/spindle_use"),
+        forthcoming=fields.boolean("forthcoming"),
+    )

@@ -1,0 +1,70 @@
+"""Rows of the model from fields as Ganeti's queries name them, over whatever protocol they came."""
+
+from dataclasses import replace
+from typing import Any
+
+from ganeti_htools.backends.fields import MAX_COUNT, Fields
+from ganeti_htools.backends.iallocator import ipolicy
+from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node, check
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.types import AllocPolicy
+
+
+def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: list[Instance]) -> Cluster:
+    """The cluster; its own configuration tells which node is master, and the hypervisor. Raises DataError."""
+    master, hypervisor = info.text("master"), info.text("default_hypervisor")
+    if not any(node.name == master for node in nodes):
+        raise DataError(f"Master node {master} unknown")
+    nodes = [replace(node, master=node.name == master, hypervisor=hypervisor) for node in nodes]
+    made = Cluster(
+        tuple(groups), tuple(nodes), tuple(instances), info.texts("tags"), ipolicy(info.object("ipolicy"))
+    )
+    check(made)
+    return made
+
+
+def group(fields: Fields) -> Group:
+    """A node group. Networks cannot be asked for."""
+    return Group(
+        fields.text("name"),
+        fields.text("uuid"),
+        fields.choice("alloc_policy", AllocPolicy),
+        ipolicy=ipolicy(fields.object("ipolicy")),
+        tags=fields.texts("tags"),
+    )
+
+
+def live(fields: Fields) -> bool:
+    """Whether a node runs instances, and so reports its figures."""
+    return not fields.boolean("offline") and (not fields.has("vm_capable") or fields.boolean("vm_capable"))
+
+
+def with_live(node: Node, fields: Fields) -> Node:
+    """The node with what it reports; without local storage it reports no disk."""
+    return replace(
+        node,
+        t_mem=fields.number("mtotal"),
+        n_mem=fields.integer("mnode"),
+        f_mem=fields.free("mfree"),
+        t_dsk=fields.number("dtotal") if fields.has("dtotal") else 0.0,
+        f_dsk=fields.free("dfree") if fields.has("dfree") else 0,
+        t_cpu=fields.number("ctotal"),
+        n_cpu=fields.count("cnos"),
+        t_spindles=fields.count("sptotal") if node.excl_stor else node.t_spindles,
+        f_spindles=fields.free("spfree") if fields.has("spfree") else 0,
+    )
+
+
+def disks(fields: Fields) -> tuple[Disk, ...]:
+    """The disks of an instance."""
+    sizes, spindles = fields.value("disk.sizes"), fields.value("disk.spindles")
+    for key, values in (("disk.sizes", sizes), ("disk.spindles", spindles)):
+        if not isinstance(values, list):
+            raise fields.wrong(key, "[Int]", "a list of whole numbers")
+    return tuple(_disk(fields.owner, pair) for pair in zip(sizes, spindles, strict=False))
+
+
+def _disk(owner: str, values: tuple[Any, Any]) -> Disk:
+    disk = Fields(owner, dict(zip(("disk.sizes", "disk.spindles"), values, strict=True)))
+    spindles = disk.integer("disk.spindles", high=MAX_COUNT) if disk.has("disk.spindles") else None
+    return Disk(disk.integer("disk.sizes"), spindles)

@@ -1,0 +1,164 @@
+"""A client of luxid, Ganeti's master daemon: one request and its answer after the other. Runs under trio."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import trio
+
+from ganeti_htools.luxi.framing import Decoder, FramingError, decode, encode
+from ganeti_htools.model.errors import HtoolsError, on_one_line
+
+PATIENCE = 180.0  # seconds for a request and its answer, as long as Ganeti's own clients wait
+FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0  # seconds before the next connection after a failure; doubling
+
+_LARGEST = 1 << 28  # bytes of an answer
+_CHUNK = 1 << 18
+
+
+class LuxiError(HtoolsError):
+    """A request that came to nothing."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(on_one_line(text))
+
+
+class NoAnswerError(LuxiError):
+    """luxid could not be asked, or what came back was no answer.
+
+    ``sent`` tells whether luxid may have got the request, and so may have carried it out.
+    """
+
+    def __init__(self, text: str, sent: bool) -> None:
+        super().__init__(text)
+        self.sent = sent
+
+
+class RefusedError(LuxiError):
+    """luxid answered that it failed.
+
+    ``kind`` is the name of Ganeti's exception, empty if there is none; ``arguments`` are those it has.
+    """
+
+    def __init__(self, text: str, kind: str, arguments: Sequence[object]) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.arguments = tuple(arguments)
+
+
+class Client:
+    """One connection, used by any number of tasks in turn; made when it is needed, and again when it is lost.
+
+    luxid hangs up on clients that are silent for some minutes. A request that finds the connection closed
+    goes over a new one; that is safe, because luxid acts on complete messages only. Each request makes at
+    most one connection, after a pause if the last request got no answer, so whoever just tries again
+    does so in decent intervals.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        connect: Callable[[str], Awaitable[trio.abc.Stream]] = trio.open_unix_socket,
+    ) -> None:
+        self.path = path
+        self._connect = connect
+        self._stream: trio.abc.Stream | None = None
+        self._turn = trio.Lock()
+        self._pause = 0.0
+        self._not_before = 0.0
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._hang_up()
+
+    async def call(self, method: str, args: Sequence[object] = (), patience: float = PATIENCE) -> Any:
+        """The result of a request. ``patience`` seconds are allowed for all of it, waiting included.
+
+        Raises NoAnswerError, RefusedError; FramingError for arguments that cannot be sent.
+        """
+        message = encode({"method": method, "args": args})
+        sent = False
+        with trio.move_on_after(patience) as deadline:
+            async with self._turn:
+                try:
+                    await self._send(message)
+                    sent = True
+                    answer = decode(await self._receive())
+                    result = _result(answer)
+                except RefusedError as error:
+                    self._pause = 0.0
+                    if not error.kind:  # luxid hangs up on whom it does not understand
+                        await self._hang_up()
+                    raise RefusedError(f"{method}: {error}", error.kind, error.arguments) from None
+                except (OSError, ValueError, trio.BrokenResourceError, FramingError) as error:
+                    await self._fail()
+                    reason = getattr(error, "strerror", None) or str(error)
+                    during = method if sent else "Ganeti cannot be reached"
+                    raise NoAnswerError(f"{self.path}: {during}: {reason}", sent) from error
+                except trio.Cancelled:
+                    # An answer may still come: it must not be taken for that to the next request.
+                    await (self._fail() if deadline.cancel_called else self._hang_up())
+                    raise
+                self._pause = 0.0
+                return result
+        raise NoAnswerError(f"{self.path}: {method}: no answer within {patience:g} s", sent)
+
+    async def _send(self, message: bytes) -> None:
+        if self._stream is not None:
+            try:
+                await self._stream.send_all(message)
+                return
+            except trio.BrokenResourceError:
+                await self._hang_up()
+        if self._pause:
+            await trio.sleep_until(self._not_before)
+        self._stream = await self._connect(self.path)
+        await self._stream.send_all(message)
+
+    async def _receive(self) -> bytes:
+        """The next message, and nothing must come after it. Raises FramingError, trio.BrokenResourceError."""
+        assert self._stream is not None
+        decoder = Decoder(_LARGEST)
+        while data := bytes(await self._stream.receive_some(_CHUNK)):
+            if messages := decoder.feed(data):
+                decoder.finish()
+                if len(messages) > 1:
+                    raise FramingError("several answers to one request")
+                return messages[0]
+        decoder.finish()
+        raise FramingError("the connection was closed without an answer")
+
+    async def _hang_up(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await trio.aclose_forcefully(stream)
+
+    async def _fail(self) -> None:
+        self._pause = min(2 * self._pause, LAST_PAUSE) or FIRST_PAUSE
+        self._not_before = trio.current_time() + self._pause
+        await self._hang_up()
+
+
+def _result(answer: object) -> Any:
+    """What an answer brings. Raises RefusedError, FramingError."""
+    match answer:
+        case {"success": True, "result": result}:
+            return result
+        case {"success": False, "result": [str(kind), list(arguments)]}:
+            raise RefusedError(f"{kind}: {_told(arguments)}", kind, arguments)
+        case {"success": False, "result": reason}:
+            raise RefusedError(_told([reason]), "", [reason])
+    raise FramingError(f"expected an answer, got {answer!r:.100}")
+
+
+def _told(arguments: Sequence[object]) -> str:
+    """Arguments of an exception: usually a text, and perhaps a word that classifies it."""
+    first, *others = [str(argument) for argument in arguments] or [""]
+    return f"{first} ({', '.join(others)})" if others else first

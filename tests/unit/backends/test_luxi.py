@@ -1,0 +1,189 @@
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ganeti_htools.backends import luxi, text
+from ganeti_htools.luxi.queries import (
+    GROUP_FIELDS,
+    INSTANCE_FIELDS,
+    NODE_FIELDS,
+    ClusterAnswers,
+    Missing,
+    Row,
+)
+from ganeti_htools.model.cluster import Cluster, Disk
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.types import Status
+from tests.clusters import Shape, cluster
+from tests.luxi_answers import answers
+from tests.text_format import text as text_of
+
+SHAPES = [
+    Shape(
+        nodes=6,
+        instances=20,
+        groups=2,
+        offline=1,
+        drained=1,
+        down=0.3,
+        tags=("exclusion", "location", "migration"),
+        policies=True,
+        forthcoming=0.2,
+    ),
+    Shape(nodes=4, instances=10, exclusive_storage=True),
+]
+
+
+def rows(fields: tuple[str, ...], result: dict[str, Any]) -> list[Row]:
+    return [
+        Row(
+            {field: value for field, (status, value) in zip(fields, cells, strict=True) if not status},
+            {field: Missing(status) for field, (status, _) in zip(fields, cells, strict=True) if status},
+        )
+        for cells in result["data"]
+    ]
+
+
+def told(results: dict[str, Any]) -> ClusterAnswers:
+    return ClusterAnswers(
+        rows(NODE_FIELDS, results["node"]),
+        rows(INSTANCE_FIELDS, results["instance"]),
+        results["QueryClusterInfo"],
+        rows(GROUP_FIELDS, results["group"]),
+    )
+
+
+def small() -> ClusterAnswers:
+    return copy.deepcopy(
+        told(answers(cluster(1, Shape(nodes=2, instances=2, templates={"drbd": 1}, down=0))))
+    )
+
+
+def node_with(values: dict[str, Any] = {}, missing: dict[str, Missing] = {}) -> ClusterAnswers:  # noqa: B006
+    """The first node changed; what is missing has no value."""
+    data = small()
+    first = data.nodes[0]
+    kept = {key: value for key, value in first.values.items() if key not in missing}
+    data.nodes[0] = Row({**kept, **values}, missing)
+    return data
+
+
+def instance_with(values: dict[str, Any] = {}, missing: dict[str, Missing] = {}) -> ClusterAnswers:  # noqa: B006
+    data = small()
+    kept = {key: value for key, value in data.instances[0].values.items() if key not in missing}
+    data.instances[0] = Row({**kept, **values}, missing)
+    return data
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_cluster_is_that_of_the_text_format(shape: Shape) -> None:
+    data = cluster(7, shape)
+    described, expected = luxi.parse(told(answers(data))), text.parse(text_of(data), "text")
+    # What the text format does not tell: the hypervisor, the size of each disk.
+    assert [node.master for node in described.nodes].count(True) == 1
+    assert {node.hypervisor for node in described.nodes} == {"xen-pvm"}
+    assert text.dump(described) == text.dump(marked(expected, described))
+    assert [[disk.size for disk in one.disks] for one in described.instances] == [
+        [disk["size"] for disk in one["disks"]] for one in data["instances"].values()
+    ]
+
+
+def marked(expected: Cluster, described: Cluster) -> Cluster:
+    """The cluster with the same master, which generated text does not tell."""
+    pairs = zip(expected.nodes, described.nodes, strict=True)
+    return replace(expected, nodes=tuple(replace(one, master=other.master) for one, other in pairs))
+
+
+def test_disks_have_spindles_where_they_say_so() -> None:
+    data = instance_with({"disk.sizes": [10, 20], "disk.spindles": [3, None]})
+    assert luxi.parse(data).instances[0].disks == (Disk(10, 3), Disk(20, None))
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_every_state_of_an_instance(status: Status) -> None:
+    assert luxi.parse(instance_with({"status": status.value})).instances[0].status is status
+
+
+@pytest.mark.parametrize("why", list(Missing))
+def test_a_node_without_local_storage_reports_none(why: Missing) -> None:
+    node = luxi.parse(node_with({}, dict.fromkeys(("dtotal", "dfree", "spfree"), why))).nodes[0]
+    assert (node.t_dsk, node.f_dsk, node.f_spindles) == (0.0, 0, 0)
+    assert node.t_mem > 0
+    assert not node.offline
+
+
+LIVE = ("mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "sptotal", "spfree")
+
+
+@pytest.mark.parametrize("why", [Missing.NO_DATA, Missing.UNAVAILABLE, Missing.OFFLINE])
+@pytest.mark.parametrize("change", [{"offline": True}, {"vm_capable": False}])
+def test_a_node_that_runs_nothing_need_not_report(change: dict[str, bool], why: Missing) -> None:
+    node = luxi.parse(node_with(change, dict.fromkeys(LIVE, why))).nodes[0]
+    assert (node.offline, node.t_mem, node.f_mem, node.t_dsk, node.t_cpu, node.n_cpu) == (True, 0, 0, 0, 0, 0)
+
+
+def test_a_drained_node_reports() -> None:
+    node = luxi.parse(node_with({"drained": True})).nodes[0]
+    assert node.offline
+    assert node.t_mem > 0
+
+
+def test_fields_that_this_ganeti_does_not_know_have_a_usual_value() -> None:
+    unknown = Missing.UNKNOWN
+    node = luxi.parse(
+        node_with({}, dict.fromkeys(("ndp/cpu_speed", "ndp/exclusive_storage", "cnos", "sptotal"), unknown))
+    ).nodes[0]
+    assert (node.cpu_speed, node.excl_stor, node.n_cpu) == (1.0, False, 1)
+    instance = luxi.parse(
+        instance_with({}, dict.fromkeys(("forthcoming", "be/spindle_use"), unknown))
+    ).instances[0]
+    assert (instance.forthcoming, instance.spindle_use) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (
+            node_with({}, {"mfree": Missing.NO_DATA}),
+            "Node '{node}', error while reading data: key 'mfree': Ganeti has no data",
+        ),
+        (
+            node_with({}, {"mtotal": Missing.UNKNOWN}),
+            "Node '{node}', error while reading data: key 'mtotal': this version of Ganeti does not know it",
+        ),
+        (node_with({"mfree": "x"}), "key 'mfree': Unable to read Int, expected a whole number"),
+        (node_with({"dfree": "x"}), "key 'dfree': Unable to read Int, expected a whole number"),
+        (node_with({"group.uuid": "other"}), "Unknown group 'other' for node {node}"),
+        (node_with({"name": None}), "Node data: key 'name': Unable to read String"),
+        (
+            node_with({}, {"name": Missing.OFFLINE}),
+            "Node data: key 'name': Ganeti says that the node is offline",
+        ),
+        (
+            node_with({"ndp/exclusive_storage": True}, {"sptotal": Missing.UNAVAILABLE}),
+            "key 'sptotal': Ganeti says that there is none",
+        ),
+        (instance_with({"pnode": "node9"}), "Unknown node 'node9' for instance {instance}"),
+        (instance_with({"snodes": ["node9"]}), "Unknown node 'node9' for instance {instance}"),
+        (instance_with({"status": "fine"}), "Instance '{instance}', error while reading data: key 'status'"),
+        (instance_with({"disk.sizes": 1}), "'disk.sizes': Unable to read [Int]"),
+        (instance_with({}, {"status": Missing.NO_DATA}), "key 'status': Ganeti has no data"),
+        (small()._replace(info={}), "Parsing cluster info: key 'master' not found"),
+        (small()._replace(nodes=[], instances=[]), "Master node {node} unknown"),
+        (
+            small()._replace(groups=[Row({"name": "a"}, {})]),
+            "Group 'a', error while reading data: key 'uuid'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(data: ClusterAnswers, error: str) -> None:
+    names = {
+        "node": small().nodes[0].values["name"],
+        "instance": small().instances[0].values["name"],
+    }
+    with pytest.raises(DataError) as caught:
+        luxi.parse(data)
+    assert error.format(**names) in str(caught.value)
+    assert "\n" not in str(caught.value)
