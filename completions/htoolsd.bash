@@ -37,6 +37,7 @@ END
 -E,--evac-mode none
 --restricted-migration none
 -m,--master host
+-L,--luxi file
 --rapi-ca file
 -I,--ialloc-src file
 -X,--exec none
@@ -78,6 +79,7 @@ END
 -t,--text-data file
 --simulate string
 -m,--master host
+-L,--luxi file
 --rapi-ca file
 -I,--ialloc-src file
 --no-disk-moves none
@@ -117,6 +119,7 @@ END
 -t,--text-data file
 --simulate string
 -m,--master host
+-L,--luxi file
 --rapi-ca file
 -I,--ialloc-src file
 -v,--verbose none
@@ -139,6 +142,7 @@ END
 -t,--text-data file
 --simulate string
 -m,--master host
+-L,--luxi file
 --rapi-ca file
 -I,--ialloc-src file
 -O,--offline onenode
@@ -165,6 +169,7 @@ END
         hscan) cat <<'END'
 -p,--print-nodes none
 -d,--output-dir dir
+-L,--luxi file
 --rapi-ca file
 -v,--verbose none
 --no-headers none
@@ -183,6 +188,7 @@ END
 --spindle-use float
 --simulate string
 -m,--master host
+-L,--luxi file
 --rapi-ca file
 -I,--ialloc-src file
 -v,--verbose none
@@ -209,6 +215,7 @@ END
 -t,--text-data file
 --simulate string
 -m,--master host
+-L,--luxi file
 --rapi-ca file
 -X,--exec none
 --minimal-resources float

@@ -84,11 +84,13 @@ def load(line: CommandLine) -> Cluster:
 
 
 def _described(line: CommandLine) -> Cluster:
-    if line.master and line.text_data is not None:
+    if (bool(line.master), line.luxi is not None, line.text_data is not None).count(True) > 1:
         raise HtoolsError("Only one of the rapi, luxi, and data files options should be given.")
     with _during("failed to load data, aborting"):
         if line.master:
             return from_rapi(line.master, line.rapi_ca)
+        if line.luxi is not None:
+            return from_luxi(line.luxi)
         if line.simulate:
             from ganeti_htools.backends import simu  # like others below, seldom needed
 
@@ -118,6 +120,20 @@ def from_rapi(address: str, ca: str | None) -> Cluster:
     from ganeti_htools.backends import rapi_http
 
     return rapi.parse(trio.run(rapi_http.fetch, address, ca))
+
+
+def from_luxi(path: str) -> Cluster:
+    """The cluster of the Ganeti behind a socket, the usual one if ``path`` is empty. Raises HtoolsError."""
+    import trio
+
+    from ganeti_htools.backends import luxi
+    from ganeti_htools.luxi import client, queries
+
+    async def ask() -> queries.ClusterAnswers:
+        async with client.Client(path or queries.default_socket()) as ganeti:
+            return await queries.whole_cluster(ganeti)
+
+    return luxi.parse(trio.run(ask))
 
 
 def with_dynamics(cluster: Cluster, line: CommandLine) -> Cluster:

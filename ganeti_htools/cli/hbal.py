@@ -125,6 +125,8 @@ def run(line: CommandLine) -> None:
     if line.json:
         _report(state, scope, group, made, sets, (initial, final), (before, after))
     if line.exec and made:
+        if line.luxi is not None:
+            raise HtoolsError("hbal: plans cannot be carried out yet, only printed (--print-commands)")
         raise HtoolsError("hbal: Execution of commands possible only on LUXI")
 
 

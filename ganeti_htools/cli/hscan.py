@@ -1,9 +1,10 @@
-"""``hscan``: save clusters, read over the remote API, in the text format (``hscan(1)``)."""
+"""``hscan``: save clusters in the text format (``hscan(1)``)."""
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,11 +15,13 @@ from ganeti_htools.cli.options import HSCAN, CommandLine
 from ganeti_htools.cli.program import execute, print_json
 from ganeti_htools.engine import moves
 from ganeti_htools.engine.score import score
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State, derive
 
 FAILED = 2  # exit status if any cluster could not be read or saved
 
+_LOCAL = "LOCAL"  # what the own cluster is called
 _HEADER = ("Nodes", "Inst", "BNode", "BInst", "t_mem", "f_mem", "t_disk", "f_disk", "Score")
 _WIDTHS = (5, 5, 5, 5, 6, 6, 6, 6, 10)
 
@@ -44,22 +47,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(line: CommandLine) -> int:
-    """Scan one cluster after the other; FAILED if any cannot be. Raises HtoolsError."""
-    if not line.arguments:
-        raise HtoolsError("This program needs clusters to scan: hosts, URLs or file://PATH.")
-    width = max(map(len, line.arguments))
+    """Scan one cluster after the other; FAILED if any cannot be.
+
+    Those named are read over the remote API; without names it is this machine's own.
+    """
+    if line.arguments:
+        sources = [(name, partial(files.from_rapi, name, line.rapi_ca)) for name in line.arguments]
+    else:
+        sources = [(_LOCAL, partial(files.from_luxi, line.luxi or ""))]
+    width = max(len(name) for name, _ in sources)
     if not (line.no_headers or line.json):
         _row("Name".ljust(width), _HEADER)
-    reports = [_scan(line, name, width) for name in line.arguments]
+    reports = [_scan(line, name, read, width) for name, read in sources]
     if line.json:
         print_json(reports)
     return FAILED if any("error" in report for report in reports) else 0
 
 
-def _scan(line: CommandLine, name: str, width: int) -> dict[str, object]:
+def _scan(line: CommandLine, name: str, read: Callable[[], Cluster], width: int) -> dict[str, object]:
     """Save a cluster and tell of it, at once unless the reports are wanted as JSON."""
     try:
-        cluster = files.from_rapi(name, line.rapi_ca)
+        cluster = read()
         state = derive(cluster, static_kvm_node_memory=line.static_kvm_node_memory)
         path = os.path.join(line.output_dir, name.replace("/", "_") + ".data")
         files.write_text(path, text.dump(cluster))

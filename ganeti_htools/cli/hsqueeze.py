@@ -51,6 +51,8 @@ def run(line: CommandLine) -> int:
     _give_commands(line, lines)
     if line.exec and plan.action is not Action.NOTHING:
         sys.stdout.flush()
+        if line.luxi is not None:
+            raise HtoolsError("hsqueeze: plans cannot be carried out yet, only printed (--print-commands)")
         raise HtoolsError("hsqueeze: Execution of commands possible only on LUXI")
     _show(line, "Final", plan.state)
     _save(line, "squeezed", _SAVED[plan.action], plan.state.settled())

@@ -51,6 +51,7 @@ class CommandLine:
     ignore_soft_errors: bool = False
     independent_groups: bool = False
     json: bool = False
+    luxi: str | None = None
     machine_readable: bool = False
     master: str = ""
     max_cpu: float | None = None
@@ -425,6 +426,15 @@ MASTER = Option(
     "ADDRESS",
     "host",
 )
+LUXI = Option(
+    "L",
+    "luxi",
+    "take the cluster from Ganeti on this machine, at the usual socket or at SOCKET",
+    lambda _old, path: path,
+    Takes.OPTIONAL,
+    "SOCKET",
+    "file",
+)
 RAPI_CA = _file("", "rapi-ca", "trust the remote API only by the certificates (PEM) in this file")
 OUTPUT_DIR = Option(
     "d", "output-dir", "write files in this directory", lambda _old, path: path, Takes.ARGUMENT, "PATH", "dir"
@@ -623,6 +633,7 @@ HSPACE = Program(
         SPINDLE_USE,
         SIMULATE,
         MASTER,
+        LUXI,
         RAPI_CA,
         IALLOC_SRC,
         VERBOSE,
@@ -649,6 +660,7 @@ HSQUEEZE = Program(
         TEXT_DATA,
         SIMULATE,
         MASTER,
+        LUXI,
         RAPI_CA,
         EXEC,
         MINIMAL_RESOURCES,
@@ -667,7 +679,7 @@ HSQUEEZE = Program(
 
 HSCAN = Program(
     "hscan",
-    (PRINT_NODES, OUTPUT_DIR, RAPI_CA, VERBOSE, NO_HEADERS, JSON, STATIC_KVM_NODE_MEMORY),
+    (PRINT_NODES, OUTPUT_DIR, LUXI, RAPI_CA, VERBOSE, NO_HEADERS, JSON, STATIC_KVM_NODE_MEMORY),
     ("host 0 none",),
 )
 
@@ -679,6 +691,7 @@ HINFO = Program(
         TEXT_DATA,
         SIMULATE,
         MASTER,
+        LUXI,
         RAPI_CA,
         IALLOC_SRC,
         VERBOSE,
@@ -701,6 +714,7 @@ HCHECK = Program(
         TEXT_DATA,
         SIMULATE,
         MASTER,
+        LUXI,
         RAPI_CA,
         IALLOC_SRC,
         NO_DISK_MOVES,
@@ -738,6 +752,7 @@ HROLLER = Program(
         TEXT_DATA,
         SIMULATE,
         MASTER,
+        LUXI,
         RAPI_CA,
         IALLOC_SRC,
         OFFLINE,
@@ -770,6 +785,7 @@ HBAL = Program(
         EVAC_MODE,
         RESTRICTED_MIGRATION,
         MASTER,
+        LUXI,
         RAPI_CA,
         IALLOC_SRC,
         EXEC,

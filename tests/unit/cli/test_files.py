@@ -119,6 +119,7 @@ def test_a_cluster_is_loaded(data: str) -> None:
     ("line", "error"),
     [
         (CommandLine(), "No backend selected! Exiting."),
+        (CommandLine(luxi="/none"), "/none: Ganeti cannot be reached: No such file or directory"),
         (CommandLine(simulate=("x",)), "Invalid cluster specification 'x': .*"),
         (CommandLine(text_data="/none"), "/none: cannot be read: No such file or directory"),
         (CommandLine(text_data="/dev/null"), "/dev/null: Invalid format of the input file: 0 sections .*"),

@@ -7,6 +7,7 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.cli import files, hscan
 from tests.clusters import Shape, cluster
+from tests.luxi_answers import answers, luxid
 from tests.rapi_documents import write
 
 
@@ -60,6 +61,24 @@ def test_a_file_that_cannot_be_written(address: str, capsys: pytest.CaptureFixtu
     assert len(told) == 4
 
 
-def test_something_to_scan_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert hscan.main([]) == 1
-    assert capsys.readouterr().err.startswith("Error: This program needs clusters to scan")
+def test_without_names_the_own_cluster_is_scanned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = cluster(3, Shape(nodes=3, instances=5))
+    with luxid(tmp_path / "socket", answers(data)):
+        assert hscan.main([f"-L{tmp_path}/socket", "-d", str(tmp_path)]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.startswith("Name  Nodes ")
+    assert row.split()[:3] == ["LOCAL", "3", "5"]
+    saved = text.parse((tmp_path / "LOCAL.data").read_text("utf-8"), "saved")
+    assert [node.name for node in saved.nodes] == list(data["nodes"])
+
+
+def test_without_ganeti_the_own_cluster_cannot_be_scanned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path))
+    assert hscan.main([]) == hscan.FAILED
+    told = capsys.readouterr().out.splitlines()
+    assert told[2:] == [
+        "Error for LOCAL: failed to load data. Details:",
+        f"{tmp_path}/var/run/ganeti/socket/ganeti-query: Ganeti cannot be reached: No such file or directory",
+    ]

@@ -1,0 +1,72 @@
+"""Read from a luxid, clusters are to our tools what they are to Debian's."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.cli import hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
+from tests.clusters import TIGHT, Shape, cluster
+from tests.conftest import Oracle
+from tests.luxi_answers import answers, luxid
+from tests.oracle.programs import Result, ours, theirs
+
+pytestmark = pytest.mark.oracle
+
+EVERYTHING = ("exclusion", "location", "migration", "desired")
+CLUSTERS = {
+    "small": Shape(nodes=3, instances=10),
+    "varied": Shape(
+        nodes=8, instances=40, groups=2, offline=1, drained=1, down=0.3, tags=EVERYTHING, policies=True
+    ),
+    "exclusive": Shape(nodes=6, instances=30, fill=TIGHT, exclusive_storage=True, drained=1),
+    "kvm": Shape(nodes=6, instances=30, fill=TIGHT, hypervisor="kvm"),
+    "empty": Shape(nodes=2, instances=0),
+}
+
+
+Main = Callable[[Sequence[str]], int]
+
+
+@pytest.mark.parametrize("shape", [*CLUSTERS.values(), Shape(nodes=4, instances=20, forthcoming=0.3)])
+def test_files(oracle: Oracle, tmp_path: Path, shape: Shape) -> None:
+    """The saved file holds all that was understood."""
+    socket, (ours_in, theirs_in) = tmp_path / "socket", (tmp_path / "ours", tmp_path / "theirs")
+    for directory in (ours_in, theirs_in):
+        directory.mkdir()
+    with luxid(socket, answers(cluster(11, shape))):
+        debian = theirs(oracle, "hscan", [f"-L{socket}", "-d", str(theirs_in), "-p"])
+        result = ours(hscan.main, [f"-L{socket}", "-d", str(ours_in), "-p"])
+    assert result == debian
+    assert (ours_in / "LOCAL.data").read_text("utf-8") == (theirs_in / "LOCAL.data").read_text("utf-8")
+
+
+@pytest.mark.parametrize("shape", CLUSTERS)
+@pytest.mark.parametrize(
+    ("main", "options"),
+    [
+        (hinfo.main, ["-v", "-p", "--print-instances"]),
+        (hcheck.main, ["-v"]),
+        (hroller.main, ["-f"]),
+        (hspace.main, ["--machine-readable", "-l", "2"]),
+        (hsqueeze.main, []),
+        (hbal.main, ["-C", "-G", "group1", "-l", "3", "-q"]),
+    ],
+)
+def test_tools(oracle: Oracle, tmp_path: Path, main: Main, options: list[str], shape: str) -> None:
+    name, socket = main.__module__.rpartition(".")[2], tmp_path / "socket"
+    argv = [f"-L{socket}", *options]
+    with luxid(socket, answers(cluster(12, CLUSTERS[shape]))) as asked:
+        debian = theirs(oracle, name, argv)
+        requests = asked.copy()
+        asked.clear()
+        result = ours(main, argv)
+    assert asked == requests
+    assert len(asked) == 4
+    assert common(result) == debian
+
+
+def common(result: Result) -> Result:
+    """Without what only ours says."""
+    lines = result.out.splitlines(keepends=True)
+    return result._replace(out="".join(line for line in lines if "Nodes that may be lost" not in line))
