@@ -270,28 +270,31 @@ class Departure:
     """What the nodes that instances have would become when they moved in one way.
 
     ``changes`` and ``squares`` of each spread (spreads by members of the crew), ``rest`` of all else, and
-    whether they may go (``free``). ``low``, ``high`` and ``largest`` are the least and the most that
-    squares have been, and the most that changes have been.
+    whether they may go (``free``).
     """
 
     def __init__(self, spreads: int, members: int) -> None:
         self.changes, self.squares = np.zeros((spreads, members)), np.zeros((spreads, members))
         self.rest, self.free = np.zeros(members), np.zeros(members, np.bool_)
-        self.low, self.high, self.largest = np.zeros((3, spreads))
 
     def put(self, members: Ints, effects: Sequence[Effect], free: Bools) -> None:
         """Write what is known of some members."""
-        changes, squares = np.zeros((2, len(self.low), len(members)))
+        changes, squares = np.zeros((2, len(self.changes), len(members)))
         for effect in effects:
             for group, (change, square) in effect.spreads.items():
                 changes[group] += change
                 squares[group] += square
         self.free[members], self.rest[members] = free, sum(effect.rest for effect in effects)
         self.changes[:, members], self.squares[:, members] = changes, squares
-        if free.any():
-            self.low = np.minimum(self.low, squares.min(axis=1, where=free, initial=0.0))
-            self.high = np.maximum(self.high, squares.max(axis=1, where=free, initial=0.0))
-            self.largest = np.maximum(self.largest, np.abs(changes).max(axis=1, where=free, initial=0.0))
+
+    def bounds(self, means: Floats, number: float) -> tuple[Floats, Floats, Floats]:
+        """The least and most that each variance can change, and the most that a sum can."""
+        changes, squares = self.changes, self.squares
+        if not self.free.all():
+            changes, squares = changes[:, self.free], squares[:, self.free]
+        variances = (squares - 2 * means[:, np.newaxis] * changes) / number
+        largest = np.maximum(changes.max(axis=1), -changes.min(axis=1))
+        return variances.min(axis=1), variances.max(axis=1), largest
 
 
 class Departures:
@@ -419,7 +422,6 @@ class _Round:
         doubt = self.squares + self.means * self.means + 0.01 * search.scale.centre**2
         self.slack = float((search.scale.weights * np.sqrt(1e-13 * doubt)).sum())
         self.slack += choice.CLOSE * max(1.0, abs(current))
-        self.lines: dict[tuple[int, bool], Floats] = {}
         self.crowds = [self._crowds(crew) for crew in search.crews]
 
     def best(self) -> Best | None:
@@ -474,37 +476,19 @@ class _Round:
         scores = self._score(dict(enumerate(zip(changes, squares, strict=True))), rest)
         self._keep(Found(crew, Kind.FAILOVER, members, np.full(len(members), NOWHERE), scores))
 
-    def _chords(self) -> tuple[Floats, float]:
+    def _chords(self, departure: Departure, arrival: Arrivals) -> tuple[Floats, float]:
         """Slopes of a linear lower bound, in changes of the sums of squares about the mean, and its start."""
-        scale, size = self.search.scale, len(self.means)
-        low, high, largest = np.zeros((3, size))
-        low_new, high_new, largest_new = np.zeros((3, size))
-        for departures, arrivals in zip(self.search.departures, self.search.arrivals, strict=True):
-            for arrival in {id(arrival): arrival for arrival in arrivals.values()}.values():
-                bounds = arrival.bounds(self.above, self.number)
-                low_new, high_new = np.minimum(low_new, bounds[0]), np.maximum(high_new, bounds[1])
-                largest_new = np.maximum(largest_new, bounds[2])
-            for kind in arrivals:
-                departure = departures.kinds[kind]
-                shift = 2 * np.abs(self.means) * departure.largest
-                low = np.minimum(low, (departure.low - shift) / self.number)
-                high = np.maximum(high, (departure.high + shift) / self.number)
-                largest = np.maximum(largest, departure.largest)
+        weights = self.search.scale.weights
+        low, high, largest = departure.bounds(self.means, self.number)
+        low_new, high_new, largest_new = arrival.bounds(self.above, self.number)
         cross = ((largest + largest_new) / self.number) ** 2
         variances = np.maximum(self.squares - self.means * self.means, 0.0)
         low, high = np.maximum(low + low_new - cross, -variances), high + high_new
         width = high - low
-        rise = np.sqrt(variances + high) - np.sqrt(variances + low)
-        slopes = scale.weights * np.where(width > 0, rise / np.where(width > 0, width, 1.0), 0.0)
-        starts = scale.weights * np.sqrt(variances + low) - slopes * (low + cross)
+        rise = np.sqrt(np.maximum(variances + high, 0.0)) - np.sqrt(variances + low)
+        slopes = weights * np.where(width > 0, rise / np.where(width > 0, width, 1.0), 0.0)
+        starts = weights * np.sqrt(variances + low) - slopes * (low + cross)
         return slopes / self.number, float(starts.sum()) + self.rest
-
-    def _line(self, arrival: Arrivals, force: bool, slopes: Floats) -> Floats:
-        """What new nodes add to the lower bound: classes by targets, infinite where it does not fit."""
-        key = id(arrival), force
-        if key not in self.lines:
-            self.lines[key] = np.where(arrival.fits[force], arrival.linear(self.above, slopes), np.inf)
-        return self.lines[key]
 
     def _forced(self, crew: Crew, kind: Kind) -> Bools:
         """Which members come to a new node although soft limits say no."""
@@ -519,11 +503,13 @@ class _Round:
 
     def _rows(self) -> list["_Rows"]:
         """The lower bounds of all members of all crews in all kinds of moves."""
-        slopes, start = self._chords()
         rows = []
         for number, crew in enumerate(self.search.crews):
             for kind, arrival in self.search.arrivals[number].items():
                 departure = self.search.departures[number].kinds[kind]
+                if not departure.free.any():
+                    continue
+                slopes, start = self._chords(departure, arrival)
                 base = slopes @ departure.squares - (2 * slopes * self.means) @ departure.changes
                 base += start + departure.rest
                 crowds = self.crowds[number]
@@ -533,11 +519,14 @@ class _Round:
                     base += crowds[:, self.search.targets].min(axis=1)
                 forced = self._forced(crew, kind)
                 least = np.full(len(base), np.inf)
+                line = arrival.linear(self.above, slopes)
+                lines = {}
                 for force in sorted(set(forced.tolist())):
-                    line = self._line(arrival, force, slopes).min(axis=1, initial=np.inf)
-                    least = np.where(forced == force, line[arrival.classes], least)
+                    lines[force] = np.where(arrival.fits[force], line, np.inf)
+                    best = lines[force].min(axis=1, initial=np.inf)
+                    least = np.where(forced == force, best[arrival.classes], least)
                 least = np.where(departure.free, base + least, np.inf)
-                rows.append(_Rows(number, kind, departure, arrival, forced, base, least))
+                rows.append(_Rows(number, kind, departure, arrival, lines, forced, base, least))
         return rows
 
     def _look_at(self, rows: list["_Rows"]) -> None:
@@ -572,7 +561,7 @@ class _Round:
         where: list[Ints] = []
         for force in sorted(set(forced.tolist())):
             some = np.flatnonzero(forced == force)
-            line = self.lines[id(arrival), force]
+            line = rows.lines[force]
             line = line[arrival.classes[members[some]]] + rows.base[members[some], np.newaxis]
             found = np.nonzero(line <= limit if monotone else np.isfinite(line))
             which.append(some[found[0]])
@@ -676,13 +665,15 @@ FIRST = 32  # rows looked at first, for a bound
 class _Rows:
     """A crew and a kind of moves: what members add to the bound (``base``), and the bound itself.
 
-    ``forced`` tells for whom soft limits do not count.
+    ``lines`` is what new nodes add (classes by targets, infinite where an instance does not fit), without
+    and with force; ``forced`` tells for whom soft limits do not count.
     """
 
     number: int
     kind: Kind
     departure: Departure
     arrival: Arrivals
+    lines: dict[bool, Floats]
     forced: Bools
     base: Floats
     least: Floats
