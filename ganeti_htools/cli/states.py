@@ -18,6 +18,7 @@ def of(cluster: Cluster, line: CommandLine) -> State:
     (``--offline``), exclusion tags (``--exclusion-tags``, in the cluster's tags), limits (``--max-cpu``,
     ``--min-disk``). What does not add up is told on standard error. Raises HtoolsError.
     """
+    _named(cluster, line)  # whoever asks for what is not there should be told first
     excluding = tuple(f"{tags.EXCLUSION}{tag}:" for tag in line.exclusion_tags)
     away = set(
         _found((node.name for node in cluster.nodes), line.offline, "wrong node name(s) set as offline")
@@ -41,13 +42,18 @@ def movable(state: State, line: CommandLine) -> Bools:
     """Which instances may be moved: those that ``--select-instances`` and ``--exclude-instances`` leave,
     with both nodes in one group. Raises HtoolsError for unknown names.
     """
+    chosen, kept = _named(state.cluster, line)
     names = [instance.name for instance in state.cluster.instances]
-    asked = (*line.select_instances, *line.exclude_instances)
-    found = _found(names, asked, "failed to load data, aborting: Unknown instance(s)")
-    chosen = set(found[: len(line.select_instances)])
-    kept = set(found[len(line.select_instances) :])
     wanted = np.array([(not chosen or name in chosen) and name not in kept for name in names], np.bool_)
     return wanted & ~split(state)
+
+
+def _named(cluster: Cluster, line: CommandLine) -> tuple[set[str], set[str]]:
+    """The instances that are selected, and those that are excluded."""
+    asked = (*line.select_instances, *line.exclude_instances)
+    names = (instance.name for instance in cluster.instances)
+    found = _found(names, asked, "failed to load data, aborting: Unknown instance(s)")
+    return set(found[: len(line.select_instances)]), set(found[len(line.select_instances) :])
 
 
 def group(state: State, name: str, problem: str) -> int:

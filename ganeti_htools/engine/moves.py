@@ -82,6 +82,8 @@ class Trial:
 
     def only(self, candidate: int) -> "Trial":
         """The trial of one candidate, ready to be settled."""
+        if self.codes.size == 1:
+            return self
 
         def pick(values: Any) -> Any:
             return values[[candidate if len(values) > 1 else 0]]
