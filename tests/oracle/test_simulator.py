@@ -1,0 +1,154 @@
+"""Debian's own tools take the simulator for a Ganeti master."""
+
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
+from tests.clusters import MOVABLE, TIGHT, Shape, cluster
+from tests.conftest import Oracle
+from tests.simulators import PATIENCE, Simulator, simulator
+from tests.text_format import text as text_of
+
+pytestmark = pytest.mark.oracle
+
+TAGS = ("exclusion", "location", "migration", "desired")
+SHAPES = {
+    "plain": Shape(nodes=4, instances=12),
+    "mixed": Shape(nodes=8, instances=40, groups=2, offline=1, drained=1, down=0.3, tags=TAGS, policies=True),
+    "spindles": Shape(nodes=6, instances=30, fill=TIGHT, exclusive_storage=True),
+    "forthcoming": Shape(nodes=6, instances=30, forthcoming=0.2),
+    "empty": Shape(nodes=2, instances=0),
+}
+
+
+def made(seed: int, shape: Shape) -> Cluster:
+    """A cluster in the form that a file gives it, with a master."""
+    rows = text.parse(text_of(cluster(seed, shape)), "generated")
+    master = next(node.name for node in rows.nodes if not node.offline)
+    return replace(rows, nodes=tuple(replace(node, master=node.name == master) for node in rows.nodes))
+
+
+def run(oracle: Oracle, tool: str, *options: object, status: int = 0) -> str:
+    """What it says, on either stream."""
+    result = subprocess.run(
+        [oracle.hbal.with_name(tool), *map(str, options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert result.returncode == status, result.stdout
+    return result.stdout
+
+
+def final_score(report: str) -> str:
+    """The last score of a run of hbal that found something to do."""
+    return next(line for line in report.splitlines() if "score improved" in line).split()[-1]
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_it_serves_what_the_file_says(oracle: Oracle, tmp_path: Path, shape: Shape) -> None:
+    with simulator(tmp_path, made(1, shape)) as ganeti:
+        run(oracle, "hscan", f"-L{ganeti.socket}", "-d", tmp_path)
+        assert (tmp_path / "LOCAL.data").read_text() == ganeti.file.read_text() == ganeti.cluster()
+
+
+@pytest.mark.parametrize(
+    ("tool", "options"),
+    [
+        ("hinfo", ("-p", "--print-instances")),
+        ("hspace", ("--machine-readable",)),
+        ("hbal", ("-C", "-p", "-G", "group1")),
+        ("hroller", ("--ignore-non-redundant",)),
+        ("hsqueeze", ("-v",)),
+    ],
+)
+def test_tools_say_what_they_say_of_the_file(
+    oracle: Oracle, tmp_path: Path, tool: str, options: tuple[str, ...]
+) -> None:
+    with simulator(tmp_path, made(2, SHAPES["mixed"])) as ganeti:
+        live = run(oracle, tool, *options, f"-L{ganeti.socket}")
+        assert live == run(oracle, tool, *options, "-t", ganeti.file)
+        assert live
+
+
+def test_hcheck_says_the_same(oracle: Oracle, tmp_path: Path) -> None:
+    with simulator(tmp_path, made(2, SHAPES["mixed"])) as ganeti:
+        live = run(oracle, "hcheck", f"-L{ganeti.socket}", status=1)
+        assert live == run(oracle, "hcheck", "-t", ganeti.file, status=1)
+
+
+def test_hbal_reaches_what_it_planned(oracle: Oracle, tmp_path: Path) -> None:
+    shape = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1)
+    with simulator(tmp_path, made(3, shape), "--job-seconds=0.01") as ganeti:
+        planned = run(oracle, "hbal", f"-L{ganeti.socket}", "-l6")
+        executed = run(oracle, "hbal", f"-L{ganeti.socket}", "-l6", "-X")
+        assert final_score(executed) == final_score(planned)
+        assert {state for _, state in ganeti.tell("jobs")} == {"success"}
+        after = tmp_path / "after.data"
+        after.write_text(ganeti.cluster())
+        scores = (
+            run(oracle, "hbal", "-t", after, "-l1", "-v"),
+            run(oracle, "hbal", f"-L{ganeti.socket}", "-v"),
+        )
+        for report in scores:
+            assert f"Initial score: {final_score(planned)}\n" in report
+
+
+def test_hbal_stops_after_a_failure(oracle: Oracle, tmp_path: Path) -> None:
+    shape = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1)
+    with simulator(tmp_path, made(3, shape), "--job-seconds=0", "--fail=INSTANCE") as ganeti:
+        report = run(oracle, "hbal", f"-L{ganeti.socket}", "-X", status=1)
+        assert "Not all jobs completed successfully" in report
+        assert {state for _, state in ganeti.tell("jobs")} == {"error"}
+        assert ganeti.cluster() == ganeti.file.read_text()
+
+
+def test_hsqueeze_powers_a_node_down_and_up(oracle: Oracle, tmp_path: Path) -> None:
+    rows = made(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
+    name = next(node.name for node in rows.nodes if not node.master)
+    nodes = (
+        replace(node, tags=("htools:standby:manual",)) if node.name == name else node for node in rows.nodes
+    )
+    with simulator(tmp_path, replace(rows, nodes=tuple(nodes)), "--job-seconds=0") as ganeti:
+        assert offline(ganeti) == set()
+        run(oracle, "hsqueeze", f"-L{ganeti.socket}", "-X")
+        down = offline(ganeti)
+        assert down
+        assert down.isdisjoint(row.pnode for row in text.parse(ganeti.cluster(), "now").instances)
+        for node in down - {name}:
+            assert ganeti.ask("QueryTags", "node", node) == ["htools:standby:auto"]
+        more = ("--minimal-resources=100", "--target-resources=200")
+        run(oracle, "hsqueeze", f"-L{ganeti.socket}", "-X", *more)
+        assert offline(ganeti) < down
+
+
+def offline(ganeti: Simulator) -> set[str]:
+    """Nodes marked offline, as LUXI tells."""
+    answer = ganeti.ask("Query", "node", ["name", "offline"], None)
+    return {name for (_, name), (_, marked) in answer["data"] if marked}
+
+
+def test_a_lost_node_is_an_error_that_names_it(oracle: Oracle, tmp_path: Path) -> None:
+    rows = made(1, SHAPES["plain"])
+    with simulator(tmp_path, rows, "--lose", rows.nodes[1].name) as ganeti:
+        said = subprocess.run(["/usr/bin/hinfo", f"-L{ganeti.socket}"], capture_output=True, text=True)
+        assert said.returncode == 1
+        assert rows.nodes[1].name in said.stderr
+        ganeti.tell("find", rows.nodes[1].name)
+        run(oracle, "hinfo", f"-L{ganeti.socket}")
+
+
+def test_it_ends_when_told_to(oracle: Oracle, tmp_path: Path) -> None:
+    with simulator(tmp_path, made(1, SHAPES["empty"]), "--job-seconds=1000") as ganeti:
+        delay = {"OP_ID": "OP_TEST_DELAY", "duration": 1000, "reason": []}
+        assert ganeti.ask("SubmitJob", [delay]) == 1
+        ganeti.process.send_signal(signal.SIGTERM)
+        assert ganeti.process.wait(PATIENCE) == 0
+        assert not ganeti.socket.exists()
+        assert not ganeti.control.exists()
