@@ -11,8 +11,9 @@ from enum import Enum
 
 import numpy as np
 
-from ganeti_htools.engine import places
+from ganeti_htools.engine import floating, places
 from ganeti_htools.engine.balance import Balancing, Step, rebalance
+from ganeti_htools.engine.floating import Floating
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.state import Bools, Ints, State
@@ -86,7 +87,7 @@ def plan(
     progress: Progress = lambda _a, _b: None,
 ) -> Plan:
     """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows."""
-    trial = _Trial(state, movable)
+    trial = _Trial(state, movable, floating.floating(state, movable))
     if not room_on_all(state, minimum):
         return _power_up(trial, minimum, progress)
     return _power_down(trial, target, progress)
@@ -98,11 +99,18 @@ class _Trial:
 
     state: State
     movable: Bools
+    floating: Floating | None
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
         """With these nodes set offline or online, and all steps that balancing then makes."""
-        everywhere = np.ones(len(self.state.group), np.bool_)
-        state, steps = rebalance(_marked(self.state, nodes, offline), everywhere, TO_THE_END, self.movable)
+        marked = _marked(self.state, nodes, offline)
+        if marked.columns.offline.all():
+            return marked, ()
+        if self.floating is not None and floating.regular(marked):
+            state, steps = floating.rebalance(marked, self.floating)
+        else:
+            everywhere = np.ones(len(marked.group), np.bool_)
+            state, steps = rebalance(marked, everywhere, TO_THE_END, self.movable)
         return state, tuple(steps)
 
     def hopeless(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine import squeeze
+from ganeti_htools.engine import floating, squeeze
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.state import State, derive
 from ganeti_htools.model.types import DiskTemplate
@@ -40,11 +40,13 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
     for seed in seeds:
         rng, state = random.Random(seed), state_of(seed)
         everyone = np.ones(len(state.pnode), np.bool_)
-        trial = squeeze._Trial(state, everyone)
+        trial = squeeze._Trial(state, everyone, floating.floating(state, everyone))
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
-            if trial.hopeless(nodes, offline, room):
+            if floating.regular(squeeze._marked(state, nodes, offline)) and trial.hopeless(
+                nodes, offline, room
+            ):
                 dismissed += 1
                 after, _ = trial.balanced(nodes, offline)
                 assert not (squeeze._all_online(after) and squeeze.room_on_all(after, room))

@@ -1,0 +1,92 @@
+"""Balancing by sums takes the same steps as balancing by the rules, and leaves the same state."""
+
+import random
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.engine import balance, floating, squeeze
+from ganeti_htools.model.cluster import Load
+from ganeti_htools.model.state import Bools, Columns, State, derive
+from tests.clusters import TIGHT, Shape, cluster
+from tests.text_format import text as text_of
+
+TEMPLATES = {"ext": 8, "sharedfile": 3, "rbd": 2, "diskless": 1}
+
+
+def made(seed: int) -> tuple[State, Bools]:
+    """A cluster without disks to be copied, some nodes offline, and which instances may move."""
+    rng = random.Random(seed)
+    shape = Shape(
+        nodes=rng.randrange(2, 8),
+        instances=rng.randrange(1, 30),
+        templates=TEMPLATES | rng.choice(({}, {"file": 1, "plain": 1})),
+        fill=rng.choice((0.3, 0.6, TIGHT, 0.95)),
+        offline=rng.choice((0, 0, 1)),
+        down=rng.choice((0.0, 0.3)),
+        hypervisor=rng.choice(("kvm", "xen-pvm")),
+        groups=rng.choice((1, 1, 2)),
+    )
+    described = text.parse(text_of(cluster(seed, shape)), "generated")
+    alike = rng.random() < 0.3  # so that many moves are equally good
+    loaded = rng.random() < 0.5
+    rows = [
+        replace(
+            row,
+            mem=1024 if alike else row.mem,
+            vcpus=1 if alike else row.vcpus,
+            load=Load(*(rng.random() * 2 for _ in range(4))) if loaded else row.load,
+            auto_balance=rng.random() < 0.95,
+        )
+        for row in described.instances
+    ]
+    nodes = [
+        replace(node, offline=node.offline or rng.random() < 0.3, cpu_speed=rng.choice((1.0, 2.0)))
+        for node in described.nodes
+    ]
+    nodes[0] = replace(nodes[0], offline=False)
+    state = derive(replace(described, instances=tuple(rows), nodes=tuple(nodes)))
+    return state, np.array([rng.random() < 0.95 for _ in rows], np.bool_)
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 25) for start in range(0, 150, 25)])
+def test_steps_and_states(seeds: range) -> None:
+    number = 0
+    for seed in seeds:
+        state, movable = made(seed)
+        instances = floating.floating(state, movable)
+        assert instances is not None
+        if not floating.regular(state):
+            continue
+        everyone = np.ones(len(state.group), np.bool_)
+        expected, plan = balance.rebalance(state, everyone, squeeze.TO_THE_END, movable)
+        found, steps = floating.rebalance(state, instances)
+        number += len(steps)
+        assert [replace(step, score=0.0) for step in steps] == [replace(step, score=0.0) for step in plan]
+        assert [step.score for step in steps] == pytest.approx([step.score for step in plan], abs=1e-8)
+        for field in fields(Columns):
+            one, other = getattr(found.columns, field.name), getattr(expected.columns, field.name)
+            assert np.array_equal(one, other, equal_nan=True), (seed, field.name)
+        for name in ("pnode", "snode", "stamp"):
+            assert np.array_equal(getattr(found, name), getattr(expected, name)), (seed, name)
+        assert found.settled() == expected.settled()
+    assert number > 50
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(nodes=3, instances=9, templates={"ext": 1, "drbd": 1}),
+        Shape(nodes=3, instances=9, templates={"ext": 1}, tags=("exclusion",)),
+        Shape(nodes=3, instances=9, templates={"ext": 1}, tags=("migration",)),
+        Shape(nodes=3, instances=9, templates={"ext": 1}, tags=("location",)),
+        Shape(nodes=3, instances=9, templates={"ext": 1}, tags=("desired",)),
+        Shape(nodes=3, instances=9, templates={"ext": 1}, forthcoming=0.9),
+        Shape(nodes=3, instances=9, templates={"ext": 1}, exclusive_storage=True),
+    ],
+)
+def test_what_it_has_no_rules_for_is_left_to_the_other(shape: Shape) -> None:
+    state = derive(text.parse(text_of(cluster(1, shape)), "generated"))
+    assert floating.floating(state, np.ones(len(state.pnode), np.bool_)) is None
