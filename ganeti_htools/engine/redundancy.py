@@ -9,14 +9,16 @@ Emptying by simulation is slow, and rarely needed. What mirrored instances need 
 For the others, whatever the order and choice: an instance that is placed takes room on one node only,
 so if as many nodes as there are instances have room for the largest of them, there is always one left.
 And an instance finds no room only if every node is filled until less than its size is left; so if the
-room beyond the largest adds up to more than all the others take, that cannot happen. Only nodes where
-neither settles it are simulated.
+room beyond the largest adds up to more than all the others take, that cannot happen. (Sizes are
+multiples of some unit; what is left and less than that does not count.) Only nodes where neither settles
+it are simulated.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,34 +38,53 @@ LOCAL = np.array([template.local_storage for template in DiskTemplate])
 # How many of a group's roomiest nodes are looked at before all are.
 ROOMIEST = 8
 
+# By how much a sum of shares may be off.
+ROUNDING = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class Refugees:
     """What has to find room when a node is lost and does not fail over; arrays over nodes.
 
-    How many; memory and disk of all but the smallest together, and of the largest (MiB). ``shared``
-    tells whether any is on shared storage, so that migration tags matter.
+    How many; memory and disk of all together and of the largest (MiB), and the greatest common divisor
+    of their sizes, 0 if all are 0. ``shared`` tells whether any is on shared storage, so that migration
+    tags matter.
     """
 
     number: Ints
-    mem_others: Ints
+    mem_total: Ints
     mem_largest: Ints
-    dsk_others: Ints
+    mem_unit: Ints
+    dsk_total: Ints
     dsk_largest: Ints
+    dsk_unit: Ints
     shared: Bools
 
     def joined(self, asked: Asked, node: int) -> "Refugees":
         """With one more, on a node."""
         new = Refugees(*(getattr(self, name).copy() for name in self.__slots__))
-        dsk = asked.dsk if asked.local else 0
-        if self.number[node]:  # which of them is the smallest is not known: leave none out
-            new.mem_others[node] += max(asked.record_mem, int(self.mem_largest[node]))
-            new.dsk_others[node] += max(dsk, int(self.dsk_largest[node]))
         new.number[node] += 1
+        new.mem_total[node] += asked.record_mem
         new.mem_largest[node] = max(asked.record_mem, int(self.mem_largest[node]))
+        new.mem_unit[node] = math.gcd(asked.record_mem, int(self.mem_unit[node]))
+        dsk = asked.dsk if asked.local else 0
+        new.dsk_total[node] += dsk
         new.dsk_largest[node] = max(dsk, int(self.dsk_largest[node]))
+        new.dsk_unit[node] = math.gcd(dsk, int(self.dsk_unit[node]))
         new.shared[node] |= asked.row.template.survives_node
         return new
+
+
+def _usable(free: Any, unit: Any) -> Any:
+    """How much of what is free can be taken by sizes that are multiples of a unit; something stays free."""
+    unit = np.maximum(unit, 1)
+    return (free - 1) // unit * unit
+
+
+def _shares(free: Any, total: Any, largest: Any, unit: Any) -> Any:
+    """What has to go to a node before the largest does not fit there, as a share of all others."""
+    room = np.maximum(_usable(free, unit) - largest + np.maximum(unit, 1), 0)
+    return room / np.maximum(total - largest, 0.5)
 
 
 class Check(Protocol):
@@ -112,6 +133,10 @@ class Redundancy:
         counts = self.looked[lost]
         np.maximum.at(expected, heirs[counts], self.load[lost, heirs][counts])
         good: Bools = self.free - asked.record_mem > expected
+        if not asked.local:  # takes spindles all the same, and may leave too few for others to fail over
+            columns = self.state.columns
+            left = -1 if asked.spindles is None else columns.f_spindles - asked.spindles
+            good &= ~(columns.excl_stor & (left < 0) & self._paired)
         if secondaries is None:
             # Without its mirror, DRBD is lost with its node.
             return good[primaries] & ~(self.looked[primaries] & (asked.mirrored and not asked.forthcoming))
@@ -130,21 +155,29 @@ class Redundancy:
             )
         return admitted
 
+    def _after(self, asked: Asked | None, primary: int) -> tuple[Refugees, Ints, Ints]:
+        """Refugees, free memory and free disk, with an instance placed; its secondary may be anywhere."""
+        refugees, free, disk = self.refugees, self.free, self.state.columns.f_dsk
+        if asked is not None:
+            free = _less(free, primary, asked.record_mem)
+            if asked.local:
+                disk = disk - asked.dsk if asked.mirrored else _less(disk, primary, asked.dsk)
+            if not asked.mirrored:
+                refugees = refugees.joined(asked, primary)
+        return refugees, free, disk
+
+    @property
+    def _paired(self) -> Bools:
+        """Nodes that have to do with a mirrored instance of a node whose loss counts."""
+        paired = np.zeros(len(self.free), np.bool_)
+        for rows in self.pairs:
+            paired[rows[self.looked[self.pairs[0]]]] = True
+        return paired
+
     def unsettled(self, asked: Asked | None = None, primary: int = NOWHERE) -> Ints:
         """Nodes of which only simulation tells whether their loss is survived, after a placement or as is."""
-        refugees, free = self.refugees, self.free
-        disk = self.state.columns.f_dsk
-        moved_mem = 0
-        if asked is not None:
-            free = free.copy()
-            free[primary] -= asked.record_mem
-            if asked.local:
-                # A secondary may be anywhere.
-                disk = disk - asked.dsk if asked.mirrored else _less(disk, primary, asked.dsk)
-            if asked.mirrored:
-                moved_mem = asked.record_mem
-            else:
-                refugees = refugees.joined(asked, primary)
+        refugees, free, disk = self._after(asked, primary)
+        moved_mem = asked.record_mem if asked is not None and asked.mirrored else 0
         found = []
         for group in distinct(self.state.group[self.scope]).tolist():
             mates = np.flatnonzero(self.scope & (self.state.group == group))
@@ -162,24 +195,24 @@ class Redundancy:
     def _surely(self, refugees: Refugees, rows: Ints, targets: Ints, left: Ints, disk: Ints) -> Bools:
         """Whether the refugees of each of the rows find room on the targets, whatever goes where.
 
-        The rooms are added up as shares of what the others of them take. With memory and disk a
-        target may be full of either, so the lower share counts, and the sum must exceed 2, not 1.
+        A target with less left than the largest needs has taken a share of what the others need. With
+        memory and disk a target may be full of either, so the lower share counts, and the sum must exceed
+        2, not 1.
         """
         lost = rows[:, np.newaxis]
         reach = targets != lost
         if self.state.migrates is not None:
             reach &= self.state.migrates[lost, targets] | ~refugees.shared[lost]
-        room = np.maximum(left - refugees.mem_largest[lost], 0)
-        share = room / np.maximum(refugees.mem_others[lost], 0.5)
+        share = _shares(left, refugees.mem_total[lost], refugees.mem_largest[lost], refugees.mem_unit[lost])
         on_disk, limit = refugees.dsk_largest[rows] > 0, np.ones(len(rows))
         if on_disk.any():
-            spare = np.maximum(disk[targets] - refugees.dsk_largest[lost], 0)
-            both = np.minimum(share, spare / np.maximum(refugees.dsk_others[lost], 0.5))
+            sizes = refugees.dsk_total[lost], refugees.dsk_largest[lost], refugees.dsk_unit[lost]
+            both = np.minimum(share, _shares(disk[targets], *sizes))
             share = np.where(on_disk[:, np.newaxis], both, share)
             limit[on_disk] = 2.0
         share = np.where(reach, share, 0.0)
         enough = np.count_nonzero(share > 0, axis=1) >= refugees.number[rows]
-        enough |= (share.sum(axis=1) > limit) | (share > 1).any(axis=1)
+        enough |= (share.sum(axis=1) > limit + ROUNDING) | (share > 1 + ROUNDING).any(axis=1)
         # Spindles are not looked at.
         return np.asarray(enough & ~(on_disk & self.state.columns.excl_stor[targets].any()))
 
@@ -191,16 +224,24 @@ class Redundancy:
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says, for a new instance."""
-        unsettled = self.unsettled(trial.asked, int(trial.pnode[0])).tolist()
+        asked, primary = trial.asked, int(trial.pnode[0])
+        unsettled = self.unsettled(asked, primary).tolist()
         if not unsettled:
             return True
+        if not asked.mirrored:
+            after = self._after(asked, primary)
+            lost = next((node for node in unsettled if _room_missing(self, node, *after)), NOWHERE)
+            if lost != NOWHERE:
+                suspects[:] = [lost, *(node for node in suspects if node != lost)]
+                return False
         state = self.state.copy()
         moves.settle(state, trial)
         return _all_can_be_emptied(state, unsettled, self.scope, suspects)
 
     def hopeless(self, suspects: list[int]) -> bool:
         """As :class:`Check` says."""
-        return not can_be_emptied(self.state, suspects[0], self.scope)
+        doubtful = suspects[0] in self.unsettled()
+        return doubtful and not can_be_emptied(self.state, suspects[0], self.scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,13 +295,12 @@ def _refugees(state: State, settled: Bools) -> Refugees:
     nodes = state.pnode[rows]
     dsk = np.where(LOCAL[state.template[rows]], state.dsk[rows], 0)
 
-    def figures(values: Ints) -> tuple[Ints, Ints]:
-        total, largest = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        smallest = np.full(size, np.iinfo(np.int64).max)
+    def figures(values: Ints) -> tuple[Ints, Ints, Ints]:
+        total, largest, unit = np.zeros((3, size), np.int64)
         np.add.at(total, nodes, values)
         np.maximum.at(largest, nodes, values)
-        np.minimum.at(smallest, nodes, values)
-        return np.maximum(total - smallest, 0), largest
+        np.gcd.at(unit, nodes, values)
+        return total, largest, unit
 
     shared = np.zeros(size, np.bool_)
     shared[nodes[SURVIVES[state.template[rows]]]] = True
@@ -298,22 +338,22 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     broken |= _against_policy(state, settled, scope)
     redundancy = Redundancy(state, scope, looked, broken, free, load, (lost, heirs), refugees)
     for node in redundancy.unsettled().tolist():
-        broken[node] |= _room_missing(redundancy, node)
+        broken[node] |= _room_missing(redundancy, node, refugees, free, columns.f_dsk)
     return redundancy
 
 
-def _room_missing(redundancy: Redundancy, node: int) -> bool:
+def _room_missing(redundancy: Redundancy, node: int, refugees: Refugees, free: Ints, disk: Ints) -> bool:
     """Whether the largest refugee fits nowhere, or there are more than there is room for."""
-    state, refugees = redundancy.state, redundancy.refugees
-    mates = redundancy.scope & (state.group == state.group[node])
+    mates = redundancy.scope & (redundancy.state.group == redundancy.state.group[node])
     mates[node] = False
-    left = (redundancy.free - redundancy.load[node])[mates]
-    disk = state.columns.f_dsk[mates]
-    return bool(
-        not (left > refugees.mem_largest[node]).any()
-        or np.maximum(left - 1, 0).sum() < refugees.mem_others[node]
-        or (refugees.dsk_largest[node] > 0 and not (disk > refugees.dsk_largest[node]).any())
-    )
+
+    def missing(left: Ints, total: int, largest: int, unit: int) -> bool:
+        return not (left > largest).any() or int(np.maximum(_usable(left, unit), 0).sum()) < total
+
+    memory = refugees.mem_total[node], refugees.mem_largest[node], refugees.mem_unit[node]
+    disks = refugees.dsk_total[node], refugees.dsk_largest[node], refugees.dsk_unit[node]
+    left = free - redundancy.load[node]
+    return missing(left[mates], *memory) or (disks[1] > 0 and missing(disk[mates], *disks))
 
 
 def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:
