@@ -15,6 +15,8 @@ FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0  # seconds before the next connection after 
 _LARGEST = 1 << 28  # bytes of an answer
 _CHUNK = 1 << 18
 
+_NO_ANSWER = (OSError, ValueError, trio.BrokenResourceError, trio.ClosedResourceError, FramingError)
+
 
 class LuxiError(HtoolsError):
     """A request that came to nothing."""
@@ -97,7 +99,7 @@ class Client:
                     if not error.kind:  # luxid hangs up on whom it does not understand
                         await self._hang_up()
                     raise RefusedError(f"{method}: {error}", error.kind, error.arguments) from None
-                except (OSError, ValueError, trio.BrokenResourceError, FramingError) as error:
+                except _NO_ANSWER as error:
                     await self._fail()
                     reason = getattr(error, "strerror", None) or str(error)
                     during = method if sent else "Ganeti cannot be reached"

@@ -1,0 +1,61 @@
+"""A luxid without a socket, whose every byte a test decides."""
+
+import errno
+import os
+from typing import Any
+
+import orjson
+import trio
+import trio.testing
+
+
+class Connection:
+    """luxid's side of a connection."""
+
+    def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
+        self._stream = stream
+
+    async def hear(self) -> bytes:
+        """The next request as it came, with its end; less if the client has hung up."""
+        message = b""
+        while not message.endswith(b"\x03"):
+            byte = bytes(await self._stream.receive_some(1))
+            if not byte:
+                break
+            message += byte
+        return message
+
+    async def say(self, data: bytes) -> None:
+        await self._stream.send_all(data)
+
+    async def answer(self, result: Any, success: bool = True) -> None:
+        await self.say(orjson.dumps({"success": success, "result": result}) + b"\x03")
+
+    async def close(self) -> None:
+        await self._stream.aclose()
+
+
+class MemoryLuxid:
+    """Takes connections, at once or, with an error in ``refusals``, not. ``attempts`` are their times."""
+
+    def __init__(self) -> None:
+        self.refusals: list[int] = []
+        self.attempts: list[float] = []
+        self._send, self._receive = trio.open_memory_channel[Connection](100)
+
+    async def connect(self, path: str) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        self.attempts.append(trio.current_time())
+        if self.refusals:
+            number = self.refusals.pop(0)
+            raise OSError(number, os.strerror(number), path)
+        ours, theirs = trio.testing.memory_stream_pair()
+        self._send.send_nowait(Connection(theirs))
+        return ours
+
+    async def accept(self) -> Connection:
+        """The next connection that was made."""
+        return await self._receive.receive()
+
+
+REFUSED, ABSENT = errno.ECONNREFUSED, errno.ENOENT

@@ -1,0 +1,223 @@
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+import pytest
+import trio
+
+from ganeti_htools.luxi import queries
+from ganeti_htools.luxi.client import Client, RefusedError
+from ganeti_htools.luxi.queries import AnswerError, Change, JobStatus, Missing, Row
+from tests.clusters import Shape, cluster
+from tests.luxi_answers import answers
+from tests.unit.luxi.memory_luxid import MemoryLuxid
+
+Asking = Callable[[Client], Awaitable[Any]]
+
+
+async def exchange(asking: Asking, *results: Any, success: bool = True) -> tuple[list[Any], Any]:
+    """The requests made and what came of them, when luxid answers them with ``results``."""
+    luxid, requests = MemoryLuxid(), []
+
+    async def serve() -> None:
+        connection = await luxid.accept() if results else None
+        for result in results:
+            assert connection
+            requests.append(orjson.loads((await connection.hear())[:-1]))
+            await connection.answer(result, success)
+
+    async with Client("/socket", luxid.connect) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        outcome: Any
+        try:
+            outcome = await asking(client)
+        except (AnswerError, RefusedError) as error:
+            outcome = error
+    return requests, outcome
+
+
+def table(*data: list[list[Any]]) -> dict[str, Any]:
+    return {"fields": [{"name": "name", "title": "Name", "kind": "text", "doc": "Name"}], "data": data}
+
+
+@pytest.mark.parametrize(
+    ("asking", "request_", "result", "outcome"),
+    [
+        (
+            lambda luxi: queries.query(luxi, "node", ["name", "mfree"]),
+            ["Query", ["node", ["name", "mfree"], None]],
+            table([[0, "node1"], [0, 12]], [[0, "node2"], [4, None]]),
+            [Row({"name": "node1", "mfree": 12}, {}), Row({"name": "node2"}, {"mfree": Missing.OFFLINE})],
+        ),
+        (
+            lambda luxi: queries.query(luxi, "node", ["a", "b", "c"], ["=", "name", "node2"]),
+            ["Query", ["node", ["a", "b", "c"], ["=", "name", "node2"]]],
+            table([[1, None], [2, None], [3, None]]),
+            [Row({}, {"a": Missing.UNKNOWN, "b": Missing.NO_DATA, "c": Missing.UNAVAILABLE})],
+        ),
+        (
+            lambda luxi: queries.query(luxi, "network", ["name"]),
+            ["Query", ["network", ["name"], None]],
+            table(),
+            [],
+        ),
+        (queries.cluster_info, ["QueryClusterInfo", []], {"name": "cluster"}, {"name": "cluster"}),
+        (lambda luxi: queries.tags(luxi, "cluster"), ["QueryTags", ["cluster", ""]], ["a", "b"], ("a", "b")),
+        (lambda luxi: queries.tags(luxi, "node", "n"), ["QueryTags", ["node", "n"]], [], ()),
+        (
+            lambda luxi: queries.jobs(luxi, [1, 99], ["id", "status", "summary"]),
+            ["QueryJobs", [[1, 99], ["id", "status", "summary"]]],
+            [[1, "success", ["CLUSTER_POST_INIT"]], [99, None, None]],
+            [[1, "success", ["CLUSTER_POST_INIT"]], [99, None, None]],
+        ),
+        (
+            lambda luxi: queries.jobs(luxi, [], ["id"]),
+            ["QueryJobs", [None, ["id"]]],
+            [[1], [2], [3]],
+            [[1], [2], [3]],
+        ),
+        (
+            lambda luxi: queries.job_statuses(luxi, [26, 27, 99]),
+            ["QueryJobs", [[26, 27, 99], ["status"]]],
+            [["running"], ["success"], [None]],
+            [JobStatus.RUNNING, JobStatus.SUCCESS, None],
+        ),
+        (
+            lambda luxi: queries.submit(luxi, [[{"OP_ID": "OP_A"}, {"OP_ID": "OP_B"}], [{"OP_ID": "OP_C"}]]),
+            ["SubmitManyJobs", [[[{"OP_ID": "OP_A"}, {"OP_ID": "OP_B"}], [{"OP_ID": "OP_C"}]]]],
+            [[True, 26], [False, "Job queue is drained"]],
+            [26, "Job queue is drained"],
+        ),
+        (
+            lambda luxi: queries.wait_for_change(luxi, 7, ["status"], timeout=5),
+            ["WaitForJobChange", [7, ["status"], None, None, 5]],
+            [["success"], []],
+            Change(["success"], []),
+        ),
+        (
+            lambda luxi: queries.wait_for_change(luxi, 7, ["status"], ["running"], 3),
+            ["WaitForJobChange", [7, ["status"], ["running"], 3, 89]],
+            [["running"], [[4, [1795242548, 5], "message", "text"]]],
+            Change(["running"], [[4, [1795242548, 5], "message", "text"]]),
+        ),
+        (
+            lambda luxi: queries.wait_for_change(luxi, 7, ["status"], ["running"], 3, timeout=1000),
+            ["WaitForJobChange", [7, ["status"], ["running"], 3, 89]],
+            "nochange",
+            None,
+        ),
+        (
+            lambda luxi: queries.cancel(luxi, 1),
+            ["CancelJob", [1, False]],
+            [False, "Job 1 not found in queue"],
+            (False, "Job 1 not found in queue"),
+        ),
+        (
+            lambda luxi: queries.cancel(luxi, 1, kill=True),
+            ["CancelJob", [1, True]],
+            [True, "Job 1 canceled"],
+            (True, "Job 1 canceled"),
+        ),
+        (
+            lambda luxi: queries.set_watcher_pause(luxi, 1795242548.5),
+            ["SetWatcherPause", [1795242548.5]],
+            1795242548.5,
+            None,
+        ),
+        (lambda luxi: queries.set_watcher_pause(luxi, None), ["SetWatcherPause", [None]], None, None),
+    ],
+)
+async def test_requests_and_answers(asking: Asking, request_: list[Any], result: Any, outcome: Any) -> None:
+    requests, told = await exchange(asking, result)
+    assert requests == [dict(zip(("method", "args"), request_, strict=True))]
+    assert told == outcome
+
+
+WRONG: list[tuple[Asking, list[Any]]] = [
+    (
+        lambda luxi: queries.query(luxi, "node", ["name"]),
+        [
+            None,
+            [],
+            {},
+            {"data": None},
+            {"data": [[]]},
+            {"data": [[[0, 1, 2]]]},
+            {"data": [[[0, "a"], [0, "b"]]]},
+            {"data": [[[5, None]]]},
+            {"data": [["ab"]]},
+            {"data": [[[None, 1]]]},
+            {"data": 3},
+        ],
+    ),
+    (queries.cluster_info, [None, [], "a", 1]),
+    (lambda luxi: queries.tags(luxi, "cluster"), [None, {}, [1], "tag", [None]]),
+    (lambda luxi: queries.jobs(luxi, [1], ["id"]), [None, [], [[1], [2]], [[]], [1], [[1, 2]], {}]),
+    (lambda luxi: queries.job_statuses(luxi, [1]), [[["finished"]], [[1]], [["success", 1]]]),
+    (
+        lambda luxi: queries.submit(luxi, [[{"OP_ID": "OP_A"}]]),
+        [None, [], [[True, 1], [True, 2]], [[True, "1"]], [[True, True]], [[False, 1]], [[True]], [1]],
+    ),
+    (
+        lambda luxi: queries.wait_for_change(luxi, 7, ["status"]),
+        [None, [], [[], []], [["a"]], [["a"], [1]], "no"],
+    ),
+    (lambda luxi: queries.cancel(luxi, 7), [None, [], [1, "a"], [True, None], [True]]),
+]
+
+
+@pytest.mark.parametrize(
+    ("asking", "answer"), [(asking, answer) for asking, wrong in WRONG for answer in wrong]
+)
+async def test_answers_of_another_shape(asking: Asking, answer: Any) -> None:
+    _, outcome = await exchange(asking, answer)
+    assert isinstance(outcome, AnswerError)
+    assert str(outcome).endswith(": the answer has an unexpected shape")
+
+
+async def test_a_lost_job() -> None:
+    _, outcome = await exchange(
+        lambda luxi: queries.wait_for_change(luxi, 99999, ["status"]),
+        ["JobLost", ["Can't load job file"]],
+        success=False,
+    )
+    assert isinstance(outcome, RefusedError)
+    assert outcome.kind == "JobLost"
+    assert str(outcome) == "WaitForJobChange: JobLost: Can't load job file"
+
+
+async def test_nobody_is_asked_about_no_jobs() -> None:
+    assert await exchange(lambda luxi: queries.job_statuses(luxi, [])) == ([], [])
+
+
+# What Ganeti's tools send, byte for byte.
+ASKED = [
+    b'{"method":"Query","args":["node",["name","mtotal","mnode","mfree","dtotal","dfree","ctotal","cnos",'
+    b'"offline","drained","vm_capable","ndp/spindle_count","group.uuid","tags","ndp/exclusive_storage",'
+    b'"sptotal","spfree","ndp/cpu_speed"],null]}',
+    b'{"method":"Query","args":["instance",["name","disk_usage","be/memory","be/vcpus","status","pnode",'
+    b'"snodes","tags","be/auto_balance","disk_template","be/spindle_use","disk.sizes","disk.spindles",'
+    b'"forthcoming"],null]}',
+    b'{"method":"QueryClusterInfo","args":[]}',
+    b'{"method":"Query","args":["group",["uuid","name","alloc_policy","ipolicy","tags"],null]}',
+]
+
+
+async def test_a_whole_cluster_takes_four_requests() -> None:
+    told = answers(cluster(1, Shape(nodes=3, instances=4, offline=1)))
+    results = [told[name] for name in ("node", "instance", "QueryClusterInfo", "group")]
+    requests, outcome = await exchange(queries.whole_cluster, *results)
+    assert [orjson.dumps(request) for request in requests] == ASKED
+    assert [len(part) for part in (outcome.nodes, outcome.instances, outcome.groups)] == [3, 4, 1]
+    assert outcome.info == told["QueryClusterInfo"]
+
+
+def test_which_states_of_jobs_are_final() -> None:
+    assert {status.value for status in JobStatus if status.final} == {"canceled", "success", "error"}
+
+
+def test_the_usual_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GANETI_ROOTDIR", raising=False)
+    assert queries.default_socket() == "/var/run/ganeti/socket/ganeti-query"
+    monkeypatch.setenv("GANETI_ROOTDIR", "/tmp/root")
+    assert queries.default_socket() == "/tmp/root/var/run/ganeti/socket/ganeti-query"
