@@ -11,7 +11,7 @@ ROLES = {
     "hcheck": "tells whether a cluster is healthy and whether balancing would help",
     "hinfo": "shows groups, nodes and instances of a cluster",
     "hroller": "groups nodes that can be rebooted together",
-    "hscan": "saves clusters, read over the remote API, for the other tools",
+    "hscan": "saves clusters for the other tools",
     "hspace": "counts how many more instances fit on a cluster",
     "hsqueeze": "plans which nodes can be powered down, or have to be powered up",
 }

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ def complete(*words: str, home: Path = TOP, role: str = "") -> list[str]:
     )
     assert result.stderr == ""
     return result.stdout.split()
+
+
+def test_it_is_what_the_programs_say() -> None:
+    result = subprocess.run(
+        [sys.executable, TOP / "completions/make.py"], capture_output=True, text=True, check=True
+    )
+    assert result.stdout == FILE.read_text("utf-8"), "run completions/make.py >completions/htoolsd.bash"
 
 
 def test_options() -> None:

@@ -27,6 +27,15 @@ def told(name: str) -> set[str]:
     return set(re.findall(r"--([a-z-]+)", terms))
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_option_of_a_tool(name: str) -> None:
+    program = PROGRAMS[name]
+    assert told(f"{name}.1") == {option.long for option in program.all_options}
+    for option in program.options:
+        if option.short:
+            assert re.search(rf"(?<![\w-])-{option.short}[ \[,]", page(f"{name}.1")), option.long
+
+
 @pytest.mark.parametrize("name", PARSERS)
 def test_every_option_of_the_daemon(name: str) -> None:
     actions = list(PARSERS[name]._actions)
