@@ -63,7 +63,6 @@ class Job:
     state: State = State.QUEUED
     start: Stamp | None = None
     end: Stamp | None = None
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     def finish(self, state: State, result: Any) -> None:
         """Give every step that has not ended this end."""
@@ -114,7 +113,7 @@ class Jobs:
         self._nursery = nursery
         self._jobs: dict[int, Job] = {}
         self._changed = trio.Event()
-        self._places = trio.Semaphore(MOST_RUNNING)
+        nursery.start_soon(self._schedule)
 
     def change(self, world: World) -> None:
         """Something happened to the world, and those who wait for it look again."""
@@ -127,13 +126,18 @@ class Jobs:
         if self.drained:
             raise OpcodeError("GenericError", "Queue drained")
         first = max(self._jobs, default=0) + 1
-        for number, opcodes in enumerate(checked, first):
-            steps = [Step(_absolute(opcode, number)) for opcode in opcodes]
-            names = frozenset().union(*(subjects(self.world, opcode) for opcode in opcodes))
-            job = self._jobs[number] = Job(number, steps, stamp(), names)
-            self._nursery.start_soon(self._live, job)
+        accepted = {
+            number: Job(
+                number,
+                [Step(_absolute(opcode, number)) for opcode in opcodes],
+                stamp(),
+                frozenset().union(*(subjects(self.world, opcode) for opcode in opcodes)),
+            )
+            for number, opcodes in enumerate(checked, first)
+        }
+        self._jobs |= accepted
         self._tell()
-        return list(range(first, first + len(checked)))
+        return list(accepted)
 
     def find(self, number: int) -> Job | None:
         """The job of that number, if there is one that was not archived."""
@@ -152,7 +156,6 @@ class Jobs:
             return False, "Job no longer waiting, can't cancel (informed it anyway)"
         said = f"Dequeued job {number}" if job.state is State.QUEUED else "Job successfully cancelled"
         self._cancel(job)
-        job.scope.cancel()
         return True, said
 
     def archive(self, number: int) -> bool:
@@ -185,24 +188,24 @@ class Jobs:
         self._changed.set()
         self._changed = trio.Event()
 
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            await self._changed.wait()
-
     def _cancel(self, job: Job) -> None:
         job.finish(State.CANCELED, "Job canceled by request")
         self._tell()
 
-    async def _live(self, job: Job) -> None:
-        """All of a job's life."""
-        with job.scope:
-            if not await self._depend(job):
-                return
-            async with self._places:
-                self._enter(job, State.WAITING)
-                await self._until(lambda: not any(_precedes(other, job) for other in self._jobs.values()))
-                self._enter(job, State.RUNNING)
-                await self._work(job)
+    async def _schedule(self) -> None:
+        """Take jobs as far as they can go, oldest first, whenever something has changed."""
+        while True:
+            changed = self._changed
+            for job in [job for job in self._jobs.values() if not job.state.final]:
+                if job.state is State.QUEUED and self._may_start(job):
+                    self._enter(job, State.WAITING)
+                if job.state is State.WAITING and not any(_precedes(other, job) for other in self._started()):
+                    self._enter(job, State.RUNNING)
+                    self._nursery.start_soon(self._work, job)
+            await changed.wait()
+
+    def _started(self) -> list[Job]:
+        return [job for job in self._jobs.values() if job.state in (State.WAITING, State.RUNNING)]
 
     def _enter(self, job: Job, state: State) -> None:
         job.state = state
@@ -212,14 +215,15 @@ class Jobs:
                 step.state = State.WAITING
         self._tell()
 
-    async def _depend(self, job: Job) -> bool:
-        """Wait for other jobs; whether they ended as this one needs it."""
+    def _may_start(self, job: Job) -> bool:
+        """Whether others ended as the job needs it, and there is place. If they cannot any more, it ends."""
         for number, wanted in (pair for step in job.steps for pair in step.opcode.get("depends") or ()):
             other = self._jobs.get(number)
             if other is None:
                 self._fail(job, f"Dependency error: Job {number} not found")
                 return False
-            await self._until(lambda other=other: other.state.final)  # type: ignore[misc]
+            if not other.state.final:
+                return False
             ended = other.state.value
             if wanted and ended not in wanted:
                 if other.state is State.CANCELED:
@@ -228,7 +232,7 @@ class Jobs:
                     text = f"Dependency job {number} finished with status '{ended}'"
                     self._fail(job, f"{text}, not one of '{', '.join(wanted)}' as required")
                 return False
-        return True
+        return len(self._started()) < MOST_RUNNING
 
     def _fail(self, job: Job, text: str) -> None:
         job.finish(State.ERROR, ["OpExecError", [text]])

@@ -101,8 +101,6 @@ class Luxid:
             matches = matcher(table, expression)
         except DataError as error:
             raise _unreadable([kind, names, expression], str(error)) from None
-        except RecursionError:
-            raise DataError("Cannot convert value, error: filter is nested too deeply") from None
         return query(self._jobs.world, table, self._rows(kind), names, matches)
 
     async def _query_fields(self, kind: Any, names: Any) -> Any:

@@ -11,6 +11,8 @@ from ganeti_htools.simulator.opcodes import refused
 from ganeti_htools.simulator.tables import NORMAL, UNKNOWN, Field, Table
 from ganeti_htools.simulator.world import World
 
+DEEPEST = 100  # nesting of a filter
+
 Matcher = Callable[[World, Any], bool]
 
 
@@ -55,19 +57,21 @@ def classic(
     ]
 
 
-def matcher(table: Table, expression: Any) -> Matcher:
+def matcher(table: Table, expression: Any, depth: int = 0) -> Matcher:
     """What a filter lets through. Raises DataError for what is no filter."""
+    if depth > DEEPEST:
+        raise DataError("Cannot deserialise filter, it is nested too deeply")
     match expression:
         case None:
             return lambda _world, _row: True
         case ["|", *parts]:
-            alternatives = [matcher(table, part) for part in parts]
+            alternatives = [matcher(table, part, depth + 1) for part in parts]
             return lambda world, row: any(fits(world, row) for fits in alternatives)
         case ["&", *parts]:
-            conditions = [matcher(table, part) for part in parts]
+            conditions = [matcher(table, part, depth + 1) for part in parts]
             return lambda world, row: all(fits(world, row) for fits in conditions)
         case ["!", part]:
-            fits = matcher(table, part)
+            fits = matcher(table, part, depth + 1)
             return lambda world, row: not fits(world, row)
         case ["?", str(name)]:
             return _comparison(table, name, bool)
@@ -96,7 +100,10 @@ def _comparison(table: Table, name: str, compare: Callable[[Any], bool]) -> Matc
 
 def as_json(value: Any) -> str:
     """A value as luxid quotes it in errors."""
-    return orjson.dumps(value).decode()
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:  # nested too deeply
+        return "..."
 
 
 def cluster_info(world: World) -> dict[str, Any]:

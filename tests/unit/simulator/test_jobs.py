@@ -1,0 +1,236 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.simulator.jobs import LONGEST_WAIT, MOST_RUNNING, Job, Jobs, Pace, messages
+from ganeti_htools.simulator.opcodes import OpcodeError
+from tests.unit.simulator.worlds import delay, migrate, replace_disks, role, world
+
+
+@asynccontextmanager
+async def queue(seconds: float = 10.0) -> AsyncIterator[Jobs]:
+    """A queue whose jobs end with it."""
+    async with trio.open_nursery() as nursery:
+        yield Jobs(nursery, world(), Pace(seconds))
+        nursery.cancel_scope.cancel()
+
+
+def states(jobs: Jobs) -> list[str]:
+    return [job.state.value for job in jobs.known()]
+
+
+def steps(jobs: Jobs, number: int) -> list[tuple[str, Any]]:
+    job = jobs.find(number)
+    assert job is not None
+    return [(step.state.value, step.result) for step in job.steps]
+
+
+def primary(jobs: Jobs, name: str) -> str:
+    row = jobs.world.instance(name)
+    assert row is not None
+    return row.pnode
+
+
+def status(job: Job) -> list[Any]:
+    return [job.state.value]
+
+
+async def test_a_job_takes_its_time_and_changes_the_world_step_by_step(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        assert jobs.submit([[migrate("mirrored"), replace_disks("mirrored", "three")]]) == [1]
+        assert states(jobs) == ["queued"]
+        await trio.sleep(9)
+        assert (states(jobs), primary(jobs, "mirrored")) == (["running"], "one")
+        assert steps(jobs, 1) == [("running", None), ("waiting", None)]
+        await trio.sleep(2)
+        assert (states(jobs), primary(jobs, "mirrored")) == (["running"], "two")
+        await trio.sleep(10)
+        assert steps(jobs, 1) == [("success", None)] * 2
+        assert states(jobs) == ["success"]
+        moved = jobs.world.instance("mirrored")
+        assert moved is not None
+        assert moved.snode == "three"
+
+
+async def test_jobs_for_the_same_instance_go_in_order(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[migrate("mirrored")], [migrate("shared", target_node="two")], [migrate("mirrored")]])
+        await trio.sleep(5)
+        assert states(jobs) == ["running", "running", "waiting"]
+        await trio.sleep(10)
+        assert states(jobs) == ["success", "success", "running"]
+        await trio.sleep(10)
+        assert states(jobs) == ["success"] * 3
+        assert primary(jobs, "mirrored") == "one"
+
+
+async def test_a_node_waits_for_its_instances(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[migrate("shared", target_node="two")], [role("one", drained=True)]])
+        await trio.sleep(5)
+        assert states(jobs) == ["running", "waiting"]
+        await trio.sleep(20)
+        assert states(jobs) == ["success", "success"]
+
+
+async def test_only_so_many_run(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[delay(10)]] * (MOST_RUNNING + 2))
+        await trio.sleep(5)
+        assert sorted(states(jobs)) == ["queued"] * 2 + ["running"] * MOST_RUNNING
+        await trio.sleep(10)
+        assert sorted(states(jobs)) == ["running"] * 2 + ["success"] * MOST_RUNNING
+
+
+async def test_a_refused_step_ends_its_job(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[migrate("stuck"), migrate("mirrored")]])
+        await trio.sleep(100)
+        (first, why), second = steps(jobs, 1)
+        assert (first, why[0], why[1][1]) == ("error", "OpPrereqError", "wrong_state")
+        assert second == ("error", ["OpExecError", ["Preceding opcode failed"]])
+        assert (states(jobs), jobs.world) == (["error"], world())
+
+
+async def test_jobs_fail_as_told_and_as_often(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.pace.fail(r"MIGRATE\(mirr", 1)
+        jobs.submit([[migrate("mirrored")], [migrate("shared", target_node="two")], [migrate("mirrored")]])
+        await trio.sleep(100)
+        assert states(jobs) == ["error", "success", "success"]
+        assert steps(jobs, 1) == [("error", ["OpExecError", ["INSTANCE_MIGRATE(mirrored) was told to fail"]])]
+        with pytest.raises(DataError, match="regular expression"):
+            jobs.pace.fail("(")
+
+
+@pytest.mark.parametrize(
+    ("fails", "wanted", "state"),
+    [
+        (False, ["success"], "success"),
+        (False, [], "success"),
+        (True, ["success", "error"], "success"),
+        (True, [], "success"),
+        (True, ["success"], "error"),
+    ],
+)
+async def test_dependencies(autojump_clock: MockClock, fails: bool, wanted: list[str], state: str) -> None:
+    async with queue() as jobs:
+        if fails:
+            jobs.pace.fail("DELAY", 1)
+        jobs.submit([[delay(10)], [migrate("mirrored", depends=[[-1, wanted]])]])
+        await trio.sleep(5)
+        assert states(jobs) == ["running", "queued"]
+        await trio.sleep(50)
+        assert states(jobs)[1] == state
+        if state == "error":
+            text = "Dependency job 1 finished with status 'error', not one of 'success' as required"
+            assert steps(jobs, 2) == [("error", ["OpExecError", [text]])]
+
+
+async def test_who_depends_on_a_cancelled_job_is_cancelled(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[delay(10)], [delay(10, depends=[[1, []]])], [delay(1, depends=[[-1, ["success"]]])]])
+        await wait_all_tasks_blocked()
+        assert jobs.cancel(2) == (True, "Dequeued job 2")
+        await trio.sleep(100)
+        assert states(jobs) == ["success", "canceled", "canceled"]
+        assert steps(jobs, 3) == [("canceled", "Job canceled by request")]
+
+
+async def test_an_unknown_dependency_is_an_error(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[delay(1, depends=[[77, []]])]])
+        await trio.sleep(1)
+        assert states(jobs) == ["error"]
+
+
+async def test_cancelling(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[migrate("mirrored")], [migrate("mirrored")]])
+        await trio.sleep(5)
+        assert jobs.cancel(1) == (False, "Job no longer waiting, can't cancel (informed it anyway)")
+        assert jobs.cancel(2) == (True, "Job successfully cancelled")
+        await trio.sleep(100)
+        assert states(jobs) == ["success", "canceled"]
+        assert primary(jobs, "mirrored") == "two"
+        assert jobs.cancel(1) == (False, "Job 1 not found in queue")
+        assert jobs.cancel(9) == (False, "Job 9 not found in queue")
+
+
+async def test_a_cancelled_job_gives_its_place_back(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[migrate("mirrored")]] * MOST_RUNNING + [[delay(1)]])
+        await wait_all_tasks_blocked()
+        assert states(jobs)[-1] == "queued"
+        jobs.cancel(next(job.number for job in jobs.known() if job.state.value == "waiting"))
+        await trio.sleep(2)
+        assert states(jobs)[-1] == "success"
+
+
+async def test_waiting_for_a_change(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[delay(10), delay(10)]])
+        assert await jobs.wait_for_change(1, status, None, None, 60) == (["queued"], [])
+        told, said = await jobs.wait_for_change(1, status, ["queued"], None, 60)
+        while not said:
+            told, said = await jobs.wait_for_change(1, status, told, None, 60)
+        assert told == ["running"]
+        assert [(entry[0], entry[2], entry[3]) for entry in said] == [(1, "message", "TEST_DELAY(10)")]
+        began = trio.current_time()
+        told, said = await jobs.wait_for_change(1, status, told, 1, 60)
+        assert (told, [entry[0] for entry in said]) == (["running"], [2])
+        assert trio.current_time() == began + 10
+        assert await jobs.wait_for_change(1, status, told, 2, 3) == (["running"], [])
+        assert trio.current_time() == began + 13
+        assert await jobs.wait_for_change(1, status, told, 2, 60) == (["success"], [])
+        told, said = await jobs.wait_for_change(1, status, ["success"], 0, 60)
+        assert (told, [entry[0] for entry in said]) == (["success"], [1, 2])
+
+
+async def test_nobody_waits_for_ever(autojump_clock: MockClock) -> None:
+    async with queue(seconds=1000) as jobs:
+        jobs.submit([[migrate("mirrored")]])
+        await trio.sleep(1)
+        began = trio.current_time()
+        assert await jobs.wait_for_change(1, status, ["running"], 1, 1e6) == (["running"], [])
+        assert trio.current_time() == began + LONGEST_WAIT
+        with pytest.raises(OpcodeError, match="JobLost"):
+            await jobs.wait_for_change(2, status, None, None, 1)
+
+
+async def test_a_refused_submission_leaves_nothing(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        for bad in ({"OP_ID": "OP_TEST_DELAY"}, delay(1, depends=[1]), delay(1, depends=[[1, ["soon"]]])):
+            with pytest.raises(DataError):
+                jobs.submit([[delay(1)], [bad]])
+            assert jobs.known() == []
+        jobs.drained = True
+        with pytest.raises(OpcodeError, match="Queue drained"):
+            jobs.submit([[delay(1)]])
+
+
+async def test_only_what_has_ended_is_archived(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[delay(10)]])
+        assert not jobs.archive(1)
+        await trio.sleep(20)
+        assert jobs.archive(1)
+        assert (jobs.find(1), jobs.archive(1), jobs.known()) == (None, False, [])
+        assert jobs.submit([[delay(1)]]) == [2]
+
+
+async def test_times_and_messages(autojump_clock: MockClock) -> None:
+    async with queue() as jobs:
+        jobs.submit([[delay(1), delay(2)]])
+        await trio.sleep(10)
+        job = jobs.find(1)
+        assert job is not None
+        assert job.start is not None
+        assert job.end is not None
+        assert job.received <= job.start <= job.end
+        assert [entry[0] for entry in messages(job)] == [1, 2]

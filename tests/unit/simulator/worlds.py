@@ -1,0 +1,71 @@
+"""A small world, and opcodes about it."""
+
+from dataclasses import replace
+from typing import Any
+
+from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
+from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.simulator.world import World, begin
+
+
+def node(name: str, **changes: Any) -> Node:
+    """A node with nothing on it."""
+    row = Node(name, "uuid", t_mem=4096.0, n_mem=96, f_mem=4000, t_dsk=9000.0, f_dsk=9000, t_cpu=4.0)
+    return replace(row, **changes)
+
+
+def instance(name: str, template: DiskTemplate, pnode: str, snode: str | None = None) -> Instance:
+    """A running instance."""
+    row = Instance(name, 1000, 500, (Disk(500),), 1, pnode=pnode, snode=snode, template=template)
+    return replace(row, status=Status.RUNNING)
+
+
+def world() -> World:
+    """Three nodes and the master, one instance of each way to move on the first node."""
+    return begin(
+        Cluster(
+            groups=(Group("default", "uuid"),),
+            nodes=(
+                node("one", f_mem=1000, f_dsk=8000),
+                node("two", f_dsk=8500),
+                node("three"),
+                node("boss", master=True),
+            ),
+            instances=(
+                instance("mirrored", DiskTemplate.DRBD, "one", "two"),
+                instance("shared", DiskTemplate.EXT, "one"),
+                instance("stuck", DiskTemplate.PLAIN, "one"),
+            ),
+        )
+    )
+
+
+def opcode(name: str, /, **fields: Any) -> dict[str, Any]:
+    """An opcode as clients send it."""
+    return {"OP_ID": f"OP_{name}", "reason": [["test", "", 1]], **fields}
+
+
+def migrate(name: str, /, **fields: Any) -> dict[str, Any]:
+    """What htools send for a migration."""
+    return opcode("INSTANCE_MIGRATE", instance_name=name, allow_failover=True, **fields)
+
+
+def replace_disks(name: str, target: str) -> dict[str, Any]:
+    """What htools send for a new secondary."""
+    return opcode(
+        "INSTANCE_REPLACE_DISKS",
+        instance_name=name,
+        mode="replace_new_secondary",
+        disks=[],
+        remote_node=target,
+    )
+
+
+def role(name: str, **roles: bool) -> dict[str, Any]:
+    """A node marked offline, drained, or not."""
+    return opcode("NODE_SET_PARAMS", node_name=name, **roles)
+
+
+def delay(seconds: float, **fields: Any) -> dict[str, Any]:
+    """Nothing but time."""
+    return opcode("TEST_DELAY", duration=seconds, **fields)
