@@ -32,7 +32,10 @@ def _objects(data: bytes, kind: str) -> list[Fields]:
     task = f"Parsing {kind} data"
     objects = Fields(task, {"list": parse_json(data, task)}).objects("list")
     for fields in objects:
-        fields.owner = f"{kind.title()} '{fields.text('name')}', error while parsing data"
+        name = fields.text("name")
+        if not name or not name.isprintable() or "|" in name:
+            raise fields.wrong("name", "String", "a name")
+        fields.owner = f"{kind.title()} '{name}', error while parsing data"
     return objects
 
 
