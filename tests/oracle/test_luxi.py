@@ -1,15 +1,20 @@
-"""Read from a luxid, clusters are to our tools what they are to Debian's."""
+"""Read from a luxid, or from the simulator, clusters are to our tools what they are to Debian's."""
 
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ganeti_htools.backends import text
 from ganeti_htools.cli import hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
 from tests.clusters import TIGHT, Shape, cluster
 from tests.conftest import Oracle
 from tests.luxi_answers import answers, luxid
-from tests.oracle.programs import Result, ours, theirs
+from tests.oracle.programs import Result, any_cluster, ours, theirs
+from tests.simulators import simulator
+from tests.text_format import text as text_of
 
 pytestmark = pytest.mark.oracle
 
@@ -64,6 +69,38 @@ def test_tools(oracle: Oracle, tmp_path: Path, main: Main, options: list[str], s
     assert asked == requests
     assert len(asked) == 4
     assert common(result) == debian
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_simulator_s_cluster(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+    made = any_cluster(random.Random(seed))
+    if not any(node.master for node in made.nodes):
+        pytest.skip("no node is online, so none is master")
+    with simulator(tmp_path, made) as ganeti:
+        luxi = f"-L{ganeti.socket}"
+        for main, options in (
+            (hinfo.main, ["-v", "-p", "--print-instances"]),
+            (hbal.main, ["-C", "-p", "-q", "-l", "2", "-G", made.groups[0].name]),
+        ):
+            name = main.__module__.rpartition(".")[2]
+            assert ours(main, [luxi, *options]) == theirs(oracle, name, [luxi, *options])
+        for directory in (tmp_path / "ours", tmp_path / "theirs"):
+            directory.mkdir()
+        mine = ours(hscan.main, [luxi, "-d", str(tmp_path / "ours")])
+        assert mine == theirs(oracle, "hscan", [luxi, "-d", str(tmp_path / "theirs")])
+        saved = (tmp_path / "ours/LOCAL.data").read_text("utf-8")
+        assert saved == (tmp_path / "theirs/LOCAL.data").read_text("utf-8")
+
+
+def test_a_node_that_does_not_answer_is_named_by_both(oracle: Oracle, tmp_path: Path) -> None:
+    made = text.parse(text_of(cluster(1, Shape(nodes=3, instances=6))), "generated")
+    master, lost = (node.name for node in made.nodes[:2])
+    nodes = tuple(replace(node, master=node.name == master) for node in made.nodes)
+    with simulator(tmp_path, replace(made, nodes=nodes), "--lose", lost) as ganeti:
+        argv = [f"-L{ganeti.socket}"]
+        for result in (ours(hinfo.main, argv), theirs(oracle, "hinfo", argv)):
+            assert result.status == 1
+            assert result.err.startswith(f"Error: failed to load data, aborting: Node '{lost}', error while ")
 
 
 def common(result: Result) -> Result:

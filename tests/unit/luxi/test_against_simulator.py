@@ -1,0 +1,135 @@
+"""The client and a real socket, with the simulator behind it."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+
+from ganeti_htools.backends import luxi, text
+from ganeti_htools.luxi import client, queries
+from ganeti_htools.luxi.client import Client, NoAnswerError, RefusedError
+from ganeti_htools.luxi.queries import JobStatus
+from tests.clusters import Shape, cluster
+from tests.simulators import PATIENCE, Simulator, simulator
+from tests.text_format import text as text_of
+
+REASON = [["test", "a test", 1]]
+
+
+@pytest.fixture
+def ganeti(tmp_path: Path) -> Generator[Simulator, None, None]:
+    rows = text.parse(
+        text_of(cluster(5, Shape(nodes=4, instances=12, offline=1, forthcoming=0.2))), "generated"
+    )
+    master = next(node.name for node in rows.nodes if not node.offline)
+    nodes = tuple(replace(node, master=node.name == master) for node in rows.nodes)
+    with simulator(tmp_path, replace(rows, nodes=nodes), "--job-seconds=0.05") as running:
+        yield running
+
+
+async def read(asking: Client) -> str:
+    return text.dump(luxi.parse(await queries.whole_cluster(asking)))
+
+
+async def test_the_cluster_is_the_one_it_serves(ganeti: Simulator) -> None:
+    async with Client(str(ganeti.socket)) as asking:
+        assert await read(asking) == ganeti.file.read_text()
+
+
+async def until_final(asking: Client, job: int) -> list[JobStatus]:
+    """The states that a job goes through."""
+    states: list[JobStatus] = []
+    known = None
+    with trio.fail_after(PATIENCE):
+        while not (states and states[-1].final):
+            change = await queries.wait_for_change(asking, job, ["status"], known)
+            if change is not None:
+                known = change.fields
+                states.append(JobStatus(known[0]))
+    return states
+
+
+async def test_jobs_are_followed_to_their_end(ganeti: Simulator) -> None:
+    ganeti.tell("fail", "TAGS_SET.*", 1)
+    good = {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "reason": REASON}
+    bad = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "name": "", "tags": ["a"], "reason": REASON}
+    async with Client(str(ganeti.socket)) as asking:
+        jobs = await queries.submit(asking, [[good], [bad]])
+        assert jobs == [1, 2]
+        assert (await until_final(asking, 1))[-1] is JobStatus.SUCCESS
+        assert (await until_final(asking, 2))[-1] is JobStatus.ERROR
+        assert await queries.job_statuses(asking, [2, 1, 3]) == [JobStatus.ERROR, JobStatus.SUCCESS, None]
+        assert (await queries.cancel(asking, 1))[0] is False
+        with pytest.raises(RefusedError, match="JobLost") as caught:
+            await queries.wait_for_change(asking, 3, ["status"])
+        assert caught.value.kind == "JobLost"
+
+
+async def test_tags_are_those_that_were_set(ganeti: Simulator) -> None:
+    opcode = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "name": "", "tags": ["x"], "reason": REASON}
+    async with Client(str(ganeti.socket)) as asking:
+        (job,) = await queries.submit(asking, [[opcode]])
+        assert isinstance(job, int)
+        await until_final(asking, job)
+        assert "x" in await queries.tags(asking, "cluster")
+        with pytest.raises(RefusedError, match=r"OpPrereqError: .*nosuch"):
+            await queries.tags(asking, "instance", "nosuch")
+        await queries.set_watcher_pause(asking, None)
+
+
+async def test_a_request_that_is_not_understood(ganeti: Simulator) -> None:
+    async with Client(str(ganeti.socket)) as asking:
+        with pytest.raises(RefusedError, match="NoSuchMethod: Failed to parse request: ") as caught:
+            await asking.call("NoSuchMethod")
+        assert caught.value.kind == ""
+        assert await queries.cluster_info(asking)
+
+
+async def test_an_answer_cut_in_the_middle(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
+    async with Client(str(ganeti.socket)) as asking:
+        ganeti.tell("cut", 1)
+        with pytest.raises(
+            NoAnswerError, match="QueryClusterInfo: the stream ended inside a message"
+        ) as caught:
+            await queries.cluster_info(asking)
+        assert caught.value.sent
+        assert await queries.cluster_info(asking)
+
+
+async def test_an_answer_that_takes_too_long(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
+    async with Client(str(ganeti.socket)) as asking:
+        ganeti.tell("slow", 1000)
+        with pytest.raises(NoAnswerError, match=r"QueryTags: no answer within 0\.2 s"):
+            await asking.call("QueryTags", ["cluster", ""], patience=0.2)
+        ganeti.tell("slow", 0)
+        assert await queries.cluster_info(asking)
+
+
+async def outcome(asking: Client) -> bool | None:
+    """Whether Ganeti took a job; None if it may have."""
+    opcode = {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "reason": REASON}
+    try:
+        await queries.submit(asking, [[opcode]])
+    except NoAnswerError as error:
+        return None if error.sent else False
+    return True
+
+
+async def test_a_master_that_goes_and_comes_back(ganeti: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a while until the socket is gone, or there again."""
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.01)
+    outcomes = []
+    with trio.fail_after(PATIENCE):
+        async with Client(str(ganeti.socket)) as asking:
+            ganeti.tell("master", False)
+            while False not in outcomes:
+                outcomes.append(await outcome(asking))
+            ganeti.tell("master", True)
+            while outcomes[-1] is not True:
+                outcomes.append(await outcome(asking))
+    taken, perhaps = outcomes.count(True), outcomes.count(None)
+    assert taken <= len(ganeti.tell("jobs")) <= taken + perhaps
