@@ -14,13 +14,13 @@ from ganeti_htools.cli.parameters import algorithm
 from ganeti_htools.cli.program import execute, print_json
 from ganeti_htools.cli.records import record
 from ganeti_htools.engine import choice, moves
-from ganeti_htools.engine.capacity import Capacity, Kind, Site, Size, standard, tiered, usable
+from ganeti_htools.engine.capacity import Capacity, Kind, Site, Size, check_enough, standard, tiered
 from ganeti_htools.engine.redundancy import assess
 from ganeti_htools.engine.resources import Resources, total
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.policy import ISpec
-from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.state import NOWHERE, Bools, Ints, State
 from ganeti_htools.model.types import AllocPolicy, Fail
 
 Pairs = Iterable[tuple[str, str]]
@@ -135,15 +135,29 @@ def _site(state: State, kind: Kind, line: CommandLine) -> Site | None:
         allocable &= ~bad_groups
         ignored = bad_groups[state.group]
     spared = line.accept_existing_errors or (line.independent_groups and bool(allocable.any()))
-    try:
-        nodes = usable(state, kind.template, allocable)
-    except RequestFailed as failure:
-        if bad_nodes.any() and not spared:
-            return None
-        raise HtoolsError(f"failure during allocation: {failure}") from failure
+    nodes = np.flatnonzero(~state.columns.offline & allocable[state.group])
     if line.verbose > 3:
-        files.warn(f"Allocatable nodes: {', '.join(state.names(nodes.tolist()))}")
-    return Site(nodes, ignored, options) if spared or not bad_nodes.any() else None
+        files.warn(f"Allocatable nodes: {_places(state, kind, nodes)}")
+    if bad_nodes.any() and not spared:
+        return None
+    try:
+        check_enough(state, kind.template, nodes)
+    except RequestFailed as failure:
+        raise HtoolsError(f"failure during allocation: {failure}") from failure
+    return Site(nodes, ignored, options)
+
+
+def _places(state: State, kind: Kind, nodes: Ints) -> str:
+    """Rows of the nodes, or of primaries with those of their possible secondaries."""
+    if kind.template.required_nodes == 1:
+        return f"Left {_rows(nodes)}"
+    seconds = {node: nodes[(state.group[nodes] == state.group[node]) & (nodes != node)] for node in nodes}
+    pairs = (f"({node},{_rows(others)})" for node, others in seconds.items() if len(others))
+    return f"Right [{','.join(pairs)}]"
+
+
+def _rows(nodes: Ints) -> str:
+    return f"[{','.join(map(str, nodes))}]"
 
 
 def _chosen(rows: Sequence[Any], chosen: Bools) -> list[Any]:

@@ -92,7 +92,8 @@ def on_nodes(
         if len(near) > 1:
             fresh = [choice.afresh(state, trial, candidate, scope, crowding) for candidate in near.tolist()]
             scores[near] = fresh
-            best = int(near[_last_lowest(np.array(fresh))])
+            # If no score is a number, Ganeti's htools take the first.
+            best = int(near[0 if np.isnan(fresh).all() else _last_lowest(np.array(fresh))])
         else:
             best = int(near[0])
             scores[best] = choice.afresh(state, trial, best, scope, crowding)

@@ -124,16 +124,13 @@ class Capacity:
         return sum(number for _, number in self.tiers)
 
 
-def usable(state: State, template: DiskTemplate, allocable: Bools) -> Ints:
-    """Online nodes of the allocable groups (by row). Raises RequestFailed if they are too few."""
-    nodes = np.flatnonzero(~state.columns.offline & allocable[state.group])
+def check_enough(state: State, template: DiskTemplate, nodes: Ints) -> None:
+    """Raises RequestFailed if no instance could ever go on these nodes."""
     if template.required_nodes == 1:
         if not len(nodes):
             raise RequestFailed("No online nodes")
-        return nodes
-    if not (np.bincount(state.group[nodes]) > 1).any():
+    elif not len(_by_group(state, nodes)):
         raise RequestFailed("Not enough online nodes")
-    return nodes
 
 
 def standard(state: State, kind: Kind, size: Size, site: Site, limit: int | None) -> Capacity:

@@ -206,12 +206,12 @@ def _statistics(values: Floats, size: float) -> tuple[Any, Any]:
 
 
 def _replaced(sums: Any, variances: Any, size: float, change: Any, squares: Any) -> tuple[Any, Any]:
-    """Sums and variances after a value changed; a variance that is no number becomes 0."""
+    """Sums and variances, which may be a little below 0, after a value changed."""
     scaled = squares - 2 * sums * change
     scaled -= change * change
     scaled /= size * size
     scaled += variances
-    return sums + change, np.fmax(scaled, 0.0, out=scaled)
+    return sums + change, scaled
 
 
 class _Singles(_Search):
@@ -225,7 +225,8 @@ class _Singles(_Search):
         sums, variances = self.statistics()
         _, change, squares = self.later
         column = sums[:, np.newaxis], variances[:, np.newaxis]
-        scores = self._scores(*_replaced(*column, self.size, change[:, fits], squares[:, fits]))
+        sums, variances = _replaced(*column, self.size, change[:, fits], squares[:, fits])
+        scores = self._scores(sums, np.maximum(variances, 0.0))
         near = fits[choice.near_best(scores)]
         if len(near) > 1:
             fresh = self._afresh(near)
@@ -275,6 +276,7 @@ class _Pairs(_Search):
         _, change, squares = self.later
         column = sums[:, np.newaxis], variances[:, np.newaxis]
         sums, variances = _replaced(*column, self.size, change, squares)
+        variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
         found = [block.best(sums[:, block.at], variances[:, block.at]) for block in self.blocks]
         solutions = [solution for solution in found if solution is not None]
         if not solutions:
@@ -391,7 +393,7 @@ class _Block:
         _, both = _replaced(*concerned, search.size, change, squares)
         one = np.sqrt(variances)[:, :, np.newaxis]
         one *= search.weights[:, np.newaxis, np.newaxis]
-        two = np.sqrt(both, out=both)
+        two = np.sqrt(np.fmax(both, 0.0, out=both), out=both)
         two *= search.weights[self.spreads, np.newaxis, np.newaxis]
         total = np.zeros(self.apart.shape)
         for source, at in self.plan:
