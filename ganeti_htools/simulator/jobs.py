@@ -264,7 +264,7 @@ def messages(job: Job) -> list[tuple[int, Stamp, str, str]]:
 
 
 def _precedes(other: Job, job: Job) -> bool:
-    """Whether the other works on the same things, or waits longer to do so."""
+    """Whether the other works on the same things, or has waited longer to do so."""
     if other is job or other.subjects.isdisjoint(job.subjects):
         return False
     return other.state is State.RUNNING or (other.state is State.WAITING and other.number < job.number)

@@ -166,9 +166,13 @@ class Luxid:
         newest = None if newest is None else _number(newest)
         if type(patience) not in (int, float):
             raise _unreadable(patience, "Unable to read Int")
-        return await self._jobs.wait_for_change(
-            number, lambda job: self._told([job], names)[0], known, newest, max(0.0, patience)
-        )
+
+        def fields(job: Job) -> list[Any]:
+            """In the form in which the client tells what it knows."""
+            told: list[Any] = orjson.loads(orjson.dumps(self._told([job], names)[0]))
+            return told
+
+        return await self._jobs.wait_for_change(number, fields, known, newest, max(0.0, patience))
 
     async def _cancel_job(self, number: Any, _kill: Any) -> Any:
         return self._jobs.cancel(_number(number))

@@ -57,6 +57,7 @@ _KINDS: Mapping[type, frozenset[str]] = {
         }
     ),
     bool: frozenset({"offline", "drained", "allow_failover"}),
+    int: frozenset({"priority"}),
     list: frozenset({"reason", "tags", "node_names", "depends"}),
 }
 

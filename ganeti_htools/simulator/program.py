@@ -1,6 +1,7 @@
 """``htools-simulator``: a stand-in for the Ganeti master, over a cluster file."""
 
 import argparse
+import gc
 import math
 import signal
 import sys
@@ -33,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         pace = Pace(options.job_seconds)
         for pattern in options.fail:
             pace.fail(pattern)
+        gc.freeze()  # a full collection need not look at the cluster again and again
         trio.run(_run, world, pace, Trouble(options.slow), options.socket, options.control)
     except* HtoolsError as errors:
         print(f"htools-simulator: {_first(errors)}", file=sys.stderr)
@@ -74,26 +76,30 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seconds(value: str) -> float:
-    seconds = float(value)
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, not '{value}'")
     return seconds
 
 
 async def _run(world: World, pace: Pace, trouble: Trouble, path: str, control_path: str | None) -> None:
     mastership = Mastership()
-    async with trio.open_nursery() as nursery:
-        jobs = Jobs(nursery, world, pace)
-        luxid, control = Luxid(jobs), Control(jobs, trouble, mastership)
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals, ExitStack() as sockets:
-            if control_path is not None:
-                listener = sockets.enter_context(listening(control_path))
+    with ExitStack() as sockets:
+        controls = [] if control_path is None else [sockets.enter_context(listening(control_path))]
+        async with trio.open_nursery() as nursery:
+            jobs = Jobs(nursery, world, pace)
+            luxid, control = Luxid(jobs), Control(jobs, trouble, mastership)
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 orders = partial(converse, answer=control.answer, trouble=Trouble())
-                nursery.start_soon(trio.serve_listeners, orders, [listener])
-            nursery.start_soon(_reign, path, luxid, trouble, mastership)
-            async for _ in signals:
-                nursery.cancel_scope.cancel()
-                return
+                if controls:
+                    nursery.start_soon(trio.serve_listeners, orders, controls)
+                nursery.start_soon(_reign, path, luxid, trouble, mastership)
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+                    return
 
 
 async def _reign(path: str, luxid: Luxid, trouble: Trouble, mastership: Mastership) -> None:

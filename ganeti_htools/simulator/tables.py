@@ -356,7 +356,9 @@ JOBS = Table(
             "Priority",
             "number",
             "Current job priority",
-            lambda job: min(step.opcode.get("priority") or _PRIORITY for step in job.steps),
+            lambda job: min(
+                (step.opcode.get("priority") or _PRIORITY for step in job.steps), default=_PRIORITY
+            ),
         ),
         "archived": _field("Archived", "bool", "Whether job is archived", lambda job: False),
         "ops": _field("OpCodes", "other", "List of all opcodes", _steps(lambda step: step.opcode)),

@@ -183,6 +183,23 @@ async def test_jobs(autojump_clock: MockClock) -> None:
         assert [row[0] for row in await ask(server, "QueryJobs", [], ["id"])] == [1, 2, 3]
 
 
+async def test_a_known_time_is_no_change(autojump_clock: MockClock) -> None:
+    async with luxid() as server:
+        await ask(server, "SubmitJob", [delay(10)])
+        await trio.sleep(5)
+        known, _ = await ask(server, "WaitForJobChange", 1, ["start_ts", "oplog"], None, None, 5)
+        began = trio.current_time()
+        assert await ask(server, "WaitForJobChange", 1, ["start_ts", "oplog"], known, 1, 2) == [known, []]
+        assert trio.current_time() == began + 2
+
+
+async def test_a_job_without_opcodes_does_nothing() -> None:
+    async with luxid() as server:
+        assert await ask(server, "SubmitJob", []) == 1
+        await wait_all_tasks_blocked()
+        assert await ask(server, "QueryJobs", [1], ["status", "priority", "ops"]) == [["success", 0, []]]
+
+
 async def test_bytes_may_come_in_any_pieces() -> None:
     async with luxid() as server, trio.open_nursery() as nursery:
         here, there = memory_stream_pair()
