@@ -53,9 +53,12 @@ class _Fields(Fields):
 
     def value(self, key: str) -> Any:
         """The value of a key that must be there."""
-        if key not in self.values and key in self.missing:
-            raise DataError(f"{self.owner}: key '{key}': {_REASONS[self.missing[key]]}")
-        return super().value(key)
+        try:
+            return self.values[key]
+        except KeyError:
+            if key not in self.missing:
+                return super().value(key)
+            raise DataError(f"{self.owner}: key '{key}': {_REASONS[self.missing[key]]}") from None
 
 
 def _node(fields: Fields) -> Node:

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -11,6 +12,9 @@ from ganeti_htools.cli import files
 from ganeti_htools.cli.options import CommandLine
 from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.errors import HtoolsError
+from tests.clusters import Shape
+from tests.clusters import cluster as generated
+from tests.luxi_answers import answers, luxid
 
 FILE = """\
 g|u|preferred||
@@ -128,6 +132,22 @@ def test_a_cluster_is_loaded(data: str) -> None:
 def test_a_cluster_that_cannot_be_loaded(line: CommandLine, error: str) -> None:
     with pytest.raises(HtoolsError, match=f"^failed to load data, aborting: {error}$"):
         files.load(line)
+
+
+def test_a_cluster_is_loaded_from_ganeti(tmp_path: Path) -> None:
+    data, socket = generated(1, Shape(nodes=3, instances=4)), tmp_path / "socket"
+    with luxid(socket, answers(data)):
+        cluster = files.load(CommandLine(luxi=str(socket), simulate=("p,1,1,1,1",)))
+    assert [node.name for node in cluster.nodes] == list(data["nodes"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"luxi": "", "master": "host"}, {"luxi": "a", "text_data": "b"}, {"master": "a", "text_data": "b"}],
+)
+def test_only_one_source_is_given(given: dict[str, str]) -> None:
+    with pytest.raises(HtoolsError, match=r"^Only one of the rapi, luxi, and data files options should be"):
+        files.load(replace(CommandLine(), **given))  # type: ignore[arg-type]
 
 
 def cpu(cluster: Cluster) -> list[float]:
