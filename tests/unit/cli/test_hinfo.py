@@ -8,8 +8,9 @@ from ganeti_htools.backends import text
 from ganeti_htools.cli import hinfo
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
-from tests import by_hand
+from tests import by_hand, messages
 from tests.by_hand import instance
+from tests.clusters import Shape, cluster
 
 
 @pytest.fixture
@@ -96,3 +97,14 @@ def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_errors(arguments: list[str], error: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert hinfo.main([*arguments, *(["-t", file] if "-O" in arguments else [])]) == 1
     assert capsys.readouterr() == ("", f"Error: {error}\n")
+
+
+def test_a_cluster_from_a_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = cluster(1, Shape(nodes=3, instances=7, templates={"ext": 1}))
+    path = tmp_path / "request.json"
+    path.write_text(messages.encode(messages.message(data, messages.allocate("new", "ext"))))
+    assert hinfo.main(["-I", str(path), "-pname,pcnt"]) == 0
+    out, err = capsys.readouterr()
+    assert "Loaded 3 nodes, 7 instances, 1 node group\n" in out
+    counts = [line.split() for line in err.partition("Cluster status:\n")[2].splitlines()[1:] if line]
+    assert sum(int(primaries) for _, primaries in counts) == 7
