@@ -4,27 +4,28 @@ To find which nodes can be powered down, small clusters are balanced many times 
 :func:`.balance.rebalance`'s steps has a price that does not depend on the size of the cluster. Such an
 instance changes a node only by adding to, or taking from, a few sums; so here a state is a small table
 of sums, and a step a few operations on it. What decides is the same: candidates whose scores are too
-close to tell apart are scored on the real state, by the same functions.
+close to tell apart are scored afresh, by the same functions.
 
 The rules for instances without disks and secondary are those of :mod:`ganeti_htools.engine.places`;
 tests hold them to be the same.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.balance import Step, score_of
 from ganeti_htools.engine.moves import Kind
-from ganeti_htools.engine.places import FITS
-from ganeti_htools.engine.score import COMPONENTS
+from ganeti_htools.engine.score import COMPONENTS, node_values, variants
 from ganeti_htools.model import tags
 from ganeti_htools.model.figures import TEMPLATE_CODE
-from ganeti_htools.model.state import NOWHERE, Bools, Floats, Ints, State
+from ganeti_htools.model.state import NOWHERE, Bools, Columns, Floats, Ints, State
 from ganeti_htools.model.types import DiskTemplate, Mirror
 
 WEIGHT = {name: weight for name, weight, *_ in COMPONENTS}
+INDEX = {name: which for which, (name, *_) in enumerate(COMPONENTS)}
 # What an instance on an offline node adds to the score.
 LOST = WEIGHT["offline_all_cnt"] + WEIGHT["offline_pri_cnt"]
 _LOADS = ("load_cpu", "load_mem", "load_dsk", "load_net")
@@ -208,17 +209,46 @@ class _Run:
         return scores
 
     def _exactly(self, near: list[tuple[int, int]]) -> tuple[int, int] | None:
-        """Of candidates close to the lowest the first that is lowest on the real state, or None."""
+        """Of candidates close to the lowest the first that is lowest computed afresh; None if none gains."""
         state = self.settled()
-        everyone = np.ones(len(state.group), np.bool_)
-        lowest, best = score_of(state, everyone), None
-        for member, node in sorted(near):
-            asked = state.instance(int(self.instances.rows[member]))
-            trial = moves.failover_to(state, asked, self.nodes[[node]], everyone)
-            score = choice.afresh(state, trial, 0, everyone)
-            if trial.codes[0] == FITS and score < lowest:
-                lowest, best = score, (member, node)
-        return best
+        columns, values = state.columns, node_values(state.columns)
+        pairs = np.array(sorted(near))
+        members, targets = pairs[:, 0], self.nodes[pairs[:, 1]]
+        sources = state.pnode[self.instances.rows[members]]
+        changes = [
+            (rows, values, self._values(columns, values, members, rows, sign))
+            for rows, sign in ((sources, -1), (targets, 1))
+        ]
+        scores = variants(values, changes, columns.offline, np.zeros(len(pairs)))
+        best = int(np.argmin(scores))
+        gains = scores[best] < score_of(state, np.ones(len(state.group), np.bool_))
+        return (int(pairs[best, 0]), int(pairs[best, 1])) if gains else None
+
+    def _values(
+        self, columns: Columns, values: Sequence[Any], members: Ints, rows: Ints, sign: int
+    ) -> list[Any]:
+        """What nodes contribute to the score once members came (1) or left (-1), as in node_values."""
+        here = columns.take(rows)
+        taken, vcpus, promised, *loads = sign * self.instances.amounts[:, members]
+        count, new = here.primaries + here.secondaries + sign, list(values)
+        free = here.unallocated + taken
+        with np.errstate(divide="ignore", invalid="ignore"):  # offline nodes report nothing
+            ratio = (here.u_cpu + vcpus) / here.t_cpu / here.cpu_speed
+            changed = {
+                "free_mem_cv": free / here.t_mem,
+                "free_mem_cv_forth": (here.f_mem_forth + promised) / here.t_mem,
+                "vcpu_ratio_cv": ratio,
+                "vcpu_ratio_cv_forth": ratio,
+                "n1_cnt": np.where(free <= here.r_mem, count, 0),
+                "offline_all_cnt": count,
+                "offline_pri_cnt": here.primaries + sign,
+            }
+        for name, value in changed.items():
+            new[INDEX[name]] = value
+        for name, load in zip(self.loads, loads, strict=True):
+            old, value = getattr(columns, name), getattr(here, name) + load
+            new = [value if each is old else each for each in new]
+        return new
 
     def move(self, member: int, node: int) -> None:
         """Take note of a step."""
