@@ -64,10 +64,11 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
     auto = np.array([instance.auto_balance for instance in state.cluster.instances], np.bool_)
     here = auto & (state.pnode != NOWHERE) & scope[state.pnode]
     here &= (state.snode == NOWHERE) | scope[state.snode]
-    crews, around = muster(state, here if movable is None else here & movable)
     limit = optimal_score(state, scope) + options.min_score
     current = score_of(state, scope)
-    number = 0
+    if not current > limit:
+        return
+    crews, around = muster(state, here if movable is None else here & movable)
     search = Search(
         around,
         crews,
@@ -75,6 +76,7 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
         options.ignore_soft_errors,
         lambda crew, kind: allowed(around, crew, kind, options),
     )
+    number = 0
     while (options.max_length < 0 or number < options.max_length) and current > limit:
         best = search.best(current)
         if best is None or not _gains(current, best.score, options):

@@ -1,0 +1,161 @@
+import json
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.cli import hbal
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.types import DiskTemplate
+from tests import by_hand
+from tests.by_hand import instance
+from tests.clusters import Shape, cluster
+from tests.text_format import text as text_of
+
+DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
+
+
+def uneven() -> Cluster:
+    rows = [
+        instance("a.org", DRBD, "n0.org", "n1.org"),
+        instance("b.org", DRBD, "n0.org", "n1.org"),
+        instance("c.org", PLAIN, "n0.org"),
+    ]
+    return by_hand.cluster({"n0.org": 10_000, "n1.org": 10_000, "n2.org": 10_000}, rows)
+
+
+def run(tmp_path: Path, described: Cluster, *options: str) -> int:
+    path = tmp_path / "cluster.data"
+    path.write_text(text.dump(described))
+    return hbal.main(["-t", str(path), *options])
+
+
+def test_a_plan_and_what_it_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, uneven()) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[:4] == [
+        "Loaded 3 nodes, 3 instances",
+        "Group size 3 nodes, 3 instances",
+        "Selected node group: group1",
+        "Initial check done: 0 bad nodes, 0 bad instances.",
+    ]
+    assert lines[4].startswith("Initial score: ")
+    assert lines[6].startswith("    1. ")
+    assert lines[-3].startswith(f"Cluster score improved from {lines[4].split()[-1]} to ")
+    steps = len(lines) - 9
+    assert lines[-2] == f"Solution length={steps}"
+    assert lines[-1].startswith("Cost: ")
+    assert lines[-1].endswith(" jobsets")
+    assert not err
+
+
+def test_json_is_one_document_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, uneven(), "--json", "-v", "-C", "--print-instances") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["group"] == {"name": "group1", "nodes": 3, "instances": 3}
+    assert report["score"]["after"] == report["steps"][-1]["score"] < report["score"]["before"]
+    for when in ("before", "after"):
+        parts = (part["weight"] * part[when] for part in report["components"].values())
+        assert sum(parts) == pytest.approx(report["score"][when])
+    assert sum(report["cost"]["moves"].values()) == len(report["steps"])
+    first = report["steps"][0]
+    assert first["from"] == ["n0.org", "n1.org"]
+    assert set(first["to"]) <= {"n0.org", "n1.org", "n2.org"}
+    assert [step["jobset"] for step in report["steps"]][-1] == report["cost"]["jobsets"]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_explain_tells_each_move(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    assert run(tmp_path, uneven(), "--explain", "a", "-O", "n1", *options) == 0
+    out = capsys.readouterr().out
+    if options:
+        moves = json.loads(out)
+        assert [move["move"] for move in moves] == [
+            "replace secondary",
+            "replace secondary and fail over",
+        ]
+        assert all(set(move["to"]) == {"n0.org", "n2.org"} for move in moves)
+    else:
+        assert "Moves of a.org, drbd, on n0.org, n1.org:" in out
+        assert " n0:n2 r:n2 " in out
+        assert " n2:n0 r:n2 f " in out
+
+
+def test_explain_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    full = instance("d.org", PLAIN, "n2.org", mem=9500)
+    rows = (*uneven().instances, full)
+    described = by_hand.cluster({"n0.org": 10_000, "n1.org": 10_000, "n2.org": 10_000}, rows)
+    assert run(tmp_path, described, "--explain", "a.org") == 0
+    assert "FailMem" in capsys.readouterr().out
+    assert run(tmp_path, described, "--explain", "d.org") == 0
+    assert "none: it cannot be moved" in capsys.readouterr().out
+    assert run(tmp_path, described, "--explain", "e.org") == 1
+    assert capsys.readouterr().err == "Error: Unknown instance: e.org\n"
+
+
+def test_commands_are_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "commands"
+    assert run(tmp_path, uneven(), f"-C{path}") == 0
+    assert f"The commands have been written to file '{path}'\n" in capsys.readouterr().out
+    fake = tmp_path / "gnt-instance"
+    fake.write_text('#!/bin/sh\necho "ran $*"\n')
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    ran = subprocess.run(
+        ["/bin/sh", str(path)],
+        capture_output=True,
+        check=True,
+        text=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )
+    assert "ran replace-disks -n n" in ran.stdout
+
+
+def test_saved_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, uneven(), "--json", "-S", str(tmp_path / "saved")) == 0
+    out, err = capsys.readouterr()
+    assert f"The cluster state after balancing has been written to file '{tmp_path}/saved.balanced'" in err
+    assert (tmp_path / "saved.original").read_text() == (tmp_path / "cluster.data").read_text()
+    saved = text.parse((tmp_path / "saved.balanced").read_text(), "saved")
+    places = {row.name: [row.pnode, row.snode] for row in saved.instances}
+    last = {step["instance"]: step["to"] for step in json.loads(out)["steps"]}
+    assert last
+    assert all(places[name] == nodes for name, nodes in last.items())
+
+
+def test_only_the_group_is_saved(tmp_path: Path) -> None:
+    described = text.parse(text_of(cluster(3, Shape(nodes=8, instances=16, groups=2))), "generated")
+    assert run(tmp_path, described, "-G", "group2", "-S", str(tmp_path / "saved")) == 0
+    saved = text.parse((tmp_path / "saved.balanced").read_text(), "saved")
+    group = next(row.uuid for row in described.groups if row.name == "group2")
+    assert {node.group for node in saved.nodes} == {group}
+    assert 0 < len(saved.instances) < len(described.instances)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["extra"], "This program doesn't take any arguments."),
+        (["-G", "nowhere"], "Aborting."),
+        (["-O", "n7"], "wrong node name(s) set as offline: n7"),
+        (["--select-instances", "z"], "Unknown instance"),
+        (["-X"], "hbal: Execution of commands possible only on LUXI"),
+        (["-C/nonexistent/file"], "/nonexistent/file: cannot be written: No such file or directory"),
+    ],
+)
+def test_one_line_about_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert run(tmp_path, uneven(), *options) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert message in last
+
+
+def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, by_hand.cluster({"n0": 1000}, [])) == 0
+    assert capsys.readouterr().out == "Cluster is empty, exiting.\n"
