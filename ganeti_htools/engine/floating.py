@@ -171,7 +171,11 @@ class _Run:
         clear = abs(lowest - self.current) > slack
         if clear and lowest > self.current:
             return None
-        return near[0] if clear and len(near) == 1 else self._exactly(near)
+        if clear and len(near) == 1:
+            return near[0]
+        best, score = self._exactly(near)
+        gains = clear or score < score_of(self.state, np.ones(len(self.state.group), np.bool_))
+        return best if gains else None
 
     def _distinct(self, members: Ints) -> Ints:
         """Of members that are alike and in the same place the first; offline nodes are all one place."""
@@ -208,8 +212,8 @@ class _Run:
         scores[~good] = np.inf
         return scores
 
-    def _exactly(self, near: list[tuple[int, int]]) -> tuple[int, int] | None:
-        """Of candidates close to the lowest the first that is lowest computed afresh; None if none gains."""
+    def _exactly(self, near: list[tuple[int, int]]) -> tuple[tuple[int, int], float]:
+        """Of candidates close to the lowest the first that is lowest computed afresh, and its score."""
         state = self.settled()
         columns, values = state.columns, node_values(state.columns)
         pairs = np.array(sorted(near))
@@ -221,8 +225,7 @@ class _Run:
         ]
         scores = variants(values, changes, columns.offline, np.zeros(len(pairs)))
         best = int(np.argmin(scores))
-        gains = scores[best] < score_of(state, np.ones(len(state.group), np.bool_))
-        return (int(pairs[best, 0]), int(pairs[best, 1])) if gains else None
+        return (int(pairs[best, 0]), int(pairs[best, 1])), float(scores[best])
 
     def _values(
         self, columns: Columns, values: Sequence[Any], members: Ints, rows: Ints, sign: int
