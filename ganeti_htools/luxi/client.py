@@ -1,5 +1,6 @@
 """A client of luxid, Ganeti's master daemon: one request and its answer after the other. Runs under trio."""
 
+import errno
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,7 @@ FIRST_PAUSE, LAST_PAUSE = 1.0, 30.0  # seconds before the next connection after 
 
 _LARGEST = 1 << 28  # bytes of an answer
 _CHUNK = 1 << 18
+_ROOM = 0.05  # seconds until the next look at a full queue
 
 _NO_ANSWER = (OSError, ValueError, trio.BrokenResourceError, trio.ClosedResourceError, FramingError)
 
@@ -60,10 +62,10 @@ class Client:
     def __init__(
         self,
         path: str,
-        connect: Callable[[str], Awaitable[trio.abc.Stream]] = trio.open_unix_socket,
+        connect: Callable[[str], Awaitable[trio.abc.Stream]] | None = None,
     ) -> None:
         self.path = path
-        self._connect = connect
+        self._connect = connect or reach
         self._stream: trio.abc.Stream | None = None
         self._turn = trio.Lock()
         self._pause = 0.0
@@ -89,6 +91,8 @@ class Client:
         sent = False
         with trio.move_on_after(patience) as deadline:
             async with self._turn:
+                if self._pause:
+                    await trio.sleep_until(self._not_before)
                 try:
                     await self._send(message)
                     sent = True
@@ -119,8 +123,6 @@ class Client:
                 return
             except trio.BrokenResourceError:
                 await self._hang_up()
-        if self._pause:
-            await trio.sleep_until(self._not_before)
         self._stream = await self._connect(self.path)
         await self._stream.send_all(message)
 
@@ -146,6 +148,21 @@ class Client:
         self._pause = min(2 * self._pause, LAST_PAUSE) or FIRST_PAUSE
         self._not_before = trio.current_time() + self._pause
         await self._hang_up()
+
+
+async def reach(path: str) -> trio.abc.Stream:
+    """A connection to a Unix socket, as soon as there is room in its queue. Raises OSError, ValueError."""
+    while True:
+        stream = await trio.open_unix_socket(path)
+        try:
+            stream.socket.getpeername()
+        except OSError as error:  # that is how a full queue shows when nobody blocks
+            await trio.aclose_forcefully(stream)
+            if error.errno != errno.ENOTCONN:
+                raise
+            await trio.sleep(_ROOM)
+        else:
+            return stream
 
 
 def _result(answer: object) -> Any:

@@ -1,5 +1,7 @@
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -324,6 +326,45 @@ async def test_a_pause_longer_than_the_patience(autojump_clock: trio.testing.Moc
         await asking.call("Method", patience=3)
     assert not caught.value.sent
     assert len(luxid.attempts) == 5
+
+
+async def test_impatience_does_not_put_the_next_attempt_off(autojump_clock: trio.testing.MockClock) -> None:
+    luxid, asking = new()
+    luxid.refusals = [REFUSED] * 4
+    for _ in range(4):
+        with pytest.raises(NoAnswerError):
+            await asking.call("Method")
+    for _ in range(2):
+        with pytest.raises(NoAnswerError):
+            await asking.call("Method", patience=3)
+    assert await ask(luxid, asking, echo, patience=3) == [1]
+    assert luxid.attempts[4] - luxid.attempts[3] == 8
+
+
+async def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(0)
+        with trio.move_on_after(0.1):
+            await Client(path).call("First")  # never accepted, so the queue stays full
+        async with Client(path) as second, trio.open_nursery() as nursery:
+            results = []
+
+            async def task() -> None:
+                results.append(await second.call("Second"))
+
+            nursery.start_soon(task)
+            await trio.sleep(0.2)
+            assert results == []
+            listener.setblocking(False)
+            listener.accept()[0].close()
+            accepting = trio.socket.from_stdlib_socket(listener)
+            connection, _ = await accepting.accept()
+            with connection:
+                assert await connection.recv(100) == b'{"method":"Second","args":[]}\x03'
+                await connection.send(b'{"success":true,"result":2}\x03')
+        assert results == [2]
 
 
 async def test_who_is_cancelled_leaves_no_answer_behind(autojump_clock: trio.testing.MockClock) -> None:
