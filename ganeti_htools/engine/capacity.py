@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine import choice, moves, places
-from ganeti_htools.engine.allocate import Solution, on_nodes, on_pairs
+from ganeti_htools.engine.allocate import on_nodes, on_pairs
 from ganeti_htools.engine.filling import Filled, fill
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
 from ganeti_htools.engine.redundancy import Redundancy, assess
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import Asked, Bools, Ints, State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
@@ -238,7 +239,20 @@ class _Prospects:
         self.ends: dict[tuple[Size, Fail], Size | None] = {}
         self.unfit: list[Size] = []
         self.hopeful: set[Size] = set()
+        self.redundancy: Redundancy | None = None
+        self.refused = self._always_refused(state.policies)
         self.ahead = 1
+
+    def _always_refused(self, policies: Sequence[IPolicy]) -> Codes:
+        """Why the policies of nodes refuse instances of this kind whatever their size, in one row."""
+        smallest = {pair.min for policy in policies for pair in policy.minmax}
+        sizes = [
+            Size(each.memory_size, each.disk_size, each.cpu_count, each.spindle_use) for each in smallest
+        ]
+        demands = [self.kind.instance(size).demand for size in sizes]
+        codes = moves.refusals(self.state, demands, self.site.nodes)
+        refused: Codes = codes.min(axis=0, initial=np.iinfo(np.int8).max if demands else FITS, keepdims=True)
+        return refused
 
     def of(self, size: Size, fail: Fail, ahead: int = 1) -> _Verdict:
         """About a size; so many, each made smaller by ``fail``, are expected to be asked for next."""
@@ -261,8 +275,7 @@ class _Prospects:
         if size in self.hopeful:
             return False
         if not any(size.holds(unfit) for unfit in self.unfit):
-            allowed = np.zeros((1, len(self.site.nodes)), np.int8)
-            if self._verdicts([size], allowed)[0].fits:
+            if self._verdicts([size], self.refused)[0].fits:
                 self.hopeful.add(size)
                 return False
             self.unfit.append(size)
@@ -304,9 +317,19 @@ class _Prospects:
         """Whether there is a place that leaves the whole redundant, if that is asked for."""
         if not self.of(size, fail, ahead).fits:
             return False
-        if not self.site.options.capacity:
+        state, site = self.state, self.site
+        if not site.options.capacity:
             return True
-        return any(found.trial is not None for found in _solutions(self.state, self.kind, size, self.site))
+        if self.redundancy is None:
+            self.redundancy = site.redundancy(state)
+        asked = state.ask(self.kind.instance(size))
+        if asked.mirrored:
+            everyone = np.ones(len(state.group), np.bool_)
+            base = choice.base(state, everyone, moves.crowding(state, everyone))
+            groups = (site.nodes[at] for at in self.groups)
+            found = (on_pairs(state, asked, at, at, base, site.options, self.redundancy) for at in groups)
+            return any(solution.trial is not None for solution in found)
+        return _has_redundant_node(state, asked, site.nodes, self.redundancy)
 
     def _verdicts(self, sizes: Sequence[Size], refused: Codes) -> list[_Verdict]:
         """About sizes, given which nodes (columns) refuse them (rows) anyway."""
@@ -352,17 +375,15 @@ def _counts(codes: Codes) -> Ints:
     return np.bincount(codes, minlength=APART + 1)
 
 
-def _solutions(state: State, kind: Kind, size: Size, site: Site) -> list[Solution]:
-    """Redundant places for an instance, of each group if it is mirrored."""
-    asked, redundancy = state.ask(kind.instance(size)), site.redundancy(state)
-    everyone = np.ones(len(state.group), np.bool_)
-    if not asked.mirrored:
-        found = [on_nodes(state, asked, site.nodes, everyone, site.options, redundancy)]
-    else:
-        base = choice.base(state, everyone, moves.crowding(state, everyone))
-        groups = [site.nodes[at] for at in _by_group(state, site.nodes)]
-        found = [on_pairs(state, asked, at, at, base, site.options, redundancy) for at in groups]
-    return found
+def _has_redundant_node(state: State, asked: Asked, nodes: Ints, redundancy: Redundancy) -> bool:
+    trial = moves.allocate_one(state, asked, nodes, np.ones(len(state.group), np.bool_))
+    suspects: list[int] = []
+    for at in np.flatnonzero((trial.codes == FITS) & redundancy.admits(asked, nodes, None)).tolist():
+        if redundancy.confirms(trial.only(at), suspects):
+            return True
+        if redundancy.hopeless(suspects):
+            break
+    return False
 
 
 def _by_group(state: State, nodes: Ints) -> list[Ints]:
@@ -380,6 +401,9 @@ def _filled(
         limit = None
     if not site.options.capacity or kind.template is DiskTemplate.DRBD:
         return state, fill(state, row, site.nodes, first, limit, site.progress)
+    fits = _fitting(state, row, site.nodes)
+    if limit != 0 and len(fits) and site.redundancy(state).rules_out(state.ask(row), fits):
+        return _one_by_one(state, row, site, first, placed, limit)
     step = _guess(state, size)
     while True:
         trial = state.copy()
@@ -396,6 +420,12 @@ def _filled(
         else:
             step = STEP
     return _one_by_one(state, row, site, first, placed, limit)
+
+
+def _fitting(state: State, row: Instance, nodes: Ints) -> Ints:
+    trial = moves.allocate_one(state, state.ask(row), nodes, np.ones(len(state.group), np.bool_))
+    fitting: Ints = nodes[trial.codes == FITS]
+    return fitting
 
 
 def _guess(state: State, size: Size) -> int:

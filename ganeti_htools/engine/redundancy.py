@@ -15,7 +15,7 @@ it are simulated.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Protocol
@@ -228,15 +228,31 @@ class Redundancy:
         unsettled = self.unsettled(asked, primary).tolist()
         if not unsettled:
             return True
-        if not asked.mirrored:
-            after = self._after(asked, primary)
-            lost = next((node for node in unsettled if _room_missing(self, node, *after)), NOWHERE)
-            if lost != NOWHERE:
-                suspects[:] = [lost, *(node for node in suspects if node != lost)]
-                return False
+        lost = self._without_room(asked, primary, unsettled)
+        if lost is not None:
+            suspects[:] = [lost, *(node for node in suspects if node != lost)]
+            return False
         state = self.state.copy()
         moves.settle(state, trial)
         return _all_can_be_emptied(state, unsettled, self.scope, suspects)
+
+    def rules_out(self, asked: Asked, nodes: Ints) -> bool:
+        """Whether an instance without secondary certainly leaves no state redundant on any of the nodes.
+
+        Nor do then that one and others together.
+        """
+        admitted = nodes[self.admits(asked, nodes, None)].tolist()
+        return all(
+            self._without_room(asked, node, self.unsettled(asked, node).tolist()) is not None
+            for node in admitted
+        )
+
+    def _without_room(self, asked: Asked, primary: int, lost: Sequence[int]) -> int | None:
+        """The first of some nodes whose refugees certainly find no room after a placement."""
+        if asked.mirrored:
+            return None
+        after = self._after(asked, primary)
+        return next((node for node in lost if _room_missing(self, node, *after)), None)
 
     def hopeless(self, suspects: list[int]) -> bool:
         """As :class:`Check` says."""
