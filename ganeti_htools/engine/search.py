@@ -530,32 +530,31 @@ class _Round:
         return rows
 
     def _look_at(self, rows: list["_Rows"]) -> None:
-        """Score the moves that may be the best, most promising first."""
-        if not rows:
+        """Score the moves that may be the best: first the most promising, more if none is that good."""
+        least = min((float(each.least.min(initial=np.inf)) for each in rows), default=np.inf)
+        if self.number < MONOTONE:
+            for each in rows:
+                self._score_rows(each, np.flatnonzero(each.departure.free), np.inf)
             return
-        monotone = self.number >= MONOTONE
-        ends = np.cumsum([len(each.least) for each in rows])
-        least = np.concatenate([each.least for each in rows])
-        if not monotone:
-            least = np.where(np.isfinite(least), -np.inf, np.inf)
-        pending = np.flatnonzero(least <= self.bound + self.slack)
-        pending = pending[np.argsort(least[pending], kind="stable")]
-        chunk = FIRST
-        while len(pending) and least[pending[0]] <= self.bound + self.slack:
-            some, pending = np.sort(pending[:chunk]), pending[chunk:]
-            chunk = max(FIRST, BLOCK // max(1, len(self.search.targets)))
-            starts = np.searchsorted(some, [0, *ends[:-1].tolist()])
-            stops = np.searchsorted(some, ends)
-            for which, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
-                if stop > start:
-                    offset = int(ends[which]) - len(rows[which].least)
-                    self._score_rows(rows[which], some[start:stop] - offset, monotone)
+        known, hope = list(self.found), self.bound + self.slack - least
+        for share in SHARES if hope >= 0 else ():
+            self.found = list(known)
+            limit = least + share * hope
+            for each in rows:
+                self._score_rows(each, np.flatnonzero(each.least <= limit), limit)
+            if self.bound + self.slack <= limit:
+                return
 
-    def _score_rows(self, rows: "_Rows", members: Ints, monotone: bool) -> None:
-        """Score the moves of some members of a crew."""
+    def _score_rows(self, rows: "_Rows", members: Ints, limit: float) -> None:
+        """Score the moves of some members of a crew that may be as good as ``limit``."""
+        width = max(1, BLOCK // max(1, len(self.search.targets)))
+        for start in range(0, len(members), width):
+            self._score_block(rows, members[start : start + width], min(limit, self.bound + self.slack))
+
+    def _score_block(self, rows: "_Rows", members: Ints, limit: float) -> None:
         search, state, kind = self.search, self.state, rows.kind
         crew, arrival, departure = search.crews[rows.number], rows.arrival, rows.departure
-        limit = self.bound + self.slack if monotone else np.inf
+        monotone = self.number >= MONOTONE
         forced = rows.forced[members]
         which: list[Ints] = []
         where: list[Ints] = []
@@ -658,7 +657,8 @@ class _Round:
         return best
 
 
-FIRST = 32  # rows looked at first, for a bound
+# Parts of what a move could gain at best.
+SHARES = (1 / 16, 1 / 4, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
