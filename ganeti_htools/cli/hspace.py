@@ -193,7 +193,9 @@ def _tell(mode: Mode, result: Capacity, state: State, line: CommandLine) -> None
     if line.verbose > 1:
         files.say(f"{title} map\n{_map(result.state, len(state.cluster.instances))}")
     if line.print_nodes is not None:
-        files.say(tables.node_status(title, result.state, line.print_nodes))
+        # Names are shortened as they were before; those of the new instances have no domain.
+        named = replace(result.state.cluster, instances=state.cluster.instances)
+        files.say(tables.node_status(title, replace(result.state, cluster=named), line.print_nodes))
     if line.save is not None:
         settled = result.state.settled()
         files.warn(files.save(line.save, mode.name.lower(), f"after {title.lower()}", settled))

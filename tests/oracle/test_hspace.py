@@ -1,0 +1,116 @@
+"""hspace finds room for the same instances as Debian's, and says so in the same words."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.cli import hspace
+from tests.clusters import MIXED, Json, Shape, cluster, ipolicy
+from tests.conftest import Oracle
+from tests.oracle.hail import DATA, FILES, NO_FILES
+from tests.oracle.programs import Result, ours, theirs
+from tests.text_format import text
+
+pytestmark = pytest.mark.oracle
+
+TEMPLATES = ("drbd", "drbd", "plain", "ext", "diskless", "sharedfile", "file")
+NAMED = [name for name in FILES if name.startswith("hspace-")]
+
+
+def shape(rng: random.Random) -> Shape:
+    return Shape(
+        nodes=rng.randint(2, 5),
+        instances=rng.randint(0, 16),
+        groups=rng.choice((1, 1, 2)),
+        templates=rng.choice((MIXED, {"drbd": 1}, {"plain": 1, "ext": 1})),
+        fill=rng.choice((0.2, 0.4, 0.6, 0.85)),
+        offline=rng.choice((0, 0, 0, 1)),
+        down=rng.choice((0, 0.1)),
+        tags=rng.choice(((), ("location",), ("exclusion",))),
+        policies=rng.random() < 0.3,
+        exclusive_storage=rng.random() < 0.2,
+    )
+
+
+def sizes(rng: random.Random) -> Json:
+    """A policy whose largest and standard instances fit a few times."""
+    policy: dict[str, Any] = ipolicy()
+    (bounds,) = policy["minmax"]
+    largest = {
+        "memory-size": rng.choice((2048, 4096)),
+        "disk-size": rng.choice((10240, 20480)),
+        "cpu-count": rng.choice((2, 4)),
+        "spindle-use": rng.choice((1, 4)),
+    }
+    policy["minmax"] = [{"min": bounds["min"], "max": bounds["max"] | largest}]
+    if rng.random() < 0.3:
+        policy["minmax"] += [{"min": bounds["min"], "max": bounds["max"] | largest | {"cpu-count": 1}}]
+    policy["std"] |= {"memory-size": rng.choice((1024, 2048)), "disk-size": 10240}
+    return policy
+
+
+def options(rng: random.Random) -> list[str]:
+    switches = ("--no-capacity-checks", "--independent-groups", "--accept-existing-errors")
+    chosen = [switch for switch in switches if rng.random() < 0.3]
+    more: Sequence[Sequence[str]] = ([], ["-l", "7"], ["--max-cpu", "2.5"], ["--min-disk", "0.05"])
+    form = rng.choice((["--machine-readable"], [], ["-v", "-v", "-v", "-p"]))
+    return [*chosen, *rng.choice(more), *form, "--disk-template", rng.choice(TEMPLATES)]
+
+
+def without_files(result: Result) -> Result:
+    lines = [line for line in result.err.splitlines() if not line.startswith("The cluster state")]
+    return result._replace(err="\n".join(lines))
+
+
+def same(oracle: Oracle, tmp_path: Path, arguments: Sequence[str]) -> None:
+    saved = {who: tmp_path / who for who in ("debian", "htoolsd")}
+    expected = theirs(oracle, "hspace", ["-v", *arguments, "-S", str(saved["debian"])])
+    found = ours(hspace.main, ["-v", *arguments, "-S", str(saved["htoolsd"])])
+    assert without_files(found) == without_files(expected)
+    for kind in ("tiered", "standard"):
+        written = [path.with_suffix(f".{kind}") for path in saved.values()]
+        contents = [path.read_text() if path.exists() else None for path in written]
+        assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_any_cluster(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    data = cluster(seed, shape(rng))
+    data["ipolicy"] = sizes(rng)
+    path = tmp_path / "cluster.data"
+    path.write_text(text(data))
+    same(oracle, tmp_path, ["-t", str(path), *options(rng)])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--simulate=p,4,20g,64g,16,12 --disk-template=drbd --machine-readable --tiered-alloc=20g,32g,8",
+        "--simulate=p,3,100g,64g,16 --simulate=a,2,100g,32g,8 --simulate=u,2,100g,32g,8"
+        " --disk-template=drbd --tiered-alloc=20g,8g,4,2 --standard-alloc=10g,1g,1",
+        "--simulate=p,3,100g,64g,16,10,True --simulate=p,2,100g,32g,8,5,True --disk-template=drbd -l50"
+        " --tiered-alloc=20g,8g,4,2 --standard-alloc=1g,1g,1,1",
+        "--simulate=p,3,1T,64g,16 --simulate=p,2,0,0,0 --disk-template=drbd -l8",
+        "--simulate=p,3,1T,64g,16 --simulate=p,2,0,0,0 --disk-template=ext -l8",
+        "--simulate=p,3,1T,64g,16,0 --simulate=p,2,1T,32g,8 --disk-template=plain -l8",
+        "--simulate=p,6,1T,64g,16 --disk-template=ext -l60",
+        "--simulate=u,4,1T,64g,16",
+        "--simulate=p,1,1T,64g,16 --disk-template=drbd",
+    ],
+)
+def test_simulated(oracle: Oracle, tmp_path: Path, arguments: str) -> None:
+    same(oracle, tmp_path, arguments.split())
+
+
+@pytest.mark.parametrize("how", [[], ["--independent-groups"], ["--accept-existing-errors"]])
+@pytest.mark.parametrize("name", NAMED or [None])
+def test_files_that_ship_with_ganeti(
+    oracle: Oracle, tmp_path: Path, name: str | None, how: list[str]
+) -> None:
+    if name is None:
+        pytest.skip(NO_FILES)
+    same(oracle, tmp_path, ["-t", str(DATA / name), "-v", "-v", "-p", *how])
