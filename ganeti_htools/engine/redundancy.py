@@ -158,7 +158,7 @@ class Redundancy:
     def _after(self, asked: Asked | None, primary: int) -> tuple[Refugees, Ints, Ints]:
         """Refugees, free memory and free disk, with an instance placed; its secondary may be anywhere."""
         refugees, free, disk = self.refugees, self.free, self.state.columns.f_dsk
-        if asked is not None:
+        if asked is not None and not asked.forthcoming:
             free = _less(free, primary, asked.record_mem)
             if asked.local:
                 disk = disk - asked.dsk if asked.mirrored else _less(disk, primary, asked.dsk)
