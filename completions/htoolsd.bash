@@ -55,6 +55,7 @@ END
 -g,--min-gain float
 --min-gain-limit float
 --no-disk-moves none
+--avoid-disk-moves float
 --select-instances manyinstances
 --no-instance-moves none
 --ignore-soft-errors none

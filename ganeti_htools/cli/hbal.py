@@ -42,6 +42,7 @@ def balancing(line: CommandLine) -> Balancing:
     """What a command line asks of the plan."""
     return Balancing(
         disk_moves=not line.no_disk_moves,
+        disk_moves_factor=line.avoid_disk_moves,
         instance_moves=not line.no_instance_moves,
         restricted_migration=line.restricted_migration,
         evacuation=line.evac_mode,

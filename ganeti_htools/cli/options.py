@@ -31,6 +31,7 @@ class CommandLine:
 
     arguments: tuple[str, ...] = ()
     accept_existing_errors: bool = False
+    avoid_disk_moves: float | None = None
     disk_template: DiskTemplate | None = None
     dynu_file: str | None = None
     evac_mode: bool = False
@@ -501,6 +502,10 @@ EXCLUDE_INSTANCES = _valued(
     "", "exclude-instances", "do not move these instances", _list, "INSTS", "manyinstances"
 )
 NO_DISK_MOVES = _switch("", "no-disk-moves", "only fail over or migrate, which copies no disks")
+AVOID_DISK_MOVES = _factor(
+    "avoid-disk-moves",
+    "copy disks only where this gains more than FACTOR times what moves without copying gain",
+)
 NO_INSTANCE_MOVES = _switch(
     "", "no-instance-moves", "only change secondary nodes, which does not touch running instances"
 )
@@ -803,6 +808,7 @@ HBAL = Program(
         MIN_GAIN,
         MIN_GAIN_LIMIT,
         NO_DISK_MOVES,
+        AVOID_DISK_MOVES,
         SELECT_INSTANCES,
         NO_INSTANCE_MOVES,
         IGNORE_SOFT_ERRORS,

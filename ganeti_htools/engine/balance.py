@@ -1,7 +1,7 @@
 """Rebalancing: the best single move again and again, until none helps (``hbal(1)``)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from ganeti_htools.engine.relocate import Crew, Surroundings, muster
 from ganeti_htools.engine.search import Search
 from ganeti_htools.model.state import NOWHERE, Bools, State
 
+COPYING = set(Kind) - {Kind.FAILOVER, Kind.FAILOVER_TO}
+
 
 @dataclass(frozen=True, slots=True)
 class Balancing:
@@ -19,10 +21,13 @@ class Balancing:
     ``restricted_migration``: migrate off offline nodes only. ``evacuation``: only instances on offline
     nodes. ``ignore_soft_errors``: drop the soft limits. A step has to gain ``min_gain`` once the score
     is no more than ``min_gain_limit``; there are no more than ``max_length`` steps unless that is below
-    0, and none once the score is within ``min_score`` of the best that is possible.
+    0, and none once the score is within ``min_score`` of the best that is possible. With
+    ``disk_moves_factor`` a step copies disks only where it gains more than that many times what the
+    best one gains that copies none.
     """
 
     disk_moves: bool = True
+    disk_moves_factor: float | None = None
     instance_moves: bool = True
     restricted_migration: bool = False
     evacuation: bool = False
@@ -69,21 +74,28 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
     if not current > limit:
         return
     crews, around = muster(state, here if movable is None else here & movable)
-    search = Search(
-        around,
-        crews,
-        scope,
-        options.ignore_soft_errors,
-        lambda crew, kind: allowed(around, crew, kind, options),
-    )
+
+    def searching(options: Balancing) -> Search:
+        force = options.ignore_soft_errors
+        return Search(around, crews, scope, force, lambda crew, kind: allowed(around, crew, kind, options))
+
+    search, factor, cheap = searching(options), options.disk_moves_factor, None
+    if factor is not None and options.disk_moves:
+        cheap = searching(replace(options, disk_moves=False))
     number = 0
     while (options.max_length < 0 or number < options.max_length) and current > limit:
         best = search.best(current)
+        if best and cheap and factor is not None and best.kind in COPYING:
+            other = cheap.best(current)
+            if other and current - best.score <= (current - other.score) * factor:
+                best = other
         if best is None or not _gains(current, best.score, options):
             return
         instance, trial = best.trial.asked.index, best.trial
         moves.settle(state, trial)
         search.note(trial)
+        if cheap:
+            cheap.note(trial)
         current = best.score
         number += 1
         yield Step(instance, best.kind, best.node, int(trial.pnode[0]), int(trial.snode[0]), current)

@@ -159,3 +159,30 @@ def test_one_line_about_what_is_wrong(
 def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, by_hand.cluster({"n0": 1000}, [])) == 0
     assert capsys.readouterr().out == "Cluster is empty, exiting.\n"
+
+
+# What Ganeti's unreleased 2.17 says of this cluster.
+POWERED = """\
+group-01|fake-uuid-01|preferred||
+
+node-01|16384|0|14336|409600|306600|16|N|fake-uuid-01|1|power:a
+node-02|16384|0|16384|409600|357800|16|N|fake-uuid-01|1|power:b
+node-03|16384|0|16384|409600|357800|16|N|fake-uuid-01|1|power:a
+node-04|16384|0|16384|409600|409600|16|N|fake-uuid-01|1|power:b
+
+inst1|1024|51200|1|running|Y|node-01|node-02|drbd|power:a|1
+inst2|1024|51200|1|running|Y|node-01|node-03|drbd|power:a|1
+
+htools:nlocation:power
+htools:desiredlocation:power
+"""
+
+
+@pytest.mark.parametrize(("factor", "length"), [("1.2", 1), ("5", 2)])
+def test_disk_moves_may_have_to_gain_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: str, length: int
+) -> None:
+    path = tmp_path / "cluster.data"
+    path.write_text(POWERED)
+    assert hbal.main(["-t", str(path), "--avoid-disk-moves", factor]) == 0
+    assert f"\nSolution length={length}\n" in capsys.readouterr().out

@@ -1,11 +1,13 @@
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine import alternatives as engine
-from ganeti_htools.engine.balance import Balancing, rebalance, score_of
+from ganeti_htools.engine.balance import COPYING, Balancing, rebalance, score_of
+from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.search import ORDER
 from ganeti_htools.model.state import NOWHERE, Bools, State, derive
 from ganeti_htools.model.types import DiskTemplate
@@ -134,3 +136,36 @@ def test_no_online_node() -> None:
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, rows, offline=True))
     assert score_of(state, everyone(state)) == 0
     assert not rebalance(state, everyone(state), Balancing())[1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_disks_are_copied_only_where_that_gains_much(seed: int) -> None:
+    state = small(seed)
+    for factor in (0.0, 1.0, 1.5, 4.0):
+        scope, now = everyone(state), state
+        options = Balancing(min_gain=0, max_length=1)
+        for _ in range(5):
+            current = score_of(now, scope)
+            after, steps = rebalance(now, scope, replace(options, disk_moves_factor=factor))
+            _, best = rebalance(now, scope, options)
+            _, cheap = rebalance(now, scope, replace(options, disk_moves=False))
+            if not steps:
+                assert not best
+                break
+            gains = [current - each[0].score if each else 0.0 for each in (best, cheap)]
+            much = gains[0] > factor * gains[1]
+            assert steps == (best if much or not cheap else cheap)
+            now = derive(after.settled())
+
+
+def test_only_a_move_without_copying_that_gains_too_stops_one_that_copies() -> None:
+    rows = [instance(name, DRBD, "n0", "n1") for name in "abcd"]
+    state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 10_000}, rows))
+    kinds = []
+    for factor in (None, 1.0, 1e6):
+        _, steps = rebalance(state, everyone(state), Balancing(disk_moves_factor=factor))
+        kinds.append([step.kind for step in steps])
+    assert kinds[0][0] in COPYING
+    assert kinds[2][0] is Kind.FAILOVER
+    # Once no failover gains, disks are copied whatever the factor.
+    assert set(kinds[2]) & COPYING
