@@ -12,14 +12,13 @@ A new node that has instances in common with the nodes that an instance has keep
 already. It is rated as if it had none, which is never worse, and looked at when it would win.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine import choice, moves
+from ganeti_htools.engine import moves
 from ganeti_htools.engine.moves import Kind, Touched, Trial, shared_locations
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.engine.relocate import (
@@ -371,7 +370,7 @@ class Search:
         self.departures: list[Departures] = []
         self.arrivals: list[dict[Kind, Arrivals]] = []
         for crew in crews:
-            kinds = [kind for kind in ORDER if may(crew, kind).any()]
+            kinds = (Kind.FAILOVER, *MIRRORED) if crew.asked.mirrored else (Kind.FAILOVER_TO,)
             self.departures.append(Departures(around, self.scale, crew, kinds, force, may))
             arrivals: dict[bool, Arrivals] = {}
             self.arrivals.append({})
@@ -419,9 +418,8 @@ class _Round:
         self.bound = current
         self.found: list[Found] = []
         # What a variance may be off by, and with it a score.
-        doubt = self.squares + self.means * self.means + 0.01 * search.scale.centre**2
-        self.slack = float((search.scale.weights * np.sqrt(1e-13 * doubt)).sum())
-        self.slack += choice.CLOSE * max(1.0, abs(current))
+        self.doubts = 1e-13 * (self.squares + self.means * self.means + 0.01 * search.scale.centre**2)
+        self.slack = float((search.scale.weights * np.sqrt(self.doubts)).sum()) + TINY * abs(current)
         self.crowds = [self._crowds(crew) for crew in search.crews]
 
     def best(self) -> Best | None:
@@ -452,18 +450,19 @@ class _Round:
 
     def _score(self, spreads: dict[int, tuple[Any, Any]], rest: Any) -> Any:
         """Scores with some sums and sums of squares changed."""
-        fixed = 0.0
-        total: Any = self.rest + rest
+        return sum(self._parts(spreads), self.rest + rest)
+
+    def _parts(self, spreads: dict[int, tuple[Any, Any]], doubtful: bool = False) -> Iterator[Any]:
+        """What each spread adds to a score; with ``doubtful``, what that may be off by."""
         for which, weight in enumerate(self.search.scale.weights.tolist()):
-            mean, square = float(self.means[which]), float(self.squares[which])
-            if which not in spreads:
-                fixed += weight * math.sqrt(max(square - mean * mean, 0.0))
-                continue
-            change, more = spreads[which]
+            mean, square, doubt = self.means[which], self.squares[which], self.doubts[which]
+            change, more = spreads.get(which, (0.0, 0.0))
             mean = change / self.number + mean
-            variance = more / self.number + square - mean * mean
-            total = total + weight * np.sqrt(np.maximum(variance, 0.0))
-        return total + fixed
+            variance = np.maximum(more / self.number + square - mean * mean, 0.0)
+            if doubtful:
+                yield weight * doubt / np.sqrt(np.maximum(variance + doubt, np.finfo(float).tiny))
+            else:
+                yield weight * np.sqrt(variance)
 
     def _fail_over(self, number: int) -> None:
         crew, departure = self.search.crews[number], self.search.departures[number].kinds[Kind.FAILOVER]
@@ -603,22 +602,49 @@ class _Round:
                 least = np.fmin.reduce(np.delete(scores, known), initial=np.inf)
                 known = known[scores[known] <= min(self.bound, least) + self.slack]
             if len(known):
-                scores[known] = self._exact(crew, kind, chosen[known], new[known])
+                scores[known], _ = self._exact(crew, kind, chosen[known], new[known])
         self._keep(Found(crew, kind, chosen, new, scores))
 
-    def _exact(self, crew: Crew, kind: Kind, members: Ints, new: Ints) -> Floats:
-        """Scores with everything taken into account; infinite for moves that must not be."""
-        taken = crew.take(members)
-        touched, codes = relocate(self.search.around, taken, kind, self.search.force, new)
+    def _exact(self, crew: Crew, kind: Kind, members: Ints, new: Ints) -> tuple[Floats, Floats]:
+        """Scores with everything taken into account, infinite for moves that must not be; and what they
+        may be off by.
+        """
+        taken, known = crew.take(members), None if kind is Kind.FAILOVER else new
+        touched, codes = relocate(self.search.around, taken, kind, self.search.force, known)
         spreads: dict[int, tuple[Any, Any]] = {}
-        rest = crowding_change(self.search.around, taken, kind, new, self.search.scope)
+        rest = crowding_change(self.search.around, taken, kind, known, self.search.scope)
         for node in touched:
             effect = self.search.scale.effect(node)
             rest = rest + effect.rest
             for group, (change, square) in effect.spreads.items():
                 before = spreads.get(group, (0.0, 0.0))
                 spreads[group] = before[0] + change, before[1] + square
-        return np.where(codes == FITS, self._score(spreads, rest), np.inf)
+        scores = np.where(codes == FITS, self._score(spreads, rest), np.inf)
+        doubts = sum(self._parts(spreads, doubtful=True), TINY * np.abs(scores))
+        return scores, doubts
+
+    def _near(self) -> list[Found]:
+        """Those found that cannot be told from the best but by computing their scores afresh."""
+        near = [found.take(found.scores <= self.bound + self.slack) for found in self.found]
+        near = [found for found in near if len(found.members)]
+        if sum(len(found.members) for found in near) < 2:
+            return near
+        exact = [self._exact(found.crew, found.kind, found.members, found.new) for found in near]
+        bound = min(float((scores + doubts).min()) for scores, doubts in exact)
+        near = [
+            found.take(scores - doubts <= bound) for found, (scores, doubts) in zip(near, exact, strict=True)
+        ]
+        # So many ties are between moves that are the same for all that matters: the first will do.
+        most = max(1, TIES // len(self.search.scale.rows))
+        ranks = sorted(
+            (int(found.crew.rows[member]), node, ORDER.index(found.kind), which, position)
+            for which, found in enumerate(near)
+            for position, (member, node) in enumerate(
+                zip(found.members.tolist(), found.new.tolist(), strict=True)
+            )
+        )[:most]
+        kept = [[rank[4] for rank in ranks if rank[3] == which] for which in range(len(near))]
+        return [found.take(positions) for found, positions in zip(near, kept, strict=True) if positions]
 
     def _afresh(self) -> Best | None:
         """Of all that come close to the best, the one that is when computed from nothing."""
@@ -626,8 +652,7 @@ class _Round:
         values, offline = self.totals.values, self.state.columns.offline[search.scale.rows]
         lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
         best: Best | None = None
-        for found in self.found:
-            near = found.take(found.scores <= self.bound + self.slack)
+        for near in self._near():
             width = max(1, 8 * BLOCK // len(offline))
             for start in range(0, len(near.members), width):
                 some = near.take(slice(start, start + width))
@@ -657,6 +682,8 @@ class _Round:
         return best
 
 
+TIES = 1 << 16  # so many figures are looked at to settle ties
+TINY = 1e-13  # what a sum may be off by, relatively
 # Parts of what a move could gain at best.
 SHARES = (1 / 16, 1 / 4, 1.0)
 
