@@ -1,0 +1,114 @@
+"""What hspace counts, hail places: both ask the same engine."""
+
+import random
+
+import numpy as np
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.engine import moves
+from ganeti_htools.engine.allocate import in_group
+from ganeti_htools.engine.capacity import Kind, Site, Size, standard, tiered
+from ganeti_htools.engine.filling import fill
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.redundancy import assess
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.state import CHANGING, NOWHERE, State, derive
+from ganeti_htools.model.types import DiskTemplate
+from tests.clusters import Shape, cluster
+from tests.text_format import text as text_of
+
+TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT, DiskTemplate.FILE)
+
+
+def any_state(rng: random.Random, **facts: object) -> State:
+    shape = {
+        "nodes": rng.randint(3, 5),
+        "instances": rng.randint(0, 15),
+        "templates": rng.choice(({"drbd": 1}, {"plain": 1, "ext": 1}, {"drbd": 2, "plain": 1})),
+        "fill": rng.choice((0.3, 0.6, 0.85)),
+        "offline": rng.choice((0, 0, 1)),
+        "tags": rng.choice(((), ("location",))),
+        "exclusive_storage": rng.random() < 0.2,
+    }
+    made = cluster(rng.randrange(1 << 30), Shape(**(shape | facts)))  # type: ignore[arg-type]
+    return derive(text.parse(text_of(made), "generated"))
+
+
+def any_size(rng: random.Random) -> Size:
+    return Size(rng.choice((512, 1024, 3000)), rng.choice((5120, 20480)), rng.choice((1, 2)), 1)
+
+
+def site(state: State, options: Options) -> Site:
+    nodes = np.flatnonzero(~state.columns.offline)
+    return Site(nodes, np.zeros(len(state.group), np.bool_), options)
+
+
+def place(state: State, row: Instance, options: Options) -> tuple[int, int] | None:
+    """Place one more as hail does, in place; its nodes."""
+    outcome = in_group(state, state.ask(row), row.template.required_nodes, 0, options)
+    assert outcome.solution is not None
+    if outcome.solution.trial is None:
+        return None
+    moves.settle(state, outcome.solution.trial)
+    primary, *secondary = outcome.solution.nodes
+    return primary, secondary[0] if secondary else NOWHERE
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_instance_goes_where_one_alone_would(seed: int) -> None:
+    rng = random.Random(seed)
+    state, options = any_state(rng), Options(capacity=False)
+    kind, size = Kind(rng.choice(TEMPLATES), rng.choice((0, 1, 3))), any_size(rng)
+    first = len(state.pnode)
+    result = standard(state, kind, size, site(state, options), limit=rng.choice((None, 5)))
+    after, single = result.state, state.copy()
+    for pnode, snode in zip(after.pnode[first:].tolist(), after.snode[first:].tolist(), strict=True):
+        assert place(single, kind.instance(size), options) == (pnode, snode)
+    if result.placed != 5:
+        assert place(single, kind.instance(size), options) is None
+    for name in CHANGING:
+        assert np.array_equal(getattr(after.columns, name), getattr(single.columns, name)), name
+    assert np.array_equal(after.peers, single.peers)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_redundant_ones_find_a_redundant_place_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    template = rng.choice(TEMPLATES)
+    others = {"drbd": 1} if template is DiskTemplate.DRBD else {"plain": 1, "ext": 1}
+    state, options = any_state(rng, templates=others, instances=8, offline=0, fill=0.3), Options()
+    assert assess(state, np.ones(len(state.group), np.bool_), options).holds()
+    kind, size = Kind(template, 1), any_size(rng)
+    counted = standard(state, kind, size, site(state, options), limit=15)
+    single, placed = state.copy(), 0
+    while placed < 15 and place(single, kind.instance(size), options):
+        placed += 1
+    assert counted.placed == placed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_redundant_cluster_stays_redundant(seed: int) -> None:
+    rng = random.Random(seed)
+    state, options = any_state(rng, templates={"plain": 1, "ext": 1}), Options()
+    everyone = np.ones(len(state.group), np.bool_)
+    if assess(state, everyone, options).holds():
+        kind = Kind(rng.choice((DiskTemplate.EXT, DiskTemplate.PLAIN)), 1)
+        result = tiered(state, kind, [Size(4096, 20480, 2)], site(state, options), limit=None)
+        assert assess(result.state, everyone, options).holds()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_state_afterwards_is_that_of_the_cluster_afterwards(seed: int) -> None:
+    rng = random.Random(seed)
+    state = any_state(rng, offline=0, exclusive_storage=False)
+    row = Kind(rng.choice(TEMPLATES), 1).instance(any_size(rng))
+    filled = fill(state, row, np.arange(len(state.group)), first=7, limit=6)
+    names = [each.name for each in state.cluster.instances[len(state.cluster.instances) - filled.placed :]]
+    assert names == [f"new-{number}" for number in range(7, 7 + filled.placed)]
+    settled = derive(state.settled())
+    same = ("i_mem", "f_dsk", "u_cpu", "inst_spindles", "r_mem", "primaries", "secondaries", "load_dsk")
+    for name in same:
+        assert np.array_equal(getattr(state.columns, name), getattr(settled.columns, name)), name
+    assert np.array_equal(state.columns.location, settled.columns.location)
+    assert np.array_equal(state.peers, settled.peers)

@@ -1,0 +1,86 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.cli import hspace
+
+SIMULATED = ("--simulate=p,3,100g,16g,8,12", "--disk-template=drbd", "--tiered-alloc=40g,8g,2")
+
+
+def test_keys_are_a_shell_fragment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert hspace.main([*SIMULATED, "--machine-readable"]) == 0
+    told = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
+    assert told["HTS_CLUSTER_NODES"] == "3"
+    assert told["HTS_TSPEC_INI_MEM"] == "8192"
+    assert told["HTS_SPEC_RQN"] == "2"
+    assert told["HTS_TSPEC"].startswith("'8192,40960,2,1=")
+    assert int(told["HTS_FIN_INST_CNT"]) == int(told["HTS_ALLOC_INSTANCES"])
+    assert told["HTS_OK"] == "1"
+
+
+def test_json_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    hspace.main([*SIMULATED, "--machine-readable"])
+    told = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
+    assert hspace.main([*SIMULATED, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["cluster"]["nodes"] == 3
+    assert report["standard"]["instances"] == int(told["HTS_ALLOC_INSTANCES"])
+    tiers = [
+        f"{tier['mem']},{tier['dsk']},{tier['vcpus']},{tier['spindles']}={tier['instances']}"
+        for tier in report["tiered"]["tiers"]
+    ]
+    assert f"'{' '.join(tiers)}'" == told["HTS_TSPEC"]
+    assert report["standard"]["failures"]["FailCPU"] == int(told["HTS_ALLOC_FAILCPU_CNT"])
+
+
+def test_saved_clusters_can_be_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert hspace.main([*SIMULATED, "-l4", "-S", str(tmp_path / "after")]) == 0
+    assert capsys.readouterr().err == "".join(
+        f"The cluster state after {kind} allocation has been written to file '{tmp_path}/after.{kind}'\n"
+        for kind in ("tiered", "standard")
+    )
+    saved = text.parse((tmp_path / "after.standard").read_text(), "after")
+    assert [instance.name for instance in saved.instances] == ["new-0", "new-1", "new-2", "new-3"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["after.standard", "after.tiered"]
+
+
+def test_nothing_to_allocate_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert hspace.main([*SIMULATED, "-l0"]) == 0
+    assert "none, as none was to be allocated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        ([], "No backend selected! Exiting."),
+        (["unexpected"], "This program doesn't take any arguments."),
+        (["--simulate=u,3,1g,1g,1"], "failure during allocation: No online nodes"),
+        (["--simulate=p,1,1g,1g,1", "--disk-template=drbd"], "Not enough online nodes"),
+        (["--simulate=p,1,1g,1g,1", "-Onode9"], "wrong node name(s) set as offline: node9"),
+        ([*SIMULATED, "-S/no/such/directory/x"], "/no/such/directory/x.tiered: cannot be written"),
+    ],
+)
+def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], argv: list[str], problem: str) -> None:
+    assert hspace.main(argv) == 1
+    told = capsys.readouterr().err
+    assert problem in told
+    assert told.startswith("Error: ")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ("--standard-alloc=1g,1g", "expected disk,ram,cpu"),
+        ("--tiered-alloc=1g,many,1", "tiered specs memory: "),
+        ("--disk-template=floppy", "expected one of diskless, file"),
+        ("--spindle-use=-1", "expected a whole number from 0"),
+    ],
+)
+def test_wrong_values(capsys: pytest.CaptureFixture[str], option: str, problem: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        hspace.main([*SIMULATED, option])
+    assert stopped.value.code == 1
+    assert problem in capsys.readouterr().err
