@@ -1,5 +1,6 @@
 import random
 from dataclasses import replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine import alternatives as engine
 from ganeti_htools.engine.balance import COPYING, Balancing, rebalance, score_of
+from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.search import ORDER
 from ganeti_htools.model.state import NOWHERE, Bools, State, derive
@@ -19,7 +21,12 @@ from tests.text_format import text as text_of
 
 # Updated variances may be off by the last bits, deviations near 0 by the root of that.
 CLOSE = 1e-6
-DRBD, EXT, DISKLESS = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.DISKLESS
+DRBD, EXT, DISKLESS, PLAIN = (
+    DiskTemplate.DRBD,
+    DiskTemplate.EXT,
+    DiskTemplate.DISKLESS,
+    DiskTemplate.PLAIN,
+)
 
 
 def everyone(state: State) -> Bools:
@@ -169,3 +176,13 @@ def test_only_a_move_without_copying_that_gains_too_stops_one_that_copies() -> N
     assert kinds[2][0] is Kind.FAILOVER
     # Once no failover gains, disks are copied whatever the factor.
     assert set(kinds[2]) & COPYING
+
+
+def test_a_move_that_the_first_step_makes_possible_is_found() -> None:
+    rows = [instance("a", DRBD, "n0", "n1"), instance("b", PLAIN, "n0")]
+    described = by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 10_000}, rows)
+    lost = tuple(replace(node, offline=node.name == "n1") for node in described.nodes)
+    state = derive(replace(described, nodes=lost))
+    # With its secondary offline, the instance cannot be failed over before it has a new one.
+    _, steps = rebalance(state, everyone(state), Balancing(restricted_migration=True))
+    assert [step.kind for step in steps] == [Kind.REPLACE_SECONDARY, Kind.FAILOVER]
