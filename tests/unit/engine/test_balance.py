@@ -1,6 +1,5 @@
 import random
 from dataclasses import replace
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine import alternatives as engine
 from ganeti_htools.engine.balance import COPYING, Balancing, rebalance, score_of
-from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.search import ORDER
 from ganeti_htools.model.state import NOWHERE, Bools, State, derive
