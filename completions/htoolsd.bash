@@ -17,6 +17,7 @@ _htoolsd_words() {
 --no-capacity-checks none
 --accept-existing-errors none
 --restrict-allocation-to manynodes
+--explain none
 --mond choices=yes,no
 --mond-data file
 --mond-xen none

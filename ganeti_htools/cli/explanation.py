@@ -1,4 +1,6 @@
-"""``hbal --explain``: what each possible move of an instance would do, or why it must not be."""
+"""``--explain``: what each possible move or place of an instance would do, or why it must not be."""
+
+from collections.abc import Sequence
 
 import orjson
 
@@ -8,8 +10,12 @@ from ganeti_htools.cli.jobsets import Names
 from ganeti_htools.cli.options import CommandLine
 from ganeti_htools.engine.alternatives import Alternative, alternatives
 from ganeti_htools.engine.balance import Balancing, Step
+from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restricted
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.prospects import prospects
 from ganeti_htools.engine.score import COMPONENTS, Statistics
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import HtoolsError, RequestFailed
+from ganeti_htools.model.request import Allocate, Request
 from ganeti_htools.model.state import NOWHERE, Bools, State
 
 
@@ -37,10 +43,41 @@ def tell(
         move = Names(state).move(step)
         result = each.fail.value if each.fail else fixed(each.score, 8)
         gain = "" if each.fail else f"{each.score - score:+.8f}"
-        changes = "" if each.fail else " ".join(_changes(each, figures))
+        changes = "" if each.fail else " ".join(_changes(each.components, figures))
         rows.append((":".join(move.now), move.summary, result, gain, changes))
     header = ("Nodes", "Moves", "Score", "Change", "By component, weighted")
     print(tables.table(header, rows, (False, False, True, True, False)), end="")
+
+
+def tell_places(state: State, request: Request, options: Options) -> None:
+    """Print what can be said of each place of the instance that is to be allocated. Raises HtoolsError."""
+    if not isinstance(request, Allocate):
+        raise HtoolsError("--explain is for requests of type allocate only")
+    if is_dedicated(state, request):
+        raise HtoolsError("--explain is not for nodes with exclusive storage: no score decides there")
+    placement = request.placement
+    options = restricted(request, options)
+    group = None if placement.group is None else group_row(state, placement.group)
+    asked = state.ask(placement.instance)
+    base, found = prospects(state, asked, placement.count, group, options)
+    before, score = tuple(float(value) for value in base.components()), float(base.score())
+    print(f"Places for {asked.row.name}, {asked.row.template.value}, score without it {fixed(score, 8)}:")
+    rows = []
+    for each in found:
+        nodes = ":".join(state.names(node for node in (each.pnode, each.snode) if node != NOWHERE))
+        if each.why:
+            rows.append((nodes, each.why, "", ""))
+        else:
+            changes = " ".join(_changes(each.components, before))
+            rows.append((nodes, fixed(each.score, 8), f"{each.score - score:+.8f}", changes))
+    header = ("Nodes", "Score", "Change", "By component, weighted")
+    print(tables.table(header, rows, (False, True, True, False)), end="")
+    try:
+        result = decide(state, request, options).result
+        assert isinstance(result, tuple)
+        print(f"Chosen: {', '.join(state.names(result[0].nodes))}")
+    except RequestFailed as failure:
+        print(f"No place: {failure}")
 
 
 def _places(state: State, index: int) -> list[str]:
@@ -48,10 +85,10 @@ def _places(state: State, index: int) -> list[str]:
     return state.names(node for node in nodes if node != NOWHERE)
 
 
-def _changes(each: Alternative, before: tuple[float, ...]) -> list[str]:
+def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
     return [
         f"{name}{change:+.6f}"
-        for (name, weight, *_), old, new in zip(COMPONENTS, before, each.components, strict=True)
+        for (name, weight, *_), old, new in zip(COMPONENTS, before, after, strict=True)
         if abs(change := weight * (new - old)) >= 5e-7
     ]
 

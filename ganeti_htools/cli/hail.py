@@ -47,6 +47,11 @@ def run(line: CommandLine) -> None:
         cluster = files.with_dynamics(cluster, line)
     state = state_for(cluster, request, options)
     files.say(files.inconsistencies((*warnings, *missing_resources(state))))
+    if line.explain is not None:
+        from ganeti_htools.cli import explanation  # seldom needed
+
+        explanation.tell_places(state, request, options)
+        return
     if line.verbose > 1:
         files.say(f"Received request: {record(request)}\n")
     if line.verbose > 2:

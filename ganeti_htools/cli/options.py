@@ -526,6 +526,9 @@ EXPLAIN = _valued(
     "INSTANCE",
     "oneinstance",
 )
+EXPLAIN_PLACES = Option(
+    "", "explain", "only tell what each place of the new instance would do", lambda _old, _argument: ""
+)
 MAX_LENGTH = _valued(
     "l",
     "max-length",
@@ -620,6 +623,7 @@ HAIL = Program(
         NO_CAPACITY_CHECKS,
         ACCEPT_EXISTING_ERRORS,
         RESTRICT_ALLOCATION_TO,
+        EXPLAIN_PLACES,
         MOND,
         MOND_DATA,
         MOND_XEN,

@@ -8,7 +8,17 @@ from ganeti_htools.engine.options import Options
 from ganeti_htools.model.errors import UsageError
 
 # What a program that only decides can do nothing with: these read or write files, or print more.
-ONE_SHOT = ("dynu_file", "mond", "mond_data", "print_nodes", "save", "simulate", "text_data", "verbose")
+ONE_SHOT = (
+    "explain",
+    "dynu_file",
+    "mond",
+    "mond_data",
+    "print_nodes",
+    "save",
+    "simulate",
+    "text_data",
+    "verbose",
+)
 
 
 def algorithm(line: CommandLine) -> Options:

@@ -1,17 +1,19 @@
 """All single moves of one instance: why each must not be, or what it would do to the score."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.balance import Balancing, allowed
-from ganeti_htools.engine.moves import Kind
+from ganeti_htools.engine.moves import Kind, Touched
 from ganeti_htools.engine.places import FAIL, FITS
 from ganeti_htools.engine.relocate import crowding_change, muster, nodes_after, relocate
-from ganeti_htools.engine.score import CROWDING, node_values
+from ganeti_htools.engine.score import CROWDING, Statistics, node_values
 from ganeti_htools.engine.search import ORDER
-from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.state import NOWHERE, Bools, Floats, State
 from ganeti_htools.model.types import Fail
 
 
@@ -49,15 +51,8 @@ def alternatives(state: State, scope: Bools, index: int, options: Balancing) -> 
         new = None if kind is Kind.FAILOVER else targets
         crew = crews[0].take(np.zeros(1 if new is None else len(new), np.int64))
         touched, codes = relocate(around, crew, kind, options.ignore_soft_errors, new)
-        sums = list(base.sums)
-        sums[CROWDING] = sums[CROWDING] + crowding_change(around, crew, kind, new, scope)
-        after = replace(base, sums=tuple(sums))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            for node in touched:
-                old = node_values(node.old)
-                after = after.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
-            scores = np.broadcast_to(after.score(), codes.shape)
-            parts = [np.broadcast_to(part, codes.shape) for part in after.components()]
+        change = crowding_change(around, crew, kind, new, scope)
+        scores, parts = judged(base, touched, change, codes.shape)
         p, s = nodes_after(state, crew, kind, new)
         for i, code in enumerate(codes.tolist()):
             figures = tuple(float(part[i]) for part in parts)
@@ -65,3 +60,21 @@ def alternatives(state: State, scope: Bools, index: int, options: Balancing) -> 
             fail = None if code == FITS else FAIL[code]
             result.append(Alternative(kind, goal, int(p[i]), int(s[i]), fail, float(scores[i]), figures))
     return sorted(result, key=lambda each: each.node)
+
+
+def judged(
+    base: Statistics, touched: Iterable[Touched], crowding: Any, shape: tuple[int, ...]
+) -> tuple[Floats, list[Floats]]:
+    """Scores, and their components (unweighted), of candidates that touch some of the nodes in ``base``.
+
+    ``crowding`` is the change of the location exclusion score.
+    """
+    sums = list(base.sums)
+    sums[CROWDING] = sums[CROWDING] + crowding
+    after = replace(base, sums=tuple(sums))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        for node in touched:
+            old = node_values(node.old)
+            after = after.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
+        parts = [np.broadcast_to(part, shape) for part in after.components()]
+        return np.broadcast_to(after.score(), shape), parts

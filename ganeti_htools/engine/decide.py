@@ -43,9 +43,8 @@ def decide(state: State, request: wanted.Request, options: Options) -> Decision:
     """Decide. Raises RequestFailed with the reason, as Ganeti's administrator is to read it."""
     indices = {row.name: index for index, row in enumerate(state.cluster.instances)}
     match request:
-        case wanted.Allocate(placement, restrict_to):
-            if options.restrict_to is None:
-                options = replace(options, restrict_to=restrict_to)
+        case wanted.Allocate(placement):
+            options = restricted(request, options)
             state = state.copy()
             placed = _place(state, placement, options, is_dedicated(state, request))
             if not placed.nodes:
@@ -63,9 +62,14 @@ def decide(state: State, request: wanted.Request, options: Options) -> Decision:
         case wanted.NodeEvacuate(names, mode):
             moved = evacuate_nodes(state, [indices[name] for name in names], mode, options)
         case wanted.ChangeGroup(names, uuids):
-            rows = [_group_row(state, uuid) for uuid in uuids]
+            rows = [group_row(state, uuid) for uuid in uuids]
             moved = change_group(state, [indices[name] for name in names], rows, options)
     return Decision(moved, moved.state)
+
+
+def restricted(request: wanted.Allocate, options: Options) -> Options:
+    """The options with the nodes that the request allows, unless they say which."""
+    return options if options.restrict_to is not None else replace(options, restrict_to=request.restrict_to)
 
 
 def is_dedicated(state: State, request: wanted.Request) -> bool:
@@ -84,7 +88,7 @@ def _place(state: State, placement: wanted.Placement, options: Options, special:
     """Place a new instance, in place. Raises RequestFailed where no group can be tried."""
     asked = state.ask(placement.instance)
     if placement.group is not None:
-        group = _group_row(state, placement.group)
+        group = group_row(state, placement.group)
         if special:
             outcome = Outcome(group, dedicated.in_group(state, asked, placement.count, group, options))
         else:
@@ -107,7 +111,8 @@ def _why(state: State, asked: Asked, count: int, outcomes: Sequence[Outcome], op
     return f"; {remark}" if remark else ""
 
 
-def _group_row(state: State, name: str) -> int:
+def group_row(state: State, name: str) -> int:
+    """The row of the group with that name or UUID. Raises RequestFailed."""
     for row, group in enumerate(state.cluster.groups):
         if name in (group.name, group.uuid):
             return row

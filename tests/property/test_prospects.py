@@ -1,0 +1,68 @@
+"""What is said of each place of a new instance agrees with what is decided."""
+
+import numpy as np
+import pytest
+
+from ganeti_htools.backends import iallocator
+from ganeti_htools.cli.options import HAIL, CommandLine, read
+from ganeti_htools.cli.parameters import algorithm
+from ganeti_htools.decision import state_for
+from ganeti_htools.engine import choice, moves
+from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restricted
+from ganeti_htools.engine.places import FITS
+from ganeti_htools.engine.prospects import prospects
+from ganeti_htools.engine.redundancy import assess
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.request import Allocate
+from ganeti_htools.model.state import NOWHERE
+from tests.cases import case
+
+CLOSE = 1e-6
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_places_and_the_decision(seed: int) -> None:
+    given = case(seed, "allocate")
+    message = iallocator.read(given.text.encode())
+    line, request = read(HAIL, given.options), message.request
+    assert isinstance(line, CommandLine)
+    assert isinstance(request, Allocate)
+    options = algorithm(line)
+    state = state_for(message.cluster, request, options)
+    if is_dedicated(state, request):
+        pytest.skip("no score decides")
+    placement, options = request.placement, restricted(request, options)
+    group = None if placement.group is None else group_row(state, placement.group)
+    scope = np.ones(len(state.group), np.bool_) if group is None else state.group == group
+    asked = state.ask(placement.instance)
+
+    _, found = prospects(state, asked, placement.count, group, options)
+    good = [each for each in found if not each.why]
+    assert [each.pnode for each in found] == np.flatnonzero(scope).tolist()
+    try:
+        decision = decide(state, request, options)
+    except RequestFailed:
+        assert not good
+        return
+    (placed,) = decision.result  # type: ignore[misc]
+    primary, *secondary = placed.nodes
+    (chosen,) = (each for each in good if each.pnode == primary)
+    best = min(each.score for each in good if state.group[each.pnode] == state.group[primary])
+    assert chosen.score == pytest.approx(best, abs=CLOSE)
+    assert [chosen.snode] == (secondary or [NOWHERE])
+
+    for each in good:
+        row = np.array([each.pnode])
+        if each.snode == NOWHERE:
+            trial = moves.allocate_one(state, asked, row, scope, options.ignore_soft_errors)
+        else:
+            other = np.array([each.snode])
+            peers = state.peers[row, other]
+            trial = moves.allocate_pairs(state, asked, row, other, peers, options.ignore_soft_errors)
+        assert trial.codes[0] == FITS
+        after = state.copy()
+        moves.settle(after, trial)
+        score = choice.base(after, scope, moves.crowding(after, scope)).score()
+        assert each.score == pytest.approx(float(score), abs=CLOSE)
+        if options.capacity:
+            assert assess(state, scope, options).confirms(trial, [])
