@@ -1,20 +1,22 @@
 """How many more instances a cluster takes: of one size, or of sizes that shrink as it fills (``hspace(1)``).
 
 Instances are placed one after the other as :mod:`.allocate` would. Redundancy of the whole is looked at
-in large steps, and instance by instance only where a step went too far; mirrored instances keep enough
-memory free on their secondaries as it is. In tiered allocation, when a size no longer fits, it
-is made smaller by what most candidates lack, a unit at a time; if that ends without success, each size
-on the way is made smaller by the other things that it lacks.
+in large steps, and instance by instance only where a step went too far; not at all for mirrored ones
+where existing errors are accepted, since they keep enough memory free on their secondaries as it is.
+In tiered allocation, when a size no longer fits, it is made smaller by what most candidates lack, a unit
+at a time; if that ends without success, each size on the way is made smaller by the other things that it
+lacks.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine import choice, moves, places
-from ganeti_htools.engine.allocate import on_nodes, on_pairs
+from ganeti_htools.engine.allocate import Solution, on_nodes, on_pairs
 from ganeti_htools.engine.filling import Filled, fill
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
@@ -324,11 +326,7 @@ class _Prospects:
             self.redundancy = site.redundancy(state)
         asked = state.ask(self.kind.instance(size))
         if asked.mirrored:
-            everyone = np.ones(len(state.group), np.bool_)
-            base = choice.base(state, everyone, moves.crowding(state, everyone))
-            groups = (site.nodes[at] for at in self.groups)
-            found = (on_pairs(state, asked, at, at, base, site.options, self.redundancy) for at in groups)
-            return any(solution.trial is not None for solution in found)
+            return any(found.trial is not None for found in _on_pairs(state, asked, site, self.redundancy))
         return _has_redundant_node(state, asked, site.nodes, self.redundancy)
 
     def _verdicts(self, sizes: Sequence[Size], refused: Codes) -> list[_Verdict]:
@@ -386,6 +384,30 @@ def _has_redundant_node(state: State, asked: Asked, nodes: Ints, redundancy: Red
     return False
 
 
+def _on_pairs(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Iterator[Solution]:
+    """Redundant places for a mirrored instance, in each group in turn."""
+    everyone = np.ones(len(state.group), np.bool_)
+    base = choice.base(state, everyone, moves.crowding(state, everyone))
+    for at in _by_group(state, site.nodes):
+        nodes = site.nodes[at]
+        yield on_pairs(state, asked, nodes, nodes, base, site.options, redundancy)
+
+
+def _solution(state: State, asked: Asked, site: Site) -> Solution:
+    """The best redundant place, in any group."""
+    redundancy, everyone = site.redundancy(state), np.ones(len(state.group), np.bool_)
+    if not asked.mirrored:
+        return on_nodes(state, asked, site.nodes, everyone, site.options, redundancy)
+    found = list(_on_pairs(state, asked, site, redundancy))
+    failures = sum((Counter(each.failures) for each in found), Counter())
+    good = [each for each in found if each.trial is not None]
+    if not good:
+        return Solution(failures, 0)
+    lowest = min(each.metric for each in good)
+    best = max((each for each in good if not each.metric > lowest), key=lambda each: each.nodes)
+    return replace(best, failures=failures)
+
+
 def _by_group(state: State, nodes: Ints) -> list[Ints]:
     """Positions of the nodes of each group that has a pair."""
     groups = state.group[nodes]
@@ -399,11 +421,13 @@ def _filled(
     row, placed = kind.instance(size), 0
     if limit is not None and limit < 0:
         limit = None
-    if not site.options.capacity or kind.template is DiskTemplate.DRBD:
+    mirrored = kind.template is DiskTemplate.DRBD
+    if not site.options.capacity or (mirrored and site.options.accept_existing):
         return state, fill(state, row, site.nodes, first, limit, site.progress)
-    fits = _fitting(state, row, site.nodes)
-    if limit != 0 and len(fits) and site.redundancy(state).rules_out(state.ask(row), fits):
-        return _one_by_one(state, row, site, first, placed, limit)
+    if limit != 0 and not mirrored:
+        fits = _fitting(state, row, site.nodes)
+        if len(fits) and site.redundancy(state).rules_out(state.ask(row), fits):
+            return _one_by_one(state, row, site, first, placed, limit)
     step = _guess(state, size)
     while True:
         trial = state.copy()
@@ -412,7 +436,7 @@ def _filled(
         if site.redundancy(trial).holds():
             state, placed = trial, placed + filled.placed
             limit = None if limit is None else max(0, limit - step)
-            if limit == 0 or not filled.placed:
+            if limit == 0 or filled.placed < number:
                 return state, Filled(placed, filled.failures)
             step = STEP if step == STEP else _guess(state, size)
         elif step == STEP:
@@ -438,10 +462,9 @@ def _one_by_one(
     state: State, row: Instance, site: Site, first: int, placed: int, limit: int | None
 ) -> tuple[State, Filled]:
     """The same, with a look at redundancy each time."""
-    everyone = np.ones(len(state.group), np.bool_)
     while True:
         asked = state.ask(replace(row, name=f"{row.name}-{first + placed}"))
-        solution = on_nodes(state, asked, site.nodes, everyone, site.options, site.redundancy(state))
+        solution = _solution(state, asked, site)
         if solution.trial is None or limit == 0:
             return state, Filled(placed, {fail: solution.failures.get(fail, 0) for fail in Fail})
         moves.settle(state, solution.trial)
