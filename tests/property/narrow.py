@@ -1,0 +1,89 @@
+"""Small clusters with little room and everything in them that makes a difference."""
+
+from dataclasses import replace
+from random import Random
+
+from hypothesis import strategies as st
+
+from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node
+from ganeti_htools.model.policy import DEFAULT_IPOLICY
+from ganeti_htools.model.state import State, derive
+from ganeti_htools.model.types import DiskTemplate, Status
+
+TAGS = (
+    *("htools:iextags:a", "htools:nlocation:rack", "htools:desiredlocation:rack"),
+    *("htools:migration:cpu", "htools:allowmigration:cpu:old::cpu:new"),
+)
+TEMPLATES = (
+    *([DiskTemplate.DRBD] * 4),
+    *(DiskTemplate.PLAIN, DiskTemplate.FILE, DiskTemplate.EXT, DiskTemplate.BLOCK, DiskTemplate.DISKLESS),
+)
+
+
+def instance(rng: Random, name: str, nodes: tuple[str, ...] = ()) -> Instance:
+    """An instance on some of the nodes, or a new one, whose load nobody knows."""
+    template = rng.choice(TEMPLATES)
+    pnode, snode = rng.sample(nodes, 2) if nodes else ("", None)
+    size = rng.choice((10, 1000, 1000, 4000))
+    return Instance(
+        name,
+        rng.choice((0, 128, 512, 512, 1024)),
+        size,
+        (Disk(size, rng.choice((1, 2))),),
+        rng.choice((1, 2)),
+        status=rng.choice((*[Status.RUNNING] * 4, Status.DOWN, Status.OFFLINE, Status.ERROR_UP)),
+        tags=tuple(tag for tag in ("a:1", "a:2", "rack:1", "rack:9") if rng.random() < 0.3),
+        auto_balance=rng.random() < 0.8,
+        pnode=pnode,
+        snode=snode if template is DiskTemplate.DRBD else None,
+        template=template,
+        spindle_use=rng.choice((1, 3)),
+        forthcoming=rng.random() < 0.15,
+        load=Load(*(rng.choice((0.0, 1.0, 2.5)) for _ in range(4))) if nodes else Load(),
+    )
+
+
+def cluster(rng: Random) -> Cluster:
+    """A cluster whose nodes report what their instances take, more or less."""
+    policy = replace(DEFAULT_IPOLICY, minmax=rng.choice(((), (), (), DEFAULT_IPOLICY.minmax)))
+    groups = [Group(f"group{i}", f"uuid{i}", ipolicy=policy) for i in range(rng.choice((1, 1, 2)))]
+    names = tuple(f"node{i}" for i in range(rng.randint(2, 6)))
+    instances = tuple(instance(rng, f"inst{i}", names) for i in range(rng.randint(0, 12)))
+    storage = rng.choice((*[0.0] * 6, 0.5, 1.0))
+    migration, room = rng.choice((False, False, False, True)), rng.choice((1, 2, 4))
+    disks = (15000,) * 8 + rng.choice(((), (5,), (1500, 5000), (5000, 5000, 5000)))
+
+    def node(row: int, name: str) -> Node:
+        free = room * rng.choice((300, 600, 900, 1100, 1500))
+        used = sum(each.mem for each in instances if each.pnode == name and each.uses_memory)
+        exclusive = rng.random() < storage
+        tags = [tag for tag in ("rack:1", "rack:2") if rng.random() < 0.4]
+        return Node(
+            name,
+            groups[row % len(groups)].uuid,
+            t_mem=float(100 + used + free),
+            n_mem=100,
+            f_mem=free - rng.choice((-50, 0, 0, 150)),
+            t_dsk=20000.0,
+            f_dsk=rng.choice(disks),
+            t_cpu=float(rng.choice((2, 8, 8))),
+            t_spindles=rng.choice((1, 8)),
+            f_spindles=rng.choice((3, 10, 10)) if exclusive else 0,
+            cpu_speed=rng.choice((1.0, 1.0, 0.5)),
+            offline=rng.random() < 0.1,
+            excl_stor=exclusive,
+            tags=(*tags, rng.choice(("cpu:old", "cpu:new"))) if migration else tuple(tags),
+        )
+
+    tags = tuple(tag for tag in TAGS if rng.random() < 0.7)
+    return Cluster(tuple(groups), tuple(map(node, range(len(names)), names)), instances, tags)
+
+
+def _case(seed: int) -> tuple[State, Instance]:
+    rng = Random(seed)
+    described, new = cluster(rng), instance(rng, "new")
+    return derive(described, (new,)), new
+
+
+# A state, and an instance to be placed on it.
+cases = st.builds(_case, st.integers(0, 1 << 40))

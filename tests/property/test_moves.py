@@ -1,0 +1,140 @@
+"""A move updates what it changes: figures and scores are those of the cluster described afresh."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from ganeti_htools.engine import choice, moves
+from ganeti_htools.engine.moves import Trial
+from ganeti_htools.engine.places import FITS
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.state import CHANGING, NOWHERE, Bools, State, derive
+from tests.property.narrow import cases
+
+ROUNDED = 1e-7  # where a spread should be 0, rounding leaves the root of the last bit
+
+
+def everywhere(state: State) -> Bools:
+    return np.ones(len(state.group), np.bool_)
+
+
+def trials(state: State, new: Instance, force: bool) -> Iterator[Trial]:
+    """Every kind of move of the first instances, and the new instance placed."""
+    scope, rows = everywhere(state), np.arange(len(state.group))
+    asked = state.ask(new)
+    yield moves.allocate_one(state, asked, rows, scope, force)
+    p, s = np.nonzero(rows[:, np.newaxis] != rows)
+    yield moves.allocate_pairs(state, asked, p, s, state.peers[p, s], force)
+    for index in range(min(4, len(state.pnode))):
+        asked = state.instance(index)
+        used = [int(state.pnode[index]), int(state.snode[index])]
+        targets = rows[~np.isin(rows, used)]
+        if asked.mirrored:
+            yield moves.failover(state, asked, scope, force)
+            yield moves.replace_secondary(state, asked, targets, force)
+        else:
+            yield moves.failover_to(state, asked, targets, scope, force)
+
+
+def described(state: State, new: Instance) -> State:
+    """The state derived from a description of it, with live figures that belong to it."""
+    cluster, columns = state.settled(), state.columns
+    free = columns.t_mem.astype(np.int64) - columns.n_mem - columns.i_mem - columns.x_mem
+    nodes = tuple(replace(node, f_mem=mem) for node, mem in zip(cluster.nodes, free.tolist(), strict=True))
+    return derive(replace(cluster, nodes=nodes), (new,))
+
+
+@settings(max_examples=40)
+@given(case=cases)
+@pytest.mark.parametrize("force", [False, True])
+def test_a_settled_move(force: bool, case: tuple[State, Instance]) -> None:
+    state, new = case
+    for trial in trials(state, new, force):
+        for candidate in np.flatnonzero(trial.codes == FITS).tolist():
+            after = state.copy()
+            chosen = trial.only(candidate)
+            index = moves.settle(after, chosen)
+            fresh = described(after, new)
+            for name in CHANGING:
+                if name != "fail_n1":  # judged by other rules once something changes
+                    ours, theirs = getattr(after.columns, name), getattr(fresh.columns, name)
+                    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9, err_msg=name)
+            for touched in chosen.touched if not chosen.asked.forthcoming else ():
+                row = int(touched.rows[0])
+                failing = fresh.columns.unallocated[row] <= fresh.columns.r_mem[row]
+                assert after.columns.fail_n1[row] == failing
+            for name in ("pnode", "snode", "peers", "tag_counts", "settled_tag_counts", "template"):
+                np.testing.assert_array_equal(getattr(after, name), getattr(fresh, name), err_msg=name)
+            assert after.stamp[index] > np.delete(after.stamp, index).max(initial=-1)
+
+
+@settings(max_examples=40)
+@given(case=cases)
+def test_scores_are_those_computed_from_nothing(case: tuple[State, Instance]) -> None:
+    state, new = case
+    scope = everywhere(state)
+    if state.columns.offline.all():
+        return
+    crowding = moves.crowding(state, scope)
+    base = choice.base(state, scope, crowding)
+    for trial in trials(state, new, force=True):
+        scores = trial.scores(base)
+        for candidate in np.flatnonzero(trial.codes == FITS).tolist():
+            afresh = choice.afresh(state, trial, candidate, scope, crowding)
+            after = state.copy()
+            moves.settle(after, trial.only(candidate))
+            settled = choice.base(after, scope, moves.crowding(after, scope)).score()
+            assert afresh == settled
+            assert scores[candidate] == pytest.approx(afresh, rel=1e-9, abs=ROUNDED)
+
+
+@settings(max_examples=40)
+@given(case=cases)
+def test_there_and_back(case: tuple[State, Instance]) -> None:
+    state, _ = case
+    scope = everywhere(state)
+    for index in np.flatnonzero(state.snode != NOWHERE).tolist():
+        after = state.copy()
+        for _ in range(2):
+            moves.settle(after, moves.failover(after, after.instance(index), scope, force=True))
+        for name in CHANGING:
+            ours, theirs = getattr(after.columns, name), getattr(state.columns, name)
+            if name != "fail_n1":
+                np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9, err_msg=name)
+
+
+@settings(max_examples=40)
+@given(case=cases)
+@pytest.mark.parametrize("force", [False, True])
+def test_moving_both_nodes_is_three_moves(force: bool, case: tuple[State, Instance]) -> None:
+    state, _ = case
+    scope, rows = everywhere(state), np.arange(len(state.group))
+    if state.columns.offline.all():
+        return
+    base = choice.base(state, scope, moves.crowding(state, scope))
+    for index in np.flatnonzero(state.snode != NOWHERE)[:3].tolist():
+        asked = state.instance(index)
+        targets = rows[~np.isin(rows, [state.pnode[index], state.snode[index]])]
+        trial, steps = moves.move_pairs(state, asked, targets, scope, force)
+        scores = trial.scores(base)
+        for p, s in np.argwhere(targets[:, np.newaxis] != targets).tolist():
+            after, codes = state.copy(), []
+            for target in (targets[[p]], None, targets[[s]]):
+                step = (
+                    moves.failover(after, asked, scope, force)
+                    if target is None
+                    else moves.replace_secondary(after, asked, target, force)
+                )
+                codes.append(int(step.codes[0]))
+                if codes[-1] != FITS:
+                    break
+                moves.settle(after, step.only(0))
+            told = [int(np.broadcast_to(code, trial.codes.shape)[p, s]) for code in steps]
+            assert told[: len(codes)] == codes
+            if len(codes) == 3 and codes[-1] == FITS:
+                assert trial.codes[p, s] == FITS
+                score = choice.base(after, scope, moves.crowding(after, scope)).score()
+                assert scores[p, s] == pytest.approx(score, rel=1e-9, abs=ROUNDED)

@@ -1,0 +1,122 @@
+"""What is said of redundancy without trying is what trying says."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from ganeti_htools.engine import allocate, choice, moves
+from ganeti_htools.engine.allocate import Solution
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.places import FITS
+from ganeti_htools.engine.redundancy import Redundancy, Unmirrored, assess, can_be_emptied
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import Ints, State
+from ganeti_htools.model.types import DiskTemplate
+from tests.property.narrow import cases
+
+OPTIONS = (Options(), Options(accept_existing=True))
+
+
+def of_all(state: State, options: Options) -> Redundancy:
+    return assess(state, np.ones(len(state.group), np.bool_), options)
+
+
+def lost(state: State, redundancy: Redundancy) -> list[int]:
+    """Nodes that count and cannot be emptied, each tried."""
+    nodes = np.flatnonzero(redundancy.looked).tolist()
+    return [node for node in nodes if not can_be_emptied(state, node, redundancy.scope)]
+
+
+def placed(state: State, new: Instance) -> tuple[Ints, Ints | None]:
+    """Every node, or for a mirrored instance every pair, as primaries and secondaries."""
+    rows = np.arange(len(state.group))
+    return rows, rows if new.template is DiskTemplate.DRBD else None
+
+
+@settings(max_examples=100)
+@given(case=cases)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_as_it_is(options: Options, case: tuple[State, Instance]) -> None:
+    state, _ = case
+    redundancy = of_all(state, options)
+    tried, unsettled = lost(state, redundancy), redundancy.unsettled().tolist()
+    broken = np.flatnonzero(redundancy.broken & redundancy.looked).tolist()
+    assert set(broken) <= set(tried) <= {*broken, *unsettled}
+
+
+@settings(max_examples=40)
+@given(case=cases)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_with_a_new_instance(options: Options, case: tuple[State, Instance]) -> None:
+    state, new = case
+    asked, redundancy = state.ask(new), of_all(state, options)
+    rows = np.arange(len(state.group))
+    if asked.mirrored:
+        p, s = np.nonzero(rows[:, np.newaxis] != rows)
+        admitted = redundancy.admits(asked, rows, rows)[p, s]
+        trial = moves.allocate_pairs(state, asked, p, s, state.peers[p, s], force=True)
+    else:
+        admitted = redundancy.admits(asked, rows, None)
+        trial = moves.allocate_one(state, asked, rows, redundancy.scope, force=True)
+    for candidate in np.flatnonzero(trial.codes == FITS).tolist():
+        chosen, after = trial.only(candidate), state.copy()
+        moves.settle(after, chosen)
+        redundant = not lost(after, redundancy)
+        assert (admitted[candidate] and redundancy.confirms(chosen, [])) == redundant
+
+
+@settings(max_examples=40)
+@given(case=cases)
+def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State, Instance]) -> None:
+    state, new = case
+    scope, options = np.ones(len(state.group), np.bool_), Options()
+    asked, redundancy = state.ask(new), of_all(state, options)
+    count = new.template.required_nodes
+
+    def found(check: Redundancy | None) -> Solution | None:
+        nodes = allocate.candidates(state, scope, None)
+        try:
+            return allocate.in_scope(state, asked, count, nodes, scope, options, check)
+        except RequestFailed:
+            return None
+
+    best, bare = found(redundancy), found(None)
+    if best is None or bare is None:
+        assert best is bare
+        return
+    assert best.successes + sum(best.failures.values()) == bare.successes + sum(bare.failures.values())
+    if best.trial is None:
+        return
+    after = state.copy()
+    moves.settle(after, best.trial)
+    assert not lost(after, redundancy)
+    assert best.metric == pytest.approx(choice.base(after, scope, moves.crowding(after, scope)).score())
+    assert bare.metric <= best.metric
+    if bare.trial is not None and bare.nodes != best.nodes:
+        other = state.copy()
+        moves.settle(other, bare.trial)
+        assert lost(other, redundancy)
+
+
+@settings(max_examples=40)
+@given(case=cases)
+def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
+    state, _ = case
+    alone = [row for row, each in enumerate(state.cluster.instances) if each.template is DiskTemplate.PLAIN]
+    before = of_all(state, Options())
+    for index in alone[:2]:
+        primary, bare = int(state.pnode[index]), moves.without(state, index)
+        asked = bare.instance(index)
+        for secondary in set(range(len(state.group))) - {primary}:
+            pair = np.array([primary]), np.array([secondary])
+            chosen = moves.allocate_pairs(bare, asked, *pair, bare.peers[pair], force=True)
+            if chosen.codes[0] != FITS:
+                continue
+            check = Unmirrored(before)
+            after = state.copy()
+            for touched in chosen.touched:
+                after.columns.put(int(touched.rows[0]), touched.new)
+            after.peers[pair] += 0 if asked.forthcoming else asked.secondary_mem
+            admitted = bool(check.admits(asked, *pair)[0, 0])
+            assert (admitted and check.confirms(chosen, [])) == (not lost(after, before))
