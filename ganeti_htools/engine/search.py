@@ -138,7 +138,9 @@ class Arrivals:
     """What nodes would become with a new instance of each class, as primary or as secondary.
 
     Most spreads change by an amount of the instance times a unit of the node (``amounts``, ``units``);
-    what does not is kept for each pair (``pairs``, classes by nodes). Nodes are the ``targets``.
+    what does not is kept for each pair (``pairs``, classes by nodes). ``rest`` is what all but spreads add
+    to the score of each pair, ``prices`` the same but infinite where an instance does not fit, without and
+    with force. Nodes are the ``targets``.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class Arrivals:
         self.classes, first = _classes(crew, kind)
         self.crew = crew.take(first[:, np.newaxis])
         shape = len(first), len(targets)
-        self.rest, self.fits = np.empty(shape), {force: np.empty(shape, np.bool_) for force in forces}
+        self.rest, self.prices = np.empty(shape), {force: np.empty(shape) for force in forces}
         width = max(1, BLOCK // max(1, shape[1]))
         kept: dict[int, Floats] = {}
         everywhere = np.arange(shape[1])
@@ -167,11 +169,11 @@ class Arrivals:
     def _try(self, block: slice, some: Ints) -> dict[int, tuple[Any, Any]]:
         crew = self.crew.take(block)
         result: dict[int, tuple[Any, Any]] = {}
-        for force, fits in self.fits.items():
+        for force, prices in self.prices.items():
             came, codes = arrive(self.around, crew, self.kind, force, self.targets[some], apart=True)
-            fits[block, some] = codes == FITS
             if not result:
                 result, self.rest[block, some] = self.scale.effect(came)
+            prices[block, some] = np.where(codes == FITS, self.rest[block, some], np.inf)
         return result
 
     def refresh(self, nodes: Ints) -> None:
@@ -205,14 +207,14 @@ class Arrivals:
         return low, high, largest
 
     def linear(self, heights: Floats, slopes: Floats) -> Floats:
-        """What each pair adds to the lower bound, with these slopes of it; ``heights`` as for bounds."""
-        result: Floats = self.rest.copy()
+        """What spreads of each pair add to the lower bound, with these slopes; ``heights`` as for bounds."""
+        result: Floats = np.zeros(self.rest.shape)
         if self.amounts:
             amounts = np.stack(list(self.amounts.values()), axis=1)
             steep = np.stack([slopes[which] * units for which, units in self.units.items()])
             once = np.stack([heights[which] for which in self.units]) * steep
             twice = np.stack(list(self.units.values())) * steep
-            result += np.concatenate([amounts, amounts * amounts], axis=1) @ np.concatenate([once, twice])
+            result = np.concatenate([amounts, amounts * amounts], axis=1) @ np.concatenate([once, twice])
         for which, changes in self.pairs.items():
             result += slopes[which] * changes * (changes + heights[which])
         return result
@@ -521,7 +523,7 @@ class _Round:
                 line = arrival.linear(self.above, slopes)
                 lines = {}
                 for force in sorted(set(forced.tolist())):
-                    lines[force] = np.where(arrival.fits[force], line, np.inf)
+                    lines[force] = line + arrival.prices[force]
                     best = lines[force].min(axis=1, initial=np.inf)
                     least = np.where(forced == force, best[arrival.classes], least)
                 least = np.where(departure.free, base + least, np.inf)
@@ -682,7 +684,7 @@ class _Round:
         return best
 
 
-TIES = 1 << 16  # so many figures are looked at to settle ties
+TIES = 1 << 14  # so many figures are looked at to settle ties
 TINY = 1e-13  # what a sum may be off by, relatively
 # Parts of what a move could gain at best.
 SHARES = (1 / 16, 1 / 4, 1.0)
