@@ -46,6 +46,7 @@ from ganeti_htools.engine.score import (
 from ganeti_htools.model.state import NOWHERE, Bools, Floats, Ints, State
 
 BLOCK = 1 << 15  # candidates looked at together
+SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more
 ORDER = (Kind.FAILOVER, *MIRRORED, Kind.FAILOVER_TO)
 # From so many nodes on, memory kept free costs more in total than it can gain by being even.
 MONOTONE = 16
@@ -214,7 +215,10 @@ class Arrivals:
             steep = np.stack([slopes[which] * units for which, units in self.units.items()])
             once = np.stack([heights[which] for which in self.units]) * steep
             twice = np.stack(list(self.units.values())) * steep
-            result = np.concatenate([amounts, amounts * amounts], axis=1) @ np.concatenate([once, twice])
+            left, right = np.concatenate([amounts, amounts * amounts], axis=1), np.concatenate([once, twice])
+            width = max(1, SMALL // max(1, right.size))
+            for start in range(0, len(left), width):
+                np.matmul(left[start : start + width], right, out=result[start : start + width])
         for which, changes in self.pairs.items():
             result += slopes[which] * changes * (changes + heights[which])
         return result
@@ -511,7 +515,8 @@ class _Round:
                 if not departure.free.any():
                     continue
                 slopes, start = self._chords(departure, arrival)
-                base = slopes @ departure.squares - (2 * slopes * self.means) @ departure.changes
+                base = np.einsum("i,ij->j", slopes, departure.squares)
+                base -= np.einsum("i,ij->j", 2 * slopes * self.means, departure.changes)
                 base += start + departure.rest
                 crowds = self.crowds[number]
                 if crowds is not None and kind is Kind.FAILOVER_AND_REPLACE:
