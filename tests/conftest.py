@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -7,7 +8,8 @@ from typing import NamedTuple
 import pytest
 from hypothesis import settings
 
-settings.register_profile("htoolsd", deadline=None)
+# The same examples on every run where a change is judged, others each time elsewhere.
+settings.register_profile("htoolsd", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("htoolsd")
 
 
