@@ -106,8 +106,15 @@ def _place(state: State, placement: wanted.Placement, options: Options, special:
     return _settle(state, asked, best.solution, ", ".join([chosen, *lines]))
 
 
-def _why(state: State, asked: Asked, count: int, outcomes: Sequence[Outcome], options: Options) -> str:
-    remark = explain(state, asked, count, outcomes, options)
+def _why(
+    state: State,
+    asked: Asked,
+    count: int,
+    outcomes: Sequence[Outcome],
+    options: Options,
+    primary: int = NOWHERE,
+) -> str:
+    remark = explain(state, asked, count, outcomes, options, primary)
     return f"; {remark}" if remark else ""
 
 
@@ -142,6 +149,6 @@ def _secondary(state: State, index: int, options: Options) -> Decision:
     info = solution_line(state, solution)
     if solution.trial is None:
         outcome = Outcome(int(state.group[primary]), solution)
-        raise RequestFailed(info + _why(state, asked, 2, [outcome], options))
+        raise RequestFailed(info + _why(state, asked, 2, [outcome], options, primary))
     moves.settle(state, replace(solution.trial, asked=replace(asked, index=index)))
     return Decision((Placed(asked.row.name, solution.nodes[1:], info),), state)

@@ -12,8 +12,9 @@ from ganeti_htools.engine.allocate import Outcome, candidates
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import CODE
 from ganeti_htools.engine.redundancy import assess
+from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.policy import Demand, IPolicy
-from ganeti_htools.model.state import Asked, Bools, Floats, Ints, State
+from ganeti_htools.model.state import NOWHERE, Asked, Bools, Columns, Floats, Ints, State
 from ganeti_htools.model.types import Fail
 
 
@@ -33,9 +34,17 @@ class Lack:
 
 
 def explain(
-    state: State, asked: Asked, count: int, outcomes: Sequence[Outcome], options: Options
+    state: State,
+    asked: Asked,
+    count: int,
+    outcomes: Sequence[Outcome],
+    options: Options,
+    primary: int = NOWHERE,
 ) -> str | None:
-    """A remark on why none of the groups tried has a place; None where counts say it all."""
+    """A remark on why none of the groups tried has a place; None where counts say it all.
+
+    With a ``primary`` (row) only a secondary for it was looked for.
+    """
     tried = [outcome for outcome in outcomes if outcome.solution is not None]
     counts = [outcome.solution.failures for outcome in outcomes if outcome.solution is not None]
     failures = {fail: sum(count.get(fail, 0) for count in counts) for fail in Fail}
@@ -43,26 +52,33 @@ def explain(
     if not failures[most]:
         return None
     scope = np.isin(state.group, [outcome.group for outcome in tried])
-    nodes = candidates(state, scope, options.restrict_to)
-    remark = _remark(state, asked, count, most, nodes, options)
+    if primary == NOWHERE:
+        primaries = candidates(state, scope, options.restrict_to)
+        secondaries = primaries[: len(primaries) if count == 2 else 0]
+    else:
+        primaries, secondaries = np.array([primary]), np.setdiff1d(np.flatnonzero(scope), [primary])
+    remark = _remark(state, asked, most, primaries, secondaries, options)
     return remark and f"{remark}; counted as {most.value}: {failures[most]}"
 
 
-def _remark(state: State, asked: Asked, count: int, fail: Fail, nodes: Ints, options: Options) -> str | None:
+def _remark(
+    state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, options: Options
+) -> str | None:
     if fail is Fail.N1:
-        return _redundancy(state, asked, nodes, options)
-    refused = nodes[moves.policy_codes(state, asked, nodes) == CODE[fail]]
+        return _redundancy(state, asked, primaries, options)
+    refused = primaries[moves.policy_codes(state, asked, primaries) == CODE[fail]]
     if len(refused):
         group = state.cluster.groups[int(state.group[refused[0]])]
         exclusive = bool(state.columns.excl_stor[refused[0]])
         bounds = _policy(asked.row.demand, group.ipolicy, fail, exclusive)
         return f"most missing: instance policy; group {group.name} allows {bounds}"
     if fail is Fail.TAGS:
-        shared = moves.present(state, asked)[nodes]
-        row = int(nodes[np.argmin(shared)])
+        shared = moves.present(state, asked)[primaries]
+        row = int(primaries[np.argmin(shared)])
         thing = "most missing: nodes without its exclusion tags"
         return f"{thing}; closest: {_name(state, row)} has {shared.min()} of them"
-    lacks = [lack for lack in _lacks(state, asked, count, fail, nodes) if lack.short.any()]
+    found = _lacks(state, asked, fail, primaries, secondaries, options.ignore_soft_errors)
+    lacks = [lack for lack in found if lack.short.any()]
     if not lacks:
         return None
     lack = max(lacks, key=lambda lack: int(lack.short.sum()))
@@ -79,36 +95,72 @@ def _name(state: State, row: int) -> str:
     return state.cluster.nodes[row].name
 
 
-def _lacks(state: State, asked: Asked, count: int, fail: Fail, nodes: Ints) -> Iterator[Lack]:
-    """What the nodes lack to take the instance as primary, or (of two) as secondary.
+def _lacks(
+    state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
+) -> Iterator[Lack]:
+    """What nodes lack to take the instance: the other side of the rules in :mod:`.places`.
 
     A limit that must not be reached is missed by one more than the difference.
     """
-    old = state.columns.take(nodes)
+    everyone = np.union1d(primaries, secondaries)
+    old = state.columns.take(everyone)
     new, _ = places.add_primary(old, asked, np.int64(0), np.int64(0))
-    free = old.unallocated
-    beside = np.where(old.fail_n1, 0, old.r_mem)
+    hard_only = force and not len(secondaries)  # secondaries keep to the soft limits all the same
+
+    def least(name: str, worst: Any = np.minimum) -> Any:
+        plain, forth = getattr(new, name), getattr(new, name + "_forth")
+        if asked.forthcoming:
+            return forth
+        return plain if hard_only else worst(plain, forth)
+
     match fail:
         case Fail.MEM:
-            need = asked.record_mem + beside + 1
-            amounts = np.maximum(need - free, asked.mem + 1 - old.f_mem_forth)
-            yield Lack("memory", "MiB", nodes, amounts)
-            if count == 2:
-                kept = np.where(old.fail_n1, asked.secondary_mem, np.maximum(old.r_mem, asked.secondary_mem))
-                amounts = np.maximum(kept + 1 - free, asked.secondary_mem + 1 - old.f_mem_forth)
-                yield Lack("memory to be kept free on a secondary", "MiB", nodes, amounts)
-        case Fail.DISK:
-            left = np.minimum(new.f_dsk, new.f_dsk_forth) if not asked.forthcoming else new.f_dsk_forth
-            yield Lack("disk", "MiB", nodes, np.maximum(old.lo_dsk, 1) - left)
-            used = np.maximum(new.inst_spindles, new.inst_spindles_forth)
-            yield Lack("spindles by the policy's ratio", "", nodes, used - old.hi_spindles)
+            yield Lack("memory", "MiB", primaries, _memory(state, asked, primaries, force))
+            kept = _kept_memory(state, asked, primaries, secondaries)
+            yield Lack("memory to be kept free on a secondary", "MiB", secondaries, kept)
+        case Fail.DISK if asked.local:
+            yield Lack("disk", "MiB", everyone, np.maximum(old.lo_dsk, 1) - least("f_dsk"))
+            used = least("inst_spindles", np.maximum)
+            yield Lack("spindles by the policy's ratio", "", everyone, used - old.hi_spindles)
         case Fail.CPU:
-            used = np.maximum(new.u_cpu, new.u_cpu_forth)
-            yield Lack("virtual CPUs by the policy's ratio", "", nodes, used - old.vcpu_ratio * old.t_cpu)
+            used = least("u_cpu", np.maximum)[np.searchsorted(everyone, primaries)]
+            columns = state.columns.take(primaries)
+            allowed = columns.vcpu_ratio * columns.t_cpu
+            yield Lack("virtual CPUs by the policy's ratio", "", primaries, used - allowed)
         case Fail.SPINDLES if asked.spindles is not None:
-            yield Lack("spindles", "", nodes, -np.minimum(new.f_spindles, new.f_spindles_forth))
+            yield Lack("spindles", "", everyone, -least("f_spindles"))
         case _:
             return
+
+
+def _memory(state: State, asked: Asked, nodes: Ints, force: bool) -> Ints:
+    """What nodes lack as primaries (MiB)."""
+    columns = state.columns.take(nodes)
+    now = asked.record_mem + 1 - columns.unallocated
+    later = asked.mem + 1 - columns.f_mem_forth
+    if asked.forthcoming:
+        return np.asarray(later if not force else np.zeros_like(later))
+    return now if force else _with_reserve(columns, now, columns.r_mem, later)
+
+
+def _kept_memory(state: State, asked: Asked, primaries: Ints, nodes: Ints) -> Ints:
+    """What nodes lack as secondaries (MiB), each of the primary that leaves it most."""
+    columns = state.columns.take(nodes)
+    shared = np.where(primaries[:, np.newaxis] == nodes, MAX_MIB, state.peers[primaries][:, nodes])
+    now = asked.secondary_mem + 1 - columns.unallocated
+    later = asked.secondary_mem + 1 - columns.f_mem_forth
+    if asked.forthcoming:
+        return np.asarray(later)
+    reserve = np.maximum(columns.r_mem - asked.secondary_mem, shared.min(axis=0, initial=MAX_MIB))
+    return _with_reserve(columns, now, reserve, later)
+
+
+def _with_reserve(columns: Columns, now: Ints, reserve: Ints, later: Ints) -> Ints:
+    """What is missing to keep a reserve, too, except where a node has not had it and still would not."""
+    bare = np.maximum(now, later)
+    f_mem = columns.unallocated - np.minimum(columns.x_mem, 0)
+    without = columns.fail_n1 & (f_mem + np.maximum(bare, 0) < columns.r_mem)
+    return np.asarray(np.where(without, bare, np.maximum(now + reserve, later)))
 
 
 def _policy(demand: Demand, policy: IPolicy, fail: Fail, exclusive: bool) -> str:

@@ -1,0 +1,68 @@
+"""What an explanation says is missing is missing, and no more."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from ganeti_htools.engine import allocate, moves, places
+from ganeti_htools.engine.explain import explain
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.places import CODE, FITS
+from ganeti_htools.model.cluster import Instance, Node
+from ganeti_htools.model.state import State, derive
+from ganeti_htools.model.types import Fail
+from tests.property.narrow import cases
+
+LACKS = re.compile(r"most missing: (.*); closest: (\w+) lacks (\d+)(?: MiB)?; counted as (\w+): \d+")
+SECONDARY = "memory to be kept free on a secondary"
+
+
+def with_more(node: Node, thing: str, amount: int, vcpu_ratio: float) -> Node:
+    """The node with so much more of a thing."""
+    match thing:
+        case "memory" | "memory to be kept free on a secondary":
+            return replace(node, t_mem=node.t_mem + amount, f_mem=node.f_mem + amount)
+        case "disk":
+            return replace(node, t_dsk=node.t_dsk + amount, f_dsk=node.f_dsk + amount)
+        case "spindles":
+            return replace(node, f_spindles=node.f_spindles + amount)
+        case _:
+            assert thing == "virtual CPUs by the policy's ratio"
+            return replace(node, t_cpu=node.t_cpu + amount / vcpu_ratio)
+
+
+def codes(state: State, new: Instance, row: int, thing: str, force: bool) -> set[int]:
+    """Why a node cannot take the instance in the role in which the thing is needed, for each primary."""
+    asked, node = state.ask(new), state.columns.take(np.array([row]))
+    if thing == SECONDARY or (asked.mirrored and thing in ("disk", "spindles")):
+        others = np.flatnonzero((state.group == state.group[row]) & ~state.columns.offline)
+        peers = [int(state.peers[primary, row]) for primary in others.tolist() if primary != row]
+        return {int(places.add_secondary(node, asked, peer)[1][0]) for peer in peers}
+    tags = moves.present(state, asked)[[row]]
+    return {int(places.add_primary(node, asked, tags, np.int64(0), force)[1][0])}
+
+
+@settings(max_examples=150)
+@given(case=cases)
+@pytest.mark.parametrize("force", [False, True])
+def test_with_so_much_more_it_is_enough(force: bool, case: tuple[State, Instance]) -> None:
+    state, new = case
+    new = replace(new, mem=8 * new.mem, dsk=4 * new.dsk, vcpus=8 * new.vcpus)
+    asked, count = state.ask(new), new.template.required_nodes
+    options = Options(capacity=False, ignore_soft_errors=force)
+    best, outcomes = allocate.in_best_group(state, asked, count, options)
+    told = None if best else explain(state, asked, count, outcomes, options)
+    match = LACKS.fullmatch(told) if told else None
+    if match is None or match[1] == "spindles by the policy's ratio":
+        return
+    thing, row, amount, fail = match[1], state.nodes[match[2]], int(match[3]), CODE[Fail(match[4])]
+    assert FITS not in codes(state, new, row, thing, force)
+    for more, enough in ((amount - 1, False), (amount, True)):
+        nodes = list(state.cluster.nodes)
+        nodes[row] = with_more(nodes[row], thing, more, state.policies[0].vcpu_ratio)
+        better = derive(replace(state.cluster, nodes=tuple(nodes)), (new,))
+        found = codes(better, new, row, thing, force)
+        assert found - {fail} if enough else FITS not in found
