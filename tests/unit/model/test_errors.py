@@ -1,0 +1,21 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ganeti_htools.model.errors import LONGEST, DataError, on_one_line
+
+
+def test_what_can_be_shown_stays_as_it_is() -> None:
+    assert on_one_line("node 'a.example.org': größer") == "node 'a.example.org': größer"
+
+
+def test_the_rest_is_escaped_and_long_text_loses_its_middle() -> None:
+    assert str(DataError("a\nb\x00\udcff")) == "a\\nb\\x00\\udcff"
+    text = str(DataError(f"node '{'x' * 10**6}': key 'a'"))
+    assert text.startswith("node 'xxx")
+    assert text.endswith("xxx': key 'a'")
+    assert len(text) == LONGEST + 5
+
+
+@given(st.text())
+def test_any_text_is_one_printable_line(text: str) -> None:
+    assert on_one_line(text).isprintable()
