@@ -6,8 +6,9 @@
 import argparse
 import sys
 
-from ganeti_htools.cli import options
+from ganeti_htools.cli.commandline import Program, Reply, read
 from ganeti_htools.cli.htools import ROLES
+from ganeti_htools.cli.programs import PROGRAMS
 from htoolsd import ctl, service
 
 HEADER = """\
@@ -86,10 +87,10 @@ _htoolsd() {
 """
 
 
-def described(program: options.Program) -> list[str]:
+def described(program: Program) -> list[str]:
     """The lines that it prints with --help-completion."""
-    reply = options.read(program, ["--help-completion"])
-    assert isinstance(reply, options.Reply)
+    reply = read(program, ["--help-completion"])
+    assert isinstance(reply, Reply)
     return reply.text.splitlines()
 
 
@@ -107,11 +108,8 @@ def parsed(parser: argparse.ArgumentParser) -> list[str]:
 
 def programs() -> dict[str, list[str]]:
     """What each program takes."""
-    found = {
-        each.name: described(each) for each in vars(options).values() if isinstance(each, options.Program)
-    }
     return {
-        **{name: found[name] for name in ROLES if name in found},
+        **{name: described(PROGRAMS[name]) for name in ROLES if name in PROGRAMS},
         "htoolsctl": parsed(ctl._parser()),
         "htoolsd": parsed(service._parser()),
     }

@@ -6,8 +6,8 @@ import orjson
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import states, tables
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Names
-from ganeti_htools.cli.options import CommandLine
 from ganeti_htools.engine.alternatives import Alternative, alternatives
 from ganeti_htools.engine.balance import Balancing, Step
 from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restricted

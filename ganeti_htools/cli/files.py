@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli.options import CommandLine
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.model.cluster import Cluster, Load, with_loads
 from ganeti_htools.model.errors import DataError, HtoolsError
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.cli import files, tables
-from ganeti_htools.cli.options import HAIL, CommandLine, obey
+from ganeti_htools.cli.commandline import CommandLine, obey
 from ganeti_htools.cli.parameters import algorithm
+from ganeti_htools.cli.programs import HAIL
 from ganeti_htools.cli.records import record
 from ganeti_htools.decision import decide_on, state_for
 from ganeti_htools.engine.decide import is_dedicated

@@ -10,8 +10,9 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, general
 from ganeti_htools.cli import files, states, tables
+from ganeti_htools.cli.commandline import CommandLine, obey
 from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
-from ganeti_htools.cli.options import HBAL, CommandLine, obey
+from ganeti_htools.cli.programs import HBAL
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.balance import Balancing, optimal_score, score_of, stepwise

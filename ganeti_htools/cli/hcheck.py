@@ -9,9 +9,10 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import files, keys, states, tables
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.hbal import balancing
-from ganeti_htools.cli.options import HCHECK, CommandLine
 from ganeti_htools.cli.program import execute, print_json
+from ganeti_htools.cli.programs import HCHECK
 from ganeti_htools.engine import check
 from ganeti_htools.engine.balance import stepwise
 from ganeti_htools.engine.check import Health, Loss

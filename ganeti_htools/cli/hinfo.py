@@ -9,8 +9,9 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import files, states, tables
-from ganeti_htools.cli.options import HINFO, CommandLine
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.program import execute, print_json
+from ganeti_htools.cli.programs import HINFO
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import check
 from ganeti_htools.engine.score import COMPONENTS, Statistics

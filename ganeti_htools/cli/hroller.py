@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ganeti_htools.cli import files, states
-from ganeti_htools.cli.options import HROLLER, CommandLine
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.program import execute, print_json
+from ganeti_htools.cli.programs import HROLLER
 from ganeti_htools.engine import rolling
 from ganeti_htools.engine.rolling import Classes, Maintenance, NodeGraph, RebootGroup, Relocation
 from ganeti_htools.model.cluster import Cluster

@@ -11,8 +11,9 @@ import numpy as np
 from ganeti_htools.backends import text
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import files, tables
-from ganeti_htools.cli.options import HSCAN, CommandLine
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.program import execute, print_json
+from ganeti_htools.cli.programs import HSCAN
 from ganeti_htools.engine import moves
 from ganeti_htools.engine.score import score
 from ganeti_htools.model.cluster import Cluster

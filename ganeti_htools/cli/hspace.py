@@ -9,9 +9,10 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
 from ganeti_htools.cli import files, keys, states, tables
-from ganeti_htools.cli.options import HSPACE, CommandLine
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.parameters import algorithm
 from ganeti_htools.cli.program import execute, print_json
+from ganeti_htools.cli.programs import HSPACE
 from ganeti_htools.cli.records import record
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.capacity import Capacity, Kind, Site, Size, check_enough, standard, tiered

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Sequence
 
 from ganeti_htools.cli import files, states, tables
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
-from ganeti_htools.cli.options import HSQUEEZE, CommandLine
 from ganeti_htools.cli.program import execute, print_json
+from ganeti_htools.cli.programs import HSQUEEZE
 from ganeti_htools.engine import squeeze
 from ganeti_htools.engine.squeeze import Action, Plan
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import fields
 
-from ganeti_htools.cli.options import HAIL, CommandLine, Reply, read
+from ganeti_htools.cli.commandline import CommandLine, Reply, read
+from ganeti_htools.cli.programs import HAIL
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.errors import UsageError
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import orjson
 
-from ganeti_htools.cli.options import CommandLine, Program, obey
+from ganeti_htools.cli.commandline import CommandLine, Program, obey
 from ganeti_htools.model.errors import HtoolsError
 
 Run = Callable[[CommandLine], int]

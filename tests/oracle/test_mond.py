@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import files, tables
-from ganeti_htools.cli.options import CommandLine
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.model.state import derive
 from tests.conftest import Oracle
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli.options import HAIL, CommandLine, read
+from ganeti_htools.cli.commandline import CommandLine, read
 from ganeti_htools.cli.parameters import algorithm
+from ganeti_htools.cli.programs import HAIL
 from ganeti_htools.decision import state_for
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restricted

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.cli import options
-from ganeti_htools.cli.options import CommandLine
+from ganeti_htools.cli.commandline import CommandLine
+from ganeti_htools.cli.programs import PROGRAMS
 from htoolsd import config, ctl, service
 
 MAN = Path(__file__).parents[2] / "man"
-PROGRAMS = {each.name: each for each in vars(options).values() if isinstance(each, options.Program)}
 PARSERS = {"htoolsctl.1": ctl._parser(), "htoolsd.8": service._parser()}
 
 

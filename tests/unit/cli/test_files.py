@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import files
-from ganeti_htools.cli.options import CommandLine
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.errors import HtoolsError
 from tests.clusters import Shape

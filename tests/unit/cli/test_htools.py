@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.cli import htools, options
+from ganeti_htools.cli import htools
+from ganeti_htools.cli.programs import PROGRAMS
 
 
 def run(name: str, *argv: str, role: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -47,10 +48,7 @@ def test_without_a_role_it_lists_them(name: str, role: str | None) -> None:
     assert max(map(len, lines)) < 90
 
 
-PROGRAMS = sorted(each.name for each in vars(options).values() if isinstance(each, options.Program))
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
 def test_every_tool_is_a_role_and_installed(name: str) -> None:
     assert name in htools.ROLES
     assert callable(import_module(f"ganeti_htools.cli.{name}").main)

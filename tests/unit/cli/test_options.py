@@ -3,8 +3,9 @@ from dataclasses import fields
 
 import pytest
 
-from ganeti_htools.cli import options
-from ganeti_htools.cli.options import HAIL, CommandLine, Option, Program, Reply, obey, read
+from ganeti_htools.cli import commandline, options
+from ganeti_htools.cli.commandline import CommandLine, Option, Program, Reply, obey, read
+from ganeti_htools.cli.programs import HAIL, PROGRAMS
 
 
 def line(*argv: str) -> CommandLine:
@@ -147,12 +148,11 @@ def test_completion_is_told_for_all_options_and_arguments() -> None:
 
 
 def test_every_option_of_a_program_has_a_name_of_its_own_and_a_value() -> None:
-    declared = [value for value in vars(options).values() if isinstance(value, Option)]
+    everywhere = {**vars(options), **vars(commandline)}.values()
+    declared = [value for value in everywhere if isinstance(value, Option)]
     values = {field.name for field in fields(CommandLine)} - {"arguments"}
     assert {option.field or option.long.replace("-", "_") for option in declared} == values
-    programs = [value for value in vars(options).values() if isinstance(value, Program)]
-    assert HAIL in programs
-    for program in programs:
+    for program in PROGRAMS.values():
         names = [name for option in program.all_options for name in (option.short, option.long) if name]
         assert len(names) == len(set(names))
 
