@@ -236,6 +236,18 @@ END
 --help-completion none
 END
             ;;
+        htools-simulator) cat <<'END'
+-h,--help none
+--version none
+file 1 1
+--socket file
+--control file
+--job-seconds float
+--slow float
+--fail string
+--lose onenode
+END
+            ;;
         htoolsctl) cat <<'END'
 -h,--help none
 --version none
@@ -314,4 +326,4 @@ _htoolsd() {
     fi
 }
 
-complete -F _htoolsd hail hbal hcheck hinfo hroller hscan hspace hsqueeze htoolsctl htoolsd htools
+complete -F _htoolsd hail hbal hcheck hinfo hroller hscan hspace hsqueeze htools-simulator htoolsctl htoolsd htools

@@ -9,6 +9,7 @@ import sys
 from ganeti_htools.cli.commandline import Program, Reply, read
 from ganeti_htools.cli.htools import ROLES
 from ganeti_htools.cli.programs import PROGRAMS
+from ganeti_htools.simulator import program as simulator
 from htoolsd import ctl, service
 
 HEADER = """\
@@ -94,6 +95,17 @@ def described(program: Program) -> list[str]:
     return reply.text.splitlines()
 
 
+# The kind of a value by what help calls it.
+KINDS = {
+    "DIR": "dir",
+    "FILE": "file",
+    "NODE": "onenode",
+    "PATH": "file",
+    "REGEX": "string",
+    "SECONDS": "float",
+}
+
+
 def parsed(parser: argparse.ArgumentParser) -> list[str]:
     """The same of a program that has an argument parser."""
     lines = []
@@ -101,8 +113,10 @@ def parsed(parser: argparse.ArgumentParser) -> list[str]:
         if isinstance(action, argparse._SubParsersAction):
             lines.append(f"choices={','.join(action.choices)} 1 1")
         elif action.option_strings:
-            kind = "none" if action.nargs == 0 else "file" if action.metavar in ("PATH", "FILE") else "dir"
+            kind = "none" if action.nargs == 0 else KINDS[action.metavar]
             lines.append(f"{','.join(action.option_strings)} {kind}")
+        else:
+            lines.append(f"{KINDS[action.metavar]} 1 1")
     return lines
 
 
@@ -110,6 +124,7 @@ def programs() -> dict[str, list[str]]:
     """What each program takes."""
     return {
         **{name: described(PROGRAMS[name]) for name in ROLES if name in PROGRAMS},
+        "htools-simulator": parsed(simulator._parser()),
         "htoolsctl": parsed(ctl._parser()),
         "htoolsd": parsed(service._parser()),
     }

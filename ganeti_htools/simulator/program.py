@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from importlib.metadata import version
 
 import trio
 
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         " and carries out jobs on its copy of the cluster, to rehearse what changes clusters.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"htools-simulator {version('htoolsd')}")
     parser.add_argument("file", metavar="FILE", help="cluster in the text format, - for standard input")
     parser.add_argument("--socket", metavar="PATH", required=True, help="Unix socket to serve LUXI on")
     parser.add_argument("--control", metavar="PATH", help="Unix socket to take orders on")

@@ -58,6 +58,7 @@ def test_files(tmp_path: Path) -> None:
     assert complete("hsqueeze", "-t", "clu", home=tmp_path) == ["cluster.data"]
     assert complete("hsqueeze", "--text-data", "=", "clu", home=tmp_path) == ["cluster.data"]
     assert complete("hail", "clu", home=tmp_path) == ["cluster.data"]
+    assert complete("htools-simulator", "clu", home=tmp_path) == ["cluster.data"]
     assert complete("hsqueeze", "clu", home=tmp_path) == []
     assert complete("hscan", "-d", "", home=tmp_path) == ["directory"]
 

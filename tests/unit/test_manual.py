@@ -9,10 +9,15 @@ import pytest
 
 from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.programs import PROGRAMS
+from ganeti_htools.simulator import program as simulator
 from htoolsd import config, ctl, service
 
 MAN = Path(__file__).parents[2] / "man"
-PARSERS = {"htoolsctl.1": ctl._parser(), "htoolsd.8": service._parser()}
+PARSERS = {
+    "htoolsctl.1": ctl._parser(),
+    "htoolsd.8": service._parser(),
+    "htools-simulator.1": simulator._parser(),
+}
 
 
 def page(name: str) -> str:
@@ -36,7 +41,7 @@ def test_every_option_of_a_tool(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_every_option_of_the_daemon(name: str) -> None:
+def test_every_option_of_the_other_programs(name: str) -> None:
     actions = list(PARSERS[name]._actions)
     for action in PARSERS[name]._actions:
         if isinstance(action, argparse._SubParsersAction):
