@@ -6,10 +6,11 @@ from ganeti_htools.backends import again, answer
 from ganeti_htools.engine.decide import decide as decide_request
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.derive import derive, missing_resources
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
-from ganeti_htools.model.state import State, derive, missing_resources
+from ganeti_htools.model.state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restric
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.prospects import prospects
 from ganeti_htools.engine.score import COMPONENTS, Statistics
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.request import Allocate, Request
-from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.state import State
 
 
 def tell(

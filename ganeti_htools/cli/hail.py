@@ -13,9 +13,10 @@ from ganeti_htools.cli.records import record
 from ganeti_htools.decision import decide_on, state_for
 from ganeti_htools.engine.decide import is_dedicated
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.derive import missing_resources
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.request import Allocate
-from ganeti_htools.model.state import State, missing_resources
+from ganeti_htools.model.state import State
 
 
 def main(argv: Sequence[str] | None = None) -> int:

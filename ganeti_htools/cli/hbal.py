@@ -19,8 +19,9 @@ from ganeti_htools.engine.balance import Balancing, optimal_score, score_of, ste
 from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.state import State
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,8 +17,9 @@ from ganeti_htools.engine import check
 from ganeti_htools.engine.balance import stepwise
 from ganeti_htools.engine.check import Health, Loss
 from ganeti_htools.engine.redundancy import Refuge, Return
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.state import State
 
 # What is counted: the end of its key, and what it is called.
 COUNTS = (

@@ -15,7 +15,8 @@ from ganeti_htools.cli.programs import HINFO
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import check
 from ganeti_htools.engine.score import COMPONENTS, Statistics
-from ganeti_htools.model.state import Bools, State
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from ganeti_htools.cli.programs import HROLLER
 from ganeti_htools.engine import rolling
 from ganeti_htools.engine.rolling import Classes, Maintenance, NodeGraph, RebootGroup, Relocation
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.state import State
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,8 +17,9 @@ from ganeti_htools.cli.programs import HSCAN
 from ganeti_htools.engine import moves
 from ganeti_htools.engine.score import score
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.state import State, derive
+from ganeti_htools.model.state import State
 
 FAILED = 2  # exit status if any cluster could not be read or saved
 

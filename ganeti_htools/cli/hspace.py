@@ -19,9 +19,10 @@ from ganeti_htools.engine.capacity import Capacity, Kind, Site, Size, check_enou
 from ganeti_htools.engine.redundancy import assess
 from ganeti_htools.engine.resources import Resources, total
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.policy import ISpec
-from ganeti_htools.model.state import NOWHERE, Bools, Ints, State
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import AllocPolicy, Fail
 
 Pairs = Iterable[tuple[str, str]]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from ganeti_htools.cli.tables import common_suffix
 from ganeti_htools.engine.balance import Step
 from ganeti_htools.engine.moves import Kind
-from ganeti_htools.model.state import NOWHERE, State
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.state import State
 
 _SCRIPT = """\
 #!/bin/sh

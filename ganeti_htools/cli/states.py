@@ -9,8 +9,10 @@ from ganeti_htools.cli import files
 from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.derive import derive, missing_resources
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.state import NOWHERE, Bools, State, derive, missing_resources
+from ganeti_htools.model.state import State
 
 
 def of(cluster: Cluster, line: CommandLine) -> State:

@@ -9,7 +9,8 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed, show
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.state import NOWHERE, Bools, Floats, Ints, State
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.state import State
 
 DEFAULT_FIELDS = (
     *("status", "name", "tmem", "nmem", "imem", "xmem", "fmem", "umem", "rmem", "tdsk", "fdsk", "tcpu"),

@@ -13,7 +13,8 @@ from ganeti_htools.engine.places import FAIL, FITS
 from ganeti_htools.engine.relocate import crowding_change, muster, nodes_after, relocate
 from ganeti_htools.engine.score import CROWDING, Statistics, node_values
 from ganeti_htools.engine.search import ORDER
-from ganeti_htools.model.state import NOWHERE, Bools, Floats, State
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
 
 

@@ -9,7 +9,8 @@ from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.relocate import Crew, Surroundings, muster
 from ganeti_htools.engine.search import Search
-from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.state import State
 
 COPYING = set(Kind) - {Kind.FAILOVER, Kind.FAILOVER_TO}
 

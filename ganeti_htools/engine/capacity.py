@@ -22,9 +22,10 @@ from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
 from ganeti_htools.engine.redundancy import Redundancy, assess
 from ganeti_htools.model.cluster import Disk, Instance
+from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import IPolicy
-from ganeti_htools.model.state import Asked, Bools, Ints, State
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
 Failures = dict[Fail, int]

@@ -9,7 +9,8 @@ from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.redundancy import Refuge, assess, can_be_emptied, flee
 from ganeti_htools.engine.score import Statistics
-from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ import numpy as np
 from ganeti_htools.engine.moves import Trial, unshared
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.engine.score import Statistics, node_values, score, statistics
-from ganeti_htools.model.state import Bools, Floats, Ints, State
+from ganeti_htools.model.columns import Bools, Floats, Ints
+from ganeti_htools.model.state import State
 
 CLOSE = 1e-9
 

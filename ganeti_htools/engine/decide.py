@@ -13,8 +13,9 @@ from ganeti_htools.engine.explain import explain
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.redundancy import Unmirrored, assess
 from ganeti_htools.model import request as wanted
+from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import NOWHERE, Asked, State
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate
 
 

@@ -16,9 +16,10 @@ from ganeti_htools.engine.allocate import Outcome, Solution, best_outcome, candi
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import Columns, Ints, distinct
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import IPolicy
-from ganeti_htools.model.state import Asked, Columns, Ints, State, distinct
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
 
 MOST = 1 << 20  # no node is taken to hold more instances of one size

@@ -15,8 +15,9 @@ from ganeti_htools.engine.describe import outcome_line
 from ganeti_htools.engine.moves import Kind, Trial
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import NOWHERE, Asked, Bools, Ints, State
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import EvacMode, Mirror
 
 

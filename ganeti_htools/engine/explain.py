@@ -13,8 +13,9 @@ from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import CODE
 from ganeti_htools.engine.redundancy import assess
 from ganeti_htools.model.cluster import MAX_MIB
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.policy import Demand, IPolicy
-from ganeti_htools.model.state import NOWHERE, Asked, Bools, Columns, Floats, Ints, State
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
 

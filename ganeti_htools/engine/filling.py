@@ -17,7 +17,8 @@ from ganeti_htools.engine import choice, moves, places
 from ganeti_htools.engine.places import FAIL, FITS
 from ganeti_htools.engine.score import COMPONENTS, COUNT, KINDS, SPREAD, WEIGHTS, node_values
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.state import CHANGING, FIGURES, NOWHERE, Asked, Columns, Floats, Ints, State
+from ganeti_htools.model.columns import CHANGING, FIGURES, NOWHERE, Columns, Floats, Ints
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
 NAMES = [name for name, _, _, _, _ in COMPONENTS]

@@ -20,8 +20,9 @@ from ganeti_htools.engine.balance import Step, score_of
 from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.score import COMPONENTS, node_values, variants
 from ganeti_htools.model import tags
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.figures import TEMPLATE_CODE
-from ganeti_htools.model.state import NOWHERE, Bools, Columns, Floats, Ints, State
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Mirror
 
 WEIGHT = {name: weight for name, weight, *_ in COMPONENTS}

@@ -15,9 +15,10 @@ from ganeti_htools.engine import places
 from ganeti_htools.engine.places import CODE, FITS, Codes
 from ganeti_htools.engine.score import CROWDING, Statistics, node_values, rows_of
 from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.policy import Demand, violation
-from ganeti_htools.model.state import NOWHERE, Asked, Bools, Columns, Floats, Ints, State
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
 # Elements of a block of pairs: its arrays stay in the processor's cache.

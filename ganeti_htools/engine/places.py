@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ganeti_htools.model.state import Asked, Columns, Floats, Ints
+from ganeti_htools.model.columns import Columns, Floats, Ints
+from ganeti_htools.model.state import Asked
 from ganeti_htools.model.types import Fail
 
 Codes = NDArray[np.int8]

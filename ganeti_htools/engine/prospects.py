@@ -13,8 +13,9 @@ from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
 from ganeti_htools.engine.redundancy import Check, assess
 from ganeti_htools.engine.score import Statistics
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, distinct
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import NOWHERE, Asked, Bools, Ints, State, distinct
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy, Fail
 
 

@@ -25,9 +25,10 @@ import numpy as np
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.moves import Trial
 from ganeti_htools.engine.options import Options
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, distinct
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.policy import Demand, violation
-from ganeti_htools.model.state import NOWHERE, Asked, Bools, Ints, State, distinct
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate
 
 DRBD = TEMPLATE_CODE[DiskTemplate.DRBD]

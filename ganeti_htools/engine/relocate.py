@@ -17,8 +17,9 @@ from ganeti_htools.engine.moves import Kind, Touched, shared_locations
 from ganeti_htools.engine.places import CODE, FITS, Codes
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
 from ganeti_htools.model.figures import tabulate
-from ganeti_htools.model.state import NOWHERE, Asked, Bools, Columns, Ints, State
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate, Fail, Mirror
 
 MIRRORED = (

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine import choice, moves
-from ganeti_htools.model.state import Floats, State
+from ganeti_htools.model.columns import Floats
+from ganeti_htools.model.state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,10 @@ import numpy as np
 from ganeti_htools.engine import moves, places
 from ganeti_htools.engine.colouring import ALGORITHMS, colour
 from ganeti_htools.engine.places import FITS
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.figures import TEMPLATE_CODE
-from ganeti_htools.model.state import NOWHERE, Bools, Ints, State
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 
 Classes = list[list[int]]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.places import free_disk_share
-from ganeti_htools.model.state import Bools, Columns, Floats, Ints
+from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
 
 SPREAD, COUNT, OFFLINE = "spread", "count", "offline"
 

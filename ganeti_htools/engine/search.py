@@ -43,7 +43,8 @@ from ganeti_htools.engine.score import (
     node_values,
     variants,
 )
-from ganeti_htools.model.state import NOWHERE, Bools, Floats, Ints, State
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.state import State
 
 BLOCK = 1 << 15  # candidates looked at together
 SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more

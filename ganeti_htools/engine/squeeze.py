@@ -16,7 +16,8 @@ from ganeti_htools.engine.balance import Balancing, Step, rebalance
 from ganeti_htools.engine.floating import Floating
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.model.cluster import MAX_MIB, Instance
-from ganeti_htools.model.state import Bools, Ints, State
+from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import Mirror
 

@@ -1,6 +1,6 @@
 """The cluster as its sources describe it: immutable rows that hold what was read and nothing derived.
 
-Backends make and write these; :mod:`ganeti_htools.model.state` turns them into columns. Sizes are
+Backends make and write these; :mod:`ganeti_htools.model.derive` turns them into columns. Sizes are
 MiB. Objects refer to each other by name, so a row stays valid whatever stands beside it.
 """
 

@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.cli import files, tables
 from ganeti_htools.cli.commandline import CommandLine
-from ganeti_htools.model.state import derive
+from ganeti_htools.model.derive import derive
 from tests.conftest import Oracle
 
 pytestmark = pytest.mark.oracle

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from ganeti_htools.backends import text
 from ganeti_htools.cli import tables
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.state import derive
+from ganeti_htools.model.derive import derive
 from tests.conftest import Oracle
 from tests.oracle.hail import DATA, FILES, NO_FILES, hail
 from tests.unit.backends.strategies import clusters

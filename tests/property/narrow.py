@@ -6,8 +6,9 @@ from random import Random
 from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
-from ganeti_htools.model.state import State, derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Status
 
 TAGS = (

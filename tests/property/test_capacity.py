@@ -13,7 +13,9 @@ from ganeti_htools.engine.filling import fill
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.redundancy import assess
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.state import CHANGING, NOWHERE, State, derive
+from ganeti_htools.model.columns import CHANGING, NOWHERE
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.clusters import Shape, cluster
 from tests.text_format import text as text_of

@@ -13,8 +13,9 @@ from ganeti_htools.engine import check, rolling
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.redundancy import can_be_emptied
 from ganeti_htools.engine.rolling import Maintenance
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.state import NOWHERE, Bools, State
+from ganeti_htools.model.state import State
 from tests import cases
 
 SEEDS = st.integers(0, 1 << 30)

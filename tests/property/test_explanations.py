@@ -12,7 +12,8 @@ from ganeti_htools.engine.explain import explain
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import CODE, FITS
 from ganeti_htools.model.cluster import Instance, Node
-from ganeti_htools.model.state import State, derive
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
 from tests.property.narrow import cases
 

@@ -9,7 +9,9 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine import balance, floating, squeeze
 from ganeti_htools.model.cluster import Load
-from ganeti_htools.model.state import Bools, Columns, State, derive
+from ganeti_htools.model.columns import Bools, Columns
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
 from tests.clusters import TIGHT, Shape, cluster
 from tests.text_format import text as text_of
 

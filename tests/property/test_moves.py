@@ -11,7 +11,9 @@ from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.moves import Trial
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.state import CHANGING, NOWHERE, Bools, State, derive
+from ganeti_htools.model.columns import CHANGING, NOWHERE, Bools
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
 from tests.property.narrow import cases
 
 ROUNDED = 1e-7  # where a spread should be 0, rounding leaves the root of the last bit

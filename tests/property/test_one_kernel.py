@@ -15,7 +15,7 @@ from ganeti_htools.backends.text import parse
 from ganeti_htools.cli import hail, hbal, hcheck, hspace
 from ganeti_htools.engine import check
 from ganeti_htools.engine.balance import Balancing, rebalance
-from ganeti_htools.model.state import derive
+from ganeti_htools.model.derive import derive
 from tests.clusters import MIXED, MOVABLE, TAGS, TIGHT, Json, Shape, cluster, place
 from tests.messages import allocate, encode, message
 from tests.text_format import text

@@ -13,9 +13,9 @@ from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restric
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.engine.prospects import prospects
 from ganeti_htools.engine.redundancy import assess
+from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import Allocate
-from ganeti_htools.model.state import NOWHERE
 from tests.cases import case
 
 CLOSE = 1e-6

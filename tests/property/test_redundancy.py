@@ -10,8 +10,9 @@ from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.engine.redundancy import Redundancy, Unmirrored, assess, can_be_emptied
 from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Ints, State
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.property.narrow import cases
 

@@ -8,7 +8,8 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine import floating, squeeze
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.state import State, derive
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.clusters import TIGHT, Shape, cluster
 from tests.text_format import text as text_of

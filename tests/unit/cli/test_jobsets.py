@@ -5,7 +5,8 @@ import numpy as np
 from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
 from ganeti_htools.engine.balance import Step
 from ganeti_htools.engine.moves import Kind
-from ganeti_htools.model.state import NOWHERE, derive
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate, Status
 from tests import by_hand
 from tests.by_hand import instance

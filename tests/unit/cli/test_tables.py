@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import text
 from ganeti_htools.cli import tables
 from ganeti_htools.model.cluster import Cluster, Load
-from ganeti_htools.model.state import derive
+from ganeti_htools.model.derive import derive
 
 FILE = """\
 g1|u1|preferred||

@@ -9,7 +9,9 @@ from ganeti_htools.engine import alternatives as engine
 from ganeti_htools.engine.balance import COPYING, Balancing, rebalance, score_of
 from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.search import ORDER
-from ganeti_htools.model.state import NOWHERE, Bools, State, derive
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests import by_hand
 from tests.by_hand import instance

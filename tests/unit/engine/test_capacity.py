@@ -5,8 +5,9 @@ from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity import Kind, Site, Size, check_enough, ranked, standard, tiered
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.resources import total
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import State, derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
 PLAIN, DRBD = Kind(DiskTemplate.PLAIN, 1), Kind(DiskTemplate.DRBD, 1)

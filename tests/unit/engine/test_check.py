@@ -6,7 +6,9 @@ from ganeti_htools.engine import check
 from ganeti_htools.engine.check import Health
 from ganeti_htools.engine.redundancy import Refuge, Return
 from ganeti_htools.model.cluster import Cluster, Instance
-from ganeti_htools.model.state import NOWHERE, Bools, State, derive
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests import by_hand
 from tests.by_hand import instance

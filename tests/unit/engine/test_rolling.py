@@ -6,8 +6,10 @@ import pytest
 from ganeti_htools.engine import rolling
 from ganeti_htools.engine.rolling import Maintenance, NodeGraph, RebootGroup, Relocation
 from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.state import NOWHERE, Bools, State, derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests import by_hand
 from tests.by_hand import instance

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.derive import derive, missing_resources
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
-from ganeti_htools.model.state import NOWHERE, State, derive, missing_resources
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Status
 
 GROUP = Group("g", "u", ipolicy=replace(DEFAULT_IPOLICY, vcpu_ratio=8.0, spindle_ratio=16.0))

@@ -1,0 +1,107 @@
+"""Figures of nodes as NumPy columns, one entry for each node.
+
+Two views of memory (Ganeti's design "memory over-commitment"): the state of record is what the
+configuration says (``n_mem`` for the node itself, ``i_mem`` for its running instances), the state of
+the world is what the node reports (``f_mem``). Their difference ``x_mem`` is unaccounted memory.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+NOWHERE = -1  # the row that stands for "no node" or "no instance"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Figures of nodes, one array per figure; all arrays broadcast against each other.
+
+    ``..._forth`` figures count forthcoming instances too. While a cluster has none, such a column
+    *is* the plain one (the same object), and whoever computes with it need not do so twice.
+    ``conflicts`` counts primary instances in excess of one per exclusion tag; ``location`` is the
+    sum of the primary instances' location and unmet desired-location scores. ``load_...`` are sums
+    of dynamic utilisation.
+    """
+
+    t_mem: Floats
+    n_mem: Ints
+    x_mem: Ints
+    t_dsk: Floats
+    t_cpu: Floats
+    cpu_speed: Floats
+    t_spindles: Ints
+    lo_dsk: Ints
+    hi_spindles: Floats
+    vcpu_ratio: Floats
+    offline: Bools
+    excl_stor: Bools
+    # From here on: what a placement changes.
+    i_mem: Ints
+    f_mem_forth: Ints
+    f_dsk: Ints
+    f_dsk_forth: Ints
+    f_spindles: Ints
+    f_spindles_forth: Ints
+    u_cpu: Ints
+    u_cpu_forth: Ints
+    inst_spindles: Floats
+    inst_spindles_forth: Floats
+    r_mem: Ints
+    fail_n1: Bools
+    load_cpu: Floats
+    load_mem: Floats
+    load_dsk: Floats
+    load_net: Floats
+    primaries: Ints
+    secondaries: Ints
+    conflicts: Ints
+    location: Ints
+
+    def map(self, change: Callable[[Any], Any]) -> "Columns":
+        """Every column changed alike; columns that are one object stay one object."""
+        columns = _figures(self)
+        done = {id(column): column for column in columns}
+        done = {key: change(column) for key, column in done.items()}
+        return Columns(*[done[id(column)] for column in columns])
+
+    def take(self, rows: Ints | slice) -> "Columns":
+        """The figures of some nodes."""
+        return self.map(lambda column: column[rows])
+
+    def changed(self, **new: Any) -> "Columns":
+        """The same with some columns replaced. (``dataclasses.replace`` takes several times as long.)"""
+        columns = dict(zip(FIGURES, _figures(self), strict=True))
+        columns.update(new)
+        return Columns(**columns)
+
+    def put(self, row: int, new: "Columns") -> None:
+        """Write the changing figures of one node in place, from columns of length 1."""
+        for name in CHANGING:
+            getattr(self, name)[row] = getattr(new, name)[0]
+
+    @property
+    def unallocated(self) -> Ints:
+        """Memory guaranteed to be free (MiB): free by record, less what is unaccounted for."""
+        record: Ints = self.t_mem.astype(np.int64) - self.n_mem - self.i_mem
+        return record - np.maximum(self.x_mem, 0)
+
+
+FIGURES = tuple(field.name for field in fields(Columns))
+CHANGING = FIGURES[FIGURES.index("i_mem") :]
+_figures = attrgetter(*FIGURES)
+
+
+def distinct(values: Any) -> Any:
+    """The different values of an array, in order. (``np.unique`` does more, and loads much at first use.)"""
+    ordered = np.sort(values)
+    keep = np.ones(len(ordered), np.bool_)
+    keep[1:] = ordered[1:] != ordered[:-1]
+    return ordered[keep]
