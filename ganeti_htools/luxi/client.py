@@ -171,13 +171,13 @@ def _result(answer: object) -> Any:
         case {"success": True, "result": result}:
             return result
         case {"success": False, "result": [str(kind), list(arguments)]}:
-            raise RefusedError(f"{kind}: {_told(arguments)}", kind, arguments)
+            raise RefusedError(f"{kind}: {told(arguments)}", kind, arguments)
         case {"success": False, "result": reason}:
-            raise RefusedError(_told([reason]), "", [reason])
+            raise RefusedError(told([reason]), "", [reason])
     raise FramingError(f"expected an answer, got {answer!r:.100}")
 
 
-def _told(arguments: Sequence[object]) -> str:
-    """Arguments of an exception: usually a text, and perhaps a word that classifies it."""
+def told(arguments: Sequence[object]) -> str:
+    """Arguments of one of Ganeti's exceptions: usually a text, and perhaps a word that classifies it."""
     first, *others = [str(argument) for argument in arguments] or [""]
     return f"{first} ({', '.join(others)})" if others else first

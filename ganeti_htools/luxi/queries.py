@@ -129,30 +129,36 @@ class JobStatus(Enum):
         return self in (JobStatus.CANCELED, JobStatus.SUCCESS, JobStatus.ERROR)
 
 
-async def jobs(client: Client, ids: Sequence[int], fields: Sequence[str]) -> list[list[Any]]:
+async def jobs(
+    client: Client, ids: Sequence[int], fields: Sequence[str], patience: float = PATIENCE
+) -> list[list[Any]]:
     """``fields`` of jobs, in the order of ``ids``, None for all but the id of a job that is not there.
 
     Without ids, of all jobs in the queue.
     """
-    answer = await client.call("QueryJobs", [list(ids) or None, fields])
+    answer = await client.call("QueryJobs", [list(ids) or None, fields], patience)
     with _expecting("QueryJobs"):
         rows = [_listed(row, len(fields)) for row in _listed(answer)]
         return _listed(rows, len(ids) or None)
 
 
-async def job_statuses(client: Client, ids: Sequence[int]) -> list[JobStatus | None]:
+async def job_statuses(
+    client: Client, ids: Sequence[int], patience: float = PATIENCE
+) -> list[JobStatus | None]:
     """States of jobs, in the order of ``ids``; None for a job that is not there."""
-    rows = await jobs(client, ids, ["status"]) if ids else []
+    rows = await jobs(client, ids, ["status"], patience) if ids else []
     with _expecting("QueryJobs"):
         return [None if status is None else JobStatus(status) for (status,) in rows]
 
 
-async def submit(client: Client, work: Sequence[Sequence[Mapping[str, Any]]]) -> list[int | str]:
+async def submit(
+    client: Client, work: Sequence[Sequence[Mapping[str, Any]]], patience: float = PATIENCE
+) -> list[int | str]:
     """Submit jobs, each a sequence of opcodes: the id of each, or why Ganeti did not take it.
 
     When NoAnswerError says that the request was sent, the jobs may be there all the same.
     """
-    answer = await client.call("SubmitManyJobs", [work])
+    answer = await client.call("SubmitManyJobs", [work], patience)
     with _expecting("SubmitManyJobs"):
         pairs = _listed(answer, len(work))
         return [_of(int, told) if accepted else _of(str, told) for accepted, told in pairs]
@@ -172,13 +178,14 @@ async def wait_for_change(
     known: Sequence[Any] | None = None,
     log_serial: int | None = None,
     timeout: int = LONGEST_WAIT,
+    patience: float = PATIENCE,
 ) -> Change | None:
     """Wait until ``fields`` of a job differ from ``known`` or its log is longer; None if nothing changed.
 
-    ``timeout`` is seconds, at most LONGEST_WAIT. The connection is busy that long: better one of its own.
+    ``timeout`` is seconds, at most LONGEST_WAIT, to which ``patience`` for the answer is added. The connection is busy that long: better one of its own.
     """
     args = [job, fields, known, log_serial, min(timeout, LONGEST_WAIT)]
-    answer = await client.call("WaitForJobChange", args, timeout + PATIENCE)
+    answer = await client.call("WaitForJobChange", args, timeout + patience)
     if answer == "nochange":
         return None
     with _expecting("WaitForJobChange"):
