@@ -29,14 +29,28 @@ _REASONS = {
 }
 
 
-def parse(answers: ClusterAnswers) -> Cluster:
-    """The cluster in the answers. Raises DataError, also for a node that is in use and does not report."""
+def parse(answers: ClusterAnswers, before: tuple[ClusterAnswers, Cluster] | None = None) -> Cluster:
+    """The cluster in the answers. Raises DataError, also for a node that is in use and does not report.
+
+    What is made of a row that was in the answers ``before``, the same object, is taken from their cluster.
+    """
+    known = _known(*before) if before else {}
     return queried.cluster(
         Fields("Parsing cluster info", answers.info),
-        [queried.group(_Fields("Group", row)) for row in answers.groups],
-        [_node(_Fields("Node", row)) for row in answers.nodes],
-        [_instance(_Fields("Instance", row)) for row in answers.instances],
+        [known.get(id(row)) or queried.group(_Fields("Group", row)) for row in answers.groups],
+        [known.get(id(row)) or _node(_Fields("Node", row)) for row in answers.nodes],
+        [known.get(id(row)) or _instance(_Fields("Instance", row)) for row in answers.instances],
     )
+
+
+def _known(answers: ClusterAnswers, cluster: Cluster) -> dict[int, Any]:
+    """What was made of each row, by the row's identity."""
+    pairs = (
+        (answers.groups, cluster.groups),
+        (answers.nodes, cluster.nodes),
+        (answers.instances, cluster.instances),
+    )
+    return {id(row): made for rows, all_made in pairs for row, made in zip(rows, all_made, strict=True)}
 
 
 class _Fields(Fields):

@@ -15,12 +15,18 @@ def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: lis
     master, hypervisor = info.text("master"), info.text("default_hypervisor")
     if not any(node.name == master for node in nodes):
         raise DataError(f"Master node {master} unknown")
-    nodes = [replace(node, master=node.name == master, hypervisor=hypervisor) for node in nodes]
+    nodes = [_led(node, node.name == master, hypervisor) for node in nodes]
     made = Cluster(
         tuple(groups), tuple(nodes), tuple(instances), info.texts("tags"), ipolicy(info.object("ipolicy"))
     )
     check(made)
     return made
+
+
+def _led(node: Node, master: bool, hypervisor: str) -> Node:
+    if (node.master, node.hypervisor) == (master, hypervisor):
+        return node
+    return replace(node, master=master, hypervisor=hypervisor)
 
 
 def group(fields: Fields) -> Group:

@@ -82,8 +82,16 @@ class Client:
     ) -> None:
         await self._hang_up()
 
-    async def call(self, method: str, args: Sequence[object] = (), patience: float = PATIENCE) -> Any:
+    async def call(
+        self,
+        method: str,
+        args: Sequence[object] = (),
+        patience: float = PATIENCE,
+        read: Callable[[bytes], Awaitable[object]] | None = None,
+    ) -> Any:
         """The result of a request. ``patience`` seconds are allowed for all of it, waiting included.
+
+        ``read`` makes a value of the answer's bytes where that takes long or can be spared.
 
         Raises NoAnswerError, RefusedError; FramingError for arguments that cannot be sent.
         """
@@ -96,8 +104,8 @@ class Client:
                 try:
                     await self._send(message)
                     sent = True
-                    answer = decode(await self._receive())
-                    result = _result(answer)
+                    received = await self._receive()
+                    result = _result(await read(received) if read else decode(received))
                 except RefusedError as error:
                     self._pause = 0.0
                     if not error.kind:  # luxid hangs up on whom it does not understand

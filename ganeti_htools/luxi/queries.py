@@ -24,6 +24,18 @@ INSTANCE_FIELDS = (
 )
 GROUP_FIELDS = ("uuid", "name", "alloc_policy", "ipolicy", "tags")
 
+# The same at two rates. For any of the fields that nodes have to be asked for, luxid asks all of them;
+# the others it has in memory (``Ganeti.Query.Node`` and ``Instance``). A status is told with what it was
+# found for.
+NODE_LIVE_FIELDS = (
+    "name",
+    *("mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "sptotal", "spfree"),
+)
+NODE_CONFIG_FIELDS = ("name", *(field for field in NODE_FIELDS if field not in NODE_LIVE_FIELDS))
+INSTANCE_LIVE_FIELDS = ("name", "status", "admin_state", "pnode")
+INSTANCE_CONFIG_FIELDS = (*(field for field in INSTANCE_FIELDS if field != "status"), "admin_state")
+INFO_KEYS = ("name", "master", "tags", "ipolicy", "default_hypervisor")
+
 LONGEST_WAIT = 89  # seconds that luxid waits for a job to change; it takes no more for an answer
 
 
@@ -64,7 +76,11 @@ async def query(
     client: Client, what: str, fields: Sequence[str], qfilter: Sequence[object] | None = None
 ) -> list[Row]:
     """``fields`` of all objects of a kind (``node``, ``instance``...), or of those a filter matches."""
-    answer = await client.call("Query", [what, fields, qfilter])
+    return rows(what, fields, await client.call("Query", [what, fields, qfilter]))
+
+
+def rows(what: str, fields: Sequence[str], answer: Any) -> list[Row]:
+    """The rows in an answer to Query."""
     with _expecting(f"Query of {what}s"):
         return [_row(fields, cells) for cells in answer["data"]]
 
@@ -81,7 +97,11 @@ def _row(fields: Sequence[str], cells: Sequence[Sequence[Any]]) -> Row:
 
 async def cluster_info(client: Client) -> dict[str, Any]:
     """The cluster's own configuration."""
-    answer = await client.call("QueryClusterInfo")
+    return info(await client.call("QueryClusterInfo"))
+
+
+def info(answer: Any) -> dict[str, Any]:
+    """The cluster's own configuration in an answer to QueryClusterInfo."""
     with _expecting("QueryClusterInfo"):
         return _of(dict, answer)
 

@@ -1,0 +1,169 @@
+"""The cluster as the daemon knows it: what Ganeti's configuration says and what nodes report, merged.
+
+The two are asked at different rates, so each is kept in tables of its own. A table's generation goes up
+when, and only when, something in it changed; rows that are equal to what was there are the same objects,
+so whatever is made of rows need be made of the changed ones only. Everything here is immutable: what is
+newly learnt makes a new model, and whoever holds an old one can go on with it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import is_
+
+from ganeti_htools.backends import luxi
+from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, AnswerError, ClusterAnswers, Missing, Row
+from ganeti_htools.model.cluster import Cluster
+
+# The kinds of data, as ages are told of, and the tables of each.
+CONFIGURATION, LIVE = "configuration", "live"
+TABLES = {
+    CONFIGURATION: ("cluster", "groups", "nodes", "instances"),
+    LIVE: ("live_nodes", "live_instances"),
+}
+
+_FIGURES = [name for name in NODE_LIVE_FIELDS if name != "name"]
+_NEEDED = ("mtotal", "mnode", "mfree", "ctotal", "cnos")  # without these a node cannot be used
+_WANTED = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
+_LOST = "ERROR_nodeoffline"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows, and how often they have changed; from the same ``source`` come the same rows."""
+
+    rows: tuple[Row, ...] = ()
+    generation: int = 0
+    source: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Everything known. ``asked`` has the times (of trio's clock) when each kind of data was asked for last.
+
+    ``answers`` and ``cluster`` are None until both kinds have been learnt. ``silent`` are nodes that are in
+    use but do not report; they count as offline. The table ``cluster`` has one row, its configuration.
+    """
+
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    asked: Mapping[str, float] = field(default_factory=dict)
+    answers: ClusterAnswers | None = None
+    cluster: Cluster | None = None
+    silent: tuple[str, ...] = ()
+
+    @property
+    def generations(self) -> dict[str, int]:
+        """How often each table has changed."""
+        return {name: table.generation for name, table in self.tables.items()}
+
+    def ages(self, now: float) -> dict[str, float]:
+        """Seconds since each kind of data was asked for."""
+        return {kind: round(max(0.0, now - asked), 3) for kind, asked in self.asked.items()}
+
+
+def learnt(model: Model, kind: str, tables: Mapping[str, Sequence[Row]], asked: float) -> Model:
+    """The model after data of a kind was read: all tables of that kind. Raises AnswerError, DataError."""
+    revised = {name: _revised(name, model.tables.get(name, Table()), tables[name]) for name in TABLES[kind]}
+    same = all(model.tables.get(name, Table()).generation == revised[name].generation for name in revised)
+    new = replace(model, tables={**model.tables, **revised}, asked={**model.asked, kind: asked})
+    return new if same or len(new.asked) < len(TABLES) else _merged(new)
+
+
+def unheard(model: Model) -> frozenset[str]:
+    """Nodes in use of which the last live data says nothing, since they were not there or not in use then."""
+    heard = _named(model.tables["live_nodes"].rows)
+    used = (row.values["name"] for row in model.tables["nodes"].rows if _in_use(row))
+    return frozenset(
+        name for name in used if name not in heard or heard[name].missing.get("mtotal") is Missing.OFFLINE
+    )
+
+
+def _revised(name: str, before: Table, rows: Sequence[Row]) -> Table:
+    """The table with these rows; the same object if they are the same."""
+    if rows is before.source:
+        return before
+    if not all(isinstance(row.values.get("name"), str) for row in rows):
+        raise AnswerError(f"{name}: expected each to have a name")
+    kept = _kept(rows, before.rows)
+    if before.generation and len(kept) == len(before.rows) and all(map(is_, kept, before.rows)):
+        return replace(before, source=rows)
+    return Table(kept, before.generation + 1, rows)
+
+
+def _named(rows: Iterable[Row]) -> dict[str, Row]:
+    return {row.values["name"]: row for row in rows}
+
+
+def _kept(rows: Iterable[Row], before: Iterable[Row]) -> tuple[Row, ...]:
+    """The rows, those that are equal to one of before being that one."""
+    known = _named(before)
+    return tuple(old if (old := known.get(row.values["name"], row)) == row else row for row in rows)
+
+
+def _merged(model: Model) -> Model:
+    """The model with what follows from its tables."""
+    tables, before = model.tables, model.answers
+    reported, seen = _named(tables["live_nodes"].rows), _named(tables["live_instances"].rows)
+    nodes = [_reporting(row, reported.get(row.values["name"])) for row in tables["nodes"].rows]
+    silent = frozenset(row.values["name"] for row in nodes if _is_silent(row))
+    offline = frozenset(row.values["name"] for row in nodes if row.values.get("offline"))
+    used = (_unused(row) if row.values["name"] in silent else row for row in nodes)
+    instances = (
+        _with_status(row, seen.get(row.values["name"]), row.values.get("pnode") in offline)
+        for row in tables["instances"].rows
+    )
+    answers = ClusterAnswers(
+        list(_kept(used, before.nodes if before else ())),
+        list(_kept(instances, before.instances if before else ())),
+        dict(tables["cluster"].rows[0].values),
+        list(tables["groups"].rows),
+    )
+    cluster = luxi.parse(answers, (before, model.cluster) if before and model.cluster else None)
+    names = tuple(row.values["name"] for row in nodes if row.values["name"] in silent)
+    return replace(model, answers=answers, cluster=cluster, silent=names)
+
+
+def _in_use(node: Row) -> bool:
+    """Whether a node is to report figures, by the configuration."""
+    return not node.values.get("offline") and node.values.get("vm_capable") is not False
+
+
+def _reporting(node: Row, live: Row | None) -> Row:
+    """A node with what it reports, if it is still asked."""
+    if node.values.get("offline"):
+        return Row(node.values, {**node.missing, **dict.fromkeys(_FIGURES, Missing.OFFLINE)})
+    if live is None:
+        return Row(node.values, {**node.missing, **dict.fromkeys(_FIGURES, Missing.NO_DATA)})
+    return Row({**live.values, **node.values}, {**live.missing, **node.missing})
+
+
+def _is_silent(node: Row) -> bool:
+    """Whether a node is in use but lacks what makes it usable. (What Ganeti does not know has a default.)"""
+    needed = (*_NEEDED, "sptotal") if node.values.get("ndp/exclusive_storage") else _NEEDED
+    lacks = any(node.missing.get(name, Missing.UNKNOWN) is not Missing.UNKNOWN for name in needed)
+    return lacks and _in_use(node)
+
+
+def _unused(node: Row) -> Row:
+    return Row({**node.values, "offline": True}, node.missing)
+
+
+def _with_status(instance: Row, live: Row | None, primary_offline: bool) -> Row:
+    """An instance with the status that was found, or the one that it is to have.
+
+    What was found holds as long as the instance is to be as it was then, and where it was then, and its
+    primary node has not changed its role.
+    """
+    values, missing = dict(instance.values), dict(instance.missing)
+    wanted = values.pop("admin_state", None)
+    missing.pop("admin_state", None)
+    values["status"] = _WANTED.get(wanted, "ADMIN_down")
+    if primary_offline:
+        values["status"] = _LOST
+    elif live is not None and _found_for(live) == (wanted, values.get("pnode")):
+        found = live.values.get("status", _LOST)
+        values["status"] = values["status"] if found == _LOST else found
+    return Row(values, missing)
+
+
+def _found_for(live: Row) -> tuple[object, object]:
+    return live.values.get("admin_state"), live.values.get("pnode")

@@ -1,0 +1,37 @@
+"""What Ganeti answered, as htoolsd hands it on: one JSON object of tables in the form of luxid's own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti_htools.luxi.queries import (
+    GROUP_FIELDS,
+    INSTANCE_FIELDS,
+    NODE_FIELDS,
+    AnswerError,
+    ClusterAnswers,
+    Row,
+    info,
+    rows,
+)
+
+FIELDS = {"nodes": NODE_FIELDS, "instances": INSTANCE_FIELDS, "groups": GROUP_FIELDS}
+
+
+def tell(fields: Sequence[str], table: Sequence[Row]) -> dict[str, Any]:
+    """A table as luxid tells it: for each row and field a state and a value."""
+    return {"fields": list(fields), "data": [[_cell(row, field) for field in fields] for row in table]}
+
+
+def _cell(row: Row, field: str) -> list[Any]:
+    if field in row.missing:
+        return [row.missing[field].value, None]
+    return [0, row.values[field]]
+
+
+def read(told: Any) -> ClusterAnswers:
+    """The answers again. Raises AnswerError."""
+    try:
+        tables = {name: rows(name.removesuffix("s"), told[name]["fields"], told[name]) for name in FIELDS}
+        return ClusterAnswers(tables["nodes"], tables["instances"], info(told["info"]), tables["groups"])
+    except (TypeError, LookupError) as error:
+        raise AnswerError("the cluster is not told as expected") from error
