@@ -67,14 +67,11 @@ def rebalance(
 
 def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | None = None) -> Iterator[Step]:
     """The same in place: each step as it is found, when it has been made."""
-    auto = np.array([instance.auto_balance for instance in state.cluster.instances], np.bool_)
-    here = auto & (state.pnode != NOWHERE) & scope[state.pnode]
-    here &= (state.snode == NOWHERE) | scope[state.snode]
     limit = optimal_score(state, scope) + options.min_score
     current = score_of(state, scope)
     if not current > limit:
         return
-    crews, around = muster(state, here if movable is None else here & movable)
+    crews, around = muster(state, candidates(state, scope, movable))
 
     def searching(options: Balancing) -> Search:
         force = options.ignore_soft_errors
@@ -100,6 +97,14 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
         current = best.score
         number += 1
         yield Step(instance, best.kind, best.node, int(trial.pnode[0]), int(trial.snode[0]), current)
+
+
+def candidates(state: State, scope: Bools, movable: Bools | None) -> Bools:
+    """Instances that are to be balanced, with all their nodes in scope."""
+    auto = np.array([instance.auto_balance for instance in state.cluster.instances], np.bool_)
+    here: Bools = auto & (state.pnode != NOWHERE) & scope[state.pnode]
+    here &= (state.snode == NOWHERE) | scope[state.snode]
+    return here if movable is None else here & movable
 
 
 def _gains(current: float, score: float, options: Balancing) -> bool:

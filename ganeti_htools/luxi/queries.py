@@ -202,7 +202,8 @@ async def wait_for_change(
 ) -> Change | None:
     """Wait until ``fields`` of a job differ from ``known`` or its log is longer; None if nothing changed.
 
-    ``timeout`` is seconds, at most LONGEST_WAIT, to which ``patience`` for the answer is added. The connection is busy that long: better one of its own.
+    ``timeout`` is seconds, at most LONGEST_WAIT, to which ``patience`` for the answer is added. The
+    connection is busy that long: better one of its own.
     """
     args = [job, fields, known, log_serial, min(timeout, LONGEST_WAIT)]
     answer = await client.call("WaitForJobChange", args, timeout + patience)

@@ -1,0 +1,181 @@
+"""Jobs submitted exactly once, and followed until they end, although luxid may go away meanwhile."""
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import trio
+
+from ganeti_htools.luxi import queries
+from ganeti_htools.luxi.client import Client, LuxiError, NoAnswerError, RefusedError, told
+from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.model.errors import DataError
+
+Value = TypeVar("Value")
+
+# Called with why Ganeti cannot be asked, and with None once it can again.
+Away = Callable[[str | None], Awaitable[None]]
+# Called with the number of a job, and its state (None if it is not in the queue any more) or what it says.
+News = Callable[[int, JobStatus | str | None], Awaitable[None]]
+
+_FIRST_LOOK, _LAST_LOOK = 1, 15  # seconds until all jobs are looked at again; doubling, as long as Ganeti's
+_PAUSE = 1.0  # seconds before asking again who answered
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds to wait: for an answer, for luxid to come back, for a submission without answer to show."""
+
+    answer: float = 180.0
+    away: float = 600.0
+    late: float = 10.0
+
+
+class GivenUpError(LuxiError):
+    """Ganeti could not be asked for too long."""
+
+
+async def persistently(request: Callable[[], Awaitable[Value]], patience: Patience, away: Away) -> Value:
+    """The result of a request that changes nothing, made until there is an answer.
+
+    A node that should report and does not (DataError) is no answer either: it may be starting up.
+    Raises GivenUpError.
+    """
+    since = math.inf
+    while True:
+        try:
+            result = await request()
+        except (NoAnswerError, RefusedError, DataError) as error:
+            now = trio.current_time()
+            if since == math.inf:
+                since = now
+                await away(str(error))
+            if now - since >= patience.away:
+                raise GivenUpError(f"{error}; given up after {patience.away:g} s") from error
+            if not isinstance(error, NoAnswerError):  # after which the client pauses by itself
+                await trio.sleep(_PAUSE)
+        else:
+            if since != math.inf:
+                await away(None)
+            return result
+
+
+async def submit(
+    ganeti: Client,
+    work: Sequence[Sequence[Opcode]],
+    patience: Patience,
+    away: Away,
+    unsure: bool = False,
+) -> list[int | str]:
+    """Submit jobs: the number of each, or why Ganeti did not take it.
+
+    Jobs are recognised by the comment of their first opcode. When the answer is lost, or with
+    ``unsure`` because they may have been submitted before, those found in the queue are taken; what has
+    not shown after ``patience.late`` seconds is submitted again. Raises GivenUpError: then nobody knows.
+    """
+    numbers: dict[int, int | str] = {}
+    since, looking = math.inf, trio.current_time() + patience.late if unsure else None
+    while True:
+        if looking is not None:
+            numbers |= await persistently(lambda: _in_queue(ganeti, work, patience), patience, away)
+            if len(numbers) < len(work) and trio.current_time() < looking:
+                await trio.sleep(min(_PAUSE, patience.late / 4))
+                continue
+        missing = [place for place in range(len(work)) if place not in numbers]
+        if not missing:
+            return [numbers[place] for place in range(len(work))]
+        try:
+            answers = await queries.submit(ganeti, [work[place] for place in missing], patience.answer)
+        except RefusedError as error:
+            answers = [str(error)] * len(missing)
+        except NoAnswerError as error:
+            now = trio.current_time()
+            since = min(since, now)
+            await away(str(error))
+            if now - since >= patience.away:
+                raise GivenUpError(f"{error}; given up after {patience.away:g} s") from error
+            if error.sent:
+                looking = now + patience.late
+            continue
+        if since != math.inf:
+            await away(None)
+        numbers |= dict(zip(missing, answers, strict=True))
+
+
+async def _in_queue(ganeti: Client, work: Sequence[Sequence[Opcode]], patience: Patience) -> dict[int, int]:
+    """Which of the jobs are in the queue, and their numbers there."""
+    places = {opcodes[0]["comment"]: place for place, opcodes in enumerate(work)}
+    found: dict[int, int] = {}
+    for number, opcodes in await queries.jobs(ganeti, [], ["id", "ops"], patience.answer):
+        if opcodes and opcodes[0].get("comment") in places:
+            found.setdefault(places[opcodes[0]["comment"]], number)
+    return found
+
+
+async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, away: Away, news: News) -> None:
+    """Wait until jobs have ended, telling what happens to them. Raises GivenUpError."""
+    known: dict[int, JobStatus] = {}
+    pending, look, serial = list(numbers), _FIRST_LOOK, None
+
+    async def states() -> list[JobStatus | None]:
+        return await queries.job_statuses(ganeti, pending, patience.answer)
+
+    async def listen() -> None:
+        """Hear what the first of them says, until its state changes or it is time to look at all."""
+        nonlocal serial
+        first, until = pending[0], trio.current_time() + look
+        while (left := until - trio.current_time()) > 0:
+            state = [known[first].value]
+            try:
+                change = await queries.wait_for_change(
+                    ganeti, first, ["status"], state, serial, math.ceil(left), patience.answer
+                )
+            except RefusedError as error:
+                if error.kind != "JobLost":
+                    raise
+                return
+            if change is None:
+                return
+            for entry in change.log:
+                serial = entry[0]
+                await news(first, str(entry[3]))
+            if change.fields != state:
+                return
+
+    while True:
+        before = pending
+        for number, state in zip(before, await persistently(states, patience, away), strict=True):
+            if state is None or state is not known.get(number):
+                await news(number, state)
+            if state is None or state.final:
+                pending = [other for other in pending if other != number]
+            else:
+                known[number] = state
+        if not pending:
+            return
+        if pending[0] != before[0]:
+            serial = None
+        await persistently(listen, patience, away)
+        look = min(2 * look, _LAST_LOOK)
+
+
+async def failures(ganeti: Client, numbers: Sequence[int], patience: Patience, away: Away) -> dict[int, str]:
+    """What Ganeti says of jobs that failed: the first opcode that did, and its error. Raises GivenUpError."""
+
+    async def ask() -> list[list[Any]]:
+        return await queries.jobs(ganeti, numbers, ["summary", "opstatus", "opresult"], patience.answer)
+
+    rows = await persistently(ask, patience, away) if numbers else []
+    return {number: _failure(*row) for number, row in zip(numbers, rows, strict=True)}
+
+
+def _failure(summary: Any, states: Any, results: Any) -> str:
+    for title, state, result in zip(summary or (), states or (), results or (), strict=False):
+        if state in ("error", "canceled"):
+            match result:
+                case [str(kind), list(arguments)]:
+                    return f"{title}: {kind}: {told(arguments)}"
+            return f"{title}: {told([result])}"
+    return "Ganeti does not say why"

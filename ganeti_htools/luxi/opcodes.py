@@ -1,0 +1,118 @@
+"""The opcodes that are submitted, with the fields that Ganeti's htools give them (``OpCodes.hs``).
+
+They are the JSON objects of the protocol. Names are whole names.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Opcode = Mapping[str, Any]
+
+PRIORITIES = {"low": 10, "normal": 0, "high": -10}
+
+_SHUTDOWN_TIMEOUT = 120  # seconds, these three as Ganeti has them by default
+_OOB_TIMEOUT = 60
+_POWER_DELAY = 2.0
+
+
+def migrate(instance: str, target: str | None = None) -> Opcode:
+    """Migrate, or fail over what does not run, to the secondary; on shared storage to ``target``."""
+    return {
+        "OP_ID": "OP_INSTANCE_MIGRATE",
+        "instance_name": instance,
+        **_target(target),
+        "allow_runtime_changes": False,
+        "ignore_ipolicy": False,
+        "cleanup": False,
+        "allow_failover": True,
+        "ignore_hvversions": True,
+    }
+
+
+def failover(instance: str, target: str | None = None) -> Opcode:
+    """The same for an instance that is forthcoming, which cannot migrate."""
+    return {
+        "OP_ID": "OP_INSTANCE_FAILOVER",
+        "instance_name": instance,
+        "shutdown_timeout": _SHUTDOWN_TIMEOUT,
+        "ignore_consistency": False,
+        **_target(target),
+        "ignore_ipolicy": False,
+        "cleanup": False,
+    }
+
+
+def _target(node: str | None) -> Opcode:
+    return {} if node is None else {"target_node": node}
+
+
+def replace_secondary(instance: str, node: str) -> Opcode:
+    """Copy the disks to a new secondary."""
+    return {
+        "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
+        "instance_name": instance,
+        "early_release": False,
+        "ignore_ipolicy": False,
+        "mode": "replace_new_secondary",
+        "disks": [],
+        "remote_node": node,
+    }
+
+
+def tag_node(node: str, tags: Sequence[str]) -> Opcode:
+    """Give a node tags."""
+    return {"OP_ID": "OP_TAGS_SET", "kind": "node", "tags": list(tags), "name": node}
+
+
+def power(nodes: Sequence[str], on: bool) -> list[Opcode]:
+    """Take nodes online and power them up, or offline and down."""
+    roles: list[Opcode] = [
+        {
+            "OP_ID": "OP_NODE_SET_PARAMS",
+            "node_name": node,
+            "force": False,
+            "offline": not on,
+            "auto_promote": False,
+        }
+        for node in nodes
+    ]
+    command: Opcode = {
+        "OP_ID": "OP_OOB_COMMAND",
+        "node_names": list(nodes),
+        "command": "power-on" if on else "power-off",
+        "timeout": _OOB_TIMEOUT,
+        "ignore_status": False,
+        "power_delay": _POWER_DELAY,
+    }
+    return [*roles, command]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What jobs say of where they come from.
+
+    ``source`` is the program, ``reason`` why it was run, ``purpose`` what the jobs are for; ``run``
+    tells one run from all others. With ``purpose``, ``run`` and its number every job has a comment
+    that no other job has, by which it is recognised in the queue.
+    """
+
+    source: str
+    reason: str
+    purpose: str
+    run: str
+    priority: int = 0
+
+    def comment(self, number: str) -> str:
+        """The comment of a job, whose number is like 2/1: the first job of the second jobset."""
+        return f"{self.purpose}, run {self.run}, job {number}"
+
+    def sign(self, opcodes: Sequence[Opcode], number: str, time_ns: int) -> list[Opcode]:
+        """The opcodes of a job, ready to be submitted."""
+        common = {
+            "priority": self.priority,
+            "depends": None,
+            "comment": self.comment(number),
+            "reason": [[self.source, self.reason, time_ns]],
+        }
+        return [{**common, **opcode} for opcode in opcodes]
