@@ -33,6 +33,9 @@ class Patience:
     late: float = 10.0
 
 
+PATIENCE = Patience()
+
+
 class GivenUpError(LuxiError):
     """Ganeti could not be asked for too long."""
 
