@@ -402,7 +402,7 @@ def _append(state: State, asked: Asked, rows: Sequence[Instance]) -> int:
 def unshared(columns: Columns) -> Columns:
     """The same, with columns of their own for views that count forthcoming instances."""
     names = ("f_dsk_forth", "f_spindles_forth", "u_cpu_forth", "inst_spindles_forth")
-    return replace(columns, **{name: getattr(columns, name).copy() for name in names})
+    return columns.changed(**{name: getattr(columns, name).copy() for name in names})
 
 
 def _unshare(state: State) -> None:

@@ -6,9 +6,7 @@ the world is what the node reports (``f_mem``). Their difference ``x_mem`` is un
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +18,7 @@ Bools = NDArray[np.bool_]
 NOWHERE = -1  # the row that stands for "no node" or "no instance"
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """Figures of nodes, one array per figure; all arrays broadcast against each other.
 
     ``..._forth`` figures count forthcoming instances too. While a cluster has none, such a column
@@ -67,25 +64,22 @@ class Columns:
 
     def map(self, change: Callable[[Any], Any]) -> "Columns":
         """Every column changed alike; columns that are one object stay one object."""
-        columns = _figures(self)
-        done = {id(column): column for column in columns}
-        done = {key: change(column) for key, column in done.items()}
-        return Columns(*[done[id(column)] for column in columns])
+        keys = tuple(map(id, self))
+        done = {key: change(column) for key, column in dict(zip(keys, self, strict=True)).items()}
+        return Columns._make([done[key] for key in keys])
 
     def take(self, rows: Ints | slice) -> "Columns":
         """The figures of some nodes."""
         return self.map(lambda column: column[rows])
 
     def changed(self, **new: Any) -> "Columns":
-        """The same with some columns replaced. (``dataclasses.replace`` takes several times as long.)"""
-        columns = dict(zip(FIGURES, _figures(self), strict=True))
-        columns.update(new)
-        return Columns(**columns)
+        """The same with some columns replaced."""
+        return self._replace(**new)
 
     def put(self, row: int, new: "Columns") -> None:
         """Write the changing figures of one node in place, from columns of length 1."""
-        for name in CHANGING:
-            getattr(self, name)[row] = getattr(new, name)[0]
+        for column, figure in zip(self[_FIRST_CHANGING:], new[_FIRST_CHANGING:], strict=True):
+            column[row] = figure[0]
 
     @property
     def unallocated(self) -> Ints:
@@ -94,9 +88,9 @@ class Columns:
         return record - np.maximum(self.x_mem, 0)
 
 
-FIGURES = tuple(field.name for field in fields(Columns))
-CHANGING = FIGURES[FIGURES.index("i_mem") :]
-_figures = attrgetter(*FIGURES)
+FIGURES = Columns._fields
+_FIRST_CHANGING = FIGURES.index("i_mem")
+CHANGING = FIGURES[_FIRST_CHANGING:]
 
 
 def distinct(values: Any) -> Any:
