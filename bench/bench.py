@@ -1,6 +1,7 @@
 """Speed, ours and Debian's side by side: decisions (``requests.py``) and tools (``tools.py``)."""
 
 import argparse
+import compileall
 import sys
 from pathlib import Path
 
@@ -21,6 +22,8 @@ def main() -> None:
     options = parser.parse_args()
     if not (requests.DEBIAN.exists() and (tools.DEBIAN / "hbal").exists()):
         raise SystemExit("bench: nothing to compare with: install Debian's package ganeti-htools")
+    for package in ("ganeti_htools", "daemon"):  # as an installation does
+        compileall.compile_dir(TOP / package, quiet=1)
 
     for part in (requests, tools):
         rows = [*part.ROWS, *(part.FULL_ROWS if options.full else [])]

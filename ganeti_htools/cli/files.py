@@ -1,7 +1,6 @@
 """Files that programs read and write, and the cluster that options describe."""
 
 import os
-import secrets
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +37,7 @@ def read_text(path: str) -> str:
 def write_text(path: str, content: str) -> None:
     """Replace a file, or leave it as it was: never a part of ``content``. Raises HtoolsError."""
     target = os.path.realpath(path)
-    temporary = f"{target}.{secrets.token_hex(4)}.tmp"
+    temporary = f"{target}.{os.urandom(4).hex()}.tmp"
     try:
         try:
             with open(temporary, "x", encoding="utf-8", newline="") as file:
@@ -84,13 +83,14 @@ def load(line: CommandLine) -> Cluster:
 
 
 def _described(line: CommandLine) -> Cluster:
-    if (bool(line.master), line.luxi is not None, line.text_data is not None).count(True) > 1:
-        raise HtoolsError("Only one of the rapi, luxi, and data files options should be given.")
+    one_source(line)
     with _during("failed to load data, aborting"):
         if line.master:
             return from_rapi(line.master, line.rapi_ca)
         if line.luxi is not None:
             return from_luxi(line.luxi)
+        if line.daemon is not None:
+            return from_daemon(line.daemon, line.verbose > 1)
         if line.simulate:
             from ganeti_htools.backends import simu  # like others below, seldom needed
 
@@ -104,6 +104,14 @@ def _described(line: CommandLine) -> Cluster:
             say(inconsistencies(message.warnings))
             return message.cluster
         raise HtoolsError("No backend selected! Exiting.")
+
+
+def one_source(line: CommandLine) -> None:
+    """Raises HtoolsError if the options name several."""
+    given = bool(line.master), line.luxi is not None, line.text_data is not None, line.daemon is not None
+    if given.count(True) > 1:
+        others = "luxi, daemon," if line.daemon is not None else "luxi,"
+        raise HtoolsError(f"Only one of the rapi, {others} and data files options should be given.")
 
 
 def from_rapi(address: str, ca: str | None) -> Cluster:
@@ -134,6 +142,28 @@ def from_luxi(path: str) -> Cluster:
             return await queries.whole_cluster(ganeti)
 
     return luxi.parse(trio.run(ask))
+
+
+def from_daemon(path: str, verbose: bool) -> Cluster:
+    """The cluster as the daemon behind a socket knows it, the usual one if ``path`` is empty.
+
+    How old that is, is told if ``verbose``, or if it is older than it should be. Raises HtoolsError.
+    """
+    from ganeti_htools.backends import luxi
+    from ganeti_htools.luxi import relayed
+    from htoolsd import client
+
+    told = client.ask(path or client.usual_socket(), "cluster", {})
+    answers = relayed.read(told)
+    match told:
+        case {"ages": dict(ages), "late": bool(late), "error": error, "silent": list(silent)}:
+            if verbose or late:
+                old = ", ".join(f"{kind} data {age:.0f} s old" for kind, age in ages.items())
+                why = f" ({error})" if error else ""
+                warn(f"{'Warning: ' if late else ''}htoolsd: {old}{why}")
+            for name in silent:
+                warn(f"Warning: node {name} does not report, and is taken for offline")
+    return luxi.parse(answers)
 
 
 def with_dynamics(cluster: Cluster, line: CommandLine) -> Cluster:

@@ -12,7 +12,7 @@ A new node that has instances in common with the nodes that an instance has keep
 already. It is rated as if it had none, which is never worse, and looked at when it would win.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,6 +47,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import State
 
 BLOCK = 1 << 15  # candidates looked at together
+BATCH = BLOCK >> 3  # from so many on, promising ones are scored before more are looked for
 SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more
 ORDER = (Kind.FAILOVER, *MIRRORED, Kind.FAILOVER_TO)
 # From so many nodes on, memory kept free costs more in total than it can gain by being even.
@@ -58,6 +59,16 @@ class Effect(NamedTuple):
 
     spreads: dict[int, tuple[Any, Any]]
     rest: Any
+
+
+def added(effects: Iterable[Effect], spreads: int, moves: int) -> tuple[Floats, Floats]:
+    """The changes of all sums, and of sums of squares (spreads by moves)."""
+    changes, squares = np.zeros((2, spreads, moves))
+    for effect in effects:
+        for group, (change, square) in effect.spreads.items():
+            changes[group] += change
+            squares[group] += square
+    return changes, squares
 
 
 class Totals(NamedTuple):
@@ -285,12 +296,8 @@ class Departure:
 
     def put(self, members: Ints, effects: Sequence[Effect], free: Bools) -> None:
         """Write what is known of some members."""
-        changes, squares = np.zeros((2, len(self.changes), len(members)))
-        for effect in effects:
-            for group, (change, square) in effect.spreads.items():
-                changes[group] += change
-                squares[group] += square
         self.free[members], self.rest[members] = free, sum(effect.rest for effect in effects)
+        changes, squares = added(effects, len(self.changes), len(members))
         self.changes[:, members], self.squares[:, members] = changes, squares
 
     def bounds(self, means: Floats, number: float) -> tuple[Floats, Floats, Floats]:
@@ -455,21 +462,23 @@ class _Round:
         if least <= self.bound + self.slack:
             self.found.append(found.take(found.scores <= self.bound + self.slack))
 
-    def _score(self, spreads: dict[int, tuple[Any, Any]], rest: Any) -> Any:
-        """Scores with some sums and sums of squares changed."""
-        return sum(self._parts(spreads), self.rest + rest)
+    def _score(self, changes: Floats, squares: Floats, rest: Any) -> Floats:
+        """Scores with some sums and sums of squares changed (spreads by moves), and all else."""
+        scores: Floats = self.rest + rest + np.zeros(changes.shape[1])
+        variances = np.maximum(self._variances(changes, squares), 0.0)
+        for weight, deviation in zip(self.search.scale.weights.tolist(), np.sqrt(variances), strict=True):
+            scores += weight * deviation
+        return scores
 
-    def _parts(self, spreads: dict[int, tuple[Any, Any]], doubtful: bool = False) -> Iterator[Any]:
-        """What each spread adds to a score; with ``doubtful``, what that may be off by."""
-        for which, weight in enumerate(self.search.scale.weights.tolist()):
-            mean, square, doubt = self.means[which], self.squares[which], self.doubts[which]
-            change, more = spreads.get(which, (0.0, 0.0))
-            mean = change / self.number + mean
-            variance = np.maximum(more / self.number + square - mean * mean, 0.0)
-            if doubtful:
-                yield weight * doubt / np.sqrt(np.maximum(variance + doubt, np.finfo(float).tiny))
-            else:
-                yield weight * np.sqrt(variance)
+    def _variances(self, changes: Floats, squares: Floats) -> Floats:
+        means = changes / self.number + self.means[:, np.newaxis]
+        return squares / self.number + self.squares[:, np.newaxis] - means * means
+
+    def _score_doubts(self, changes: Floats, squares: Floats) -> Floats:
+        """What such scores may be off by."""
+        doubts = self.doubts[:, np.newaxis]
+        variances = np.maximum(np.maximum(self._variances(changes, squares), 0.0) + doubts, TINIEST)
+        return np.einsum("i,ij->j", self.search.scale.weights * self.doubts, 1 / np.sqrt(variances))
 
     def _fail_over(self, number: int) -> None:
         crew, departure = self.search.crews[number], self.search.departures[number].kinds[Kind.FAILOVER]
@@ -478,8 +487,7 @@ class _Round:
         crowds = self.crowds[number]
         if crowds is not None:
             rest = rest + crowds[members, self.state.snode[crew.rows[members]]]
-        changes, squares = departure.changes[:, members], departure.squares[:, members]
-        scores = self._score(dict(enumerate(zip(changes, squares, strict=True))), rest)
+        scores = self._score(departure.changes[:, members], departure.squares[:, members], rest)
         self._keep(Found(crew, Kind.FAILOVER, members, np.full(len(members), NOWHERE), scores))
 
     def _chords(self, departure: Departure, arrival: Arrivals) -> tuple[Floats, float]:
@@ -554,25 +562,32 @@ class _Round:
 
     def _score_rows(self, rows: "_Rows", members: Ints, limit: float) -> None:
         """Score the moves of some members of a crew that may be as good as ``limit``."""
-        width = max(1, BLOCK // max(1, len(self.search.targets)))
-        for start in range(0, len(members), width):
-            self._score_block(rows, members[start : start + width], min(limit, self.bound + self.slack))
+        for chosen, places in self._promising(rows, members, limit):
+            self._score_moves(rows, chosen, places)
 
-    def _score_block(self, rows: "_Rows", members: Ints, limit: float) -> None:
+    def _promising(self, rows: "_Rows", members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:
+        """Members with places of new nodes among the targets, as many as are scored together."""
+        monotone, classes = self.number >= MONOTONE, rows.arrival.classes
+        width = max(1, BLOCK // max(1, len(self.search.targets)))
+        found: list[tuple[Ints, Ints]] = []
+        for force, lines in rows.lines.items():
+            some = members[rows.forced[members] == force]
+            for start in range(0, len(some), width):
+                block = some[start : start + width]
+                bounds = lines[classes[block]] + rows.base[block, np.newaxis]
+                low = bounds <= min(limit, self.bound + self.slack) if monotone else np.isfinite(bounds)
+                which, places = np.nonzero(low)
+                found.append((block[which], places))
+                if sum(len(each) for each, _ in found) >= BATCH:
+                    yield _joined(found)
+                    found = []
+        if found:
+            yield _joined(found)
+
+    def _score_moves(self, rows: "_Rows", chosen: Ints, places: Ints) -> None:
         search, state, kind = self.search, self.state, rows.kind
         crew, arrival, departure = search.crews[rows.number], rows.arrival, rows.departure
         monotone = self.number >= MONOTONE
-        forced = rows.forced[members]
-        which: list[Ints] = []
-        where: list[Ints] = []
-        for force in sorted(set(forced.tolist())):
-            some = np.flatnonzero(forced == force)
-            line = rows.lines[force]
-            line = line[arrival.classes[members[some]]] + rows.base[members[some], np.newaxis]
-            found = np.nonzero(line <= limit if monotone else np.isfinite(line))
-            which.append(some[found[0]])
-            where.append(found[1])
-        chosen, places = members[np.concatenate(which)], np.concatenate(where)
         new = search.targets[places]
         p, s = state.pnode[crew.rows[chosen]], state.snode[crew.rows[chosen]]
         good = (new != p) & (new != s)
@@ -585,10 +600,9 @@ class _Round:
         if not len(chosen):
             return
         changes, squares = departure.changes[:, chosen], departure.squares[:, chosen]
-        spreads: dict[int, tuple[Any, Any]] = dict(enumerate(zip(changes, squares, strict=True)))
         for group, change in arrival.changes(arrival.classes[chosen], places).items():
-            square = change * (change + 2 * self.heights[group][places])
-            spreads[group] = changes[group] + change, squares[group] + square
+            changes[group] += change
+            squares[group] += change * (change + 2 * self.heights[group][places])
         rest = departure.rest[chosen] + arrival.rest[arrival.classes[chosen], places]
         crowds = self.crowds[rows.number]
         if crowds is not None and kind is not Kind.REPLACE_SECONDARY:
@@ -597,7 +611,7 @@ class _Round:
             other = p if kind in (Kind.REPLACE_SECONDARY, Kind.REPLACE_AND_FAILOVER) else s
             counts = ~state.columns.offline[p] if kind is Kind.REPLACE_SECONDARY else True
             rest = rest + shared_locations(state, other, new) * counts
-        scores = self._score(spreads, rest)
+        scores = self._score(changes, squares, rest)
         if kind is not Kind.FAILOVER_TO:
             kept = {
                 Kind.REPLACE_SECONDARY: (p, new),
@@ -619,17 +633,12 @@ class _Round:
         """
         taken, known = crew.take(members), None if kind is Kind.FAILOVER else new
         touched, codes = relocate(self.search.around, taken, kind, self.search.force, known)
-        spreads: dict[int, tuple[Any, Any]] = {}
+        effects = [self.search.scale.effect(node) for node in touched]
+        changes, squares = added(effects, len(self.means), len(members))
         rest = crowding_change(self.search.around, taken, kind, known, self.search.scope)
-        for node in touched:
-            effect = self.search.scale.effect(node)
-            rest = rest + effect.rest
-            for group, (change, square) in effect.spreads.items():
-                before = spreads.get(group, (0.0, 0.0))
-                spreads[group] = before[0] + change, before[1] + square
-        scores = np.where(codes == FITS, self._score(spreads, rest), np.inf)
-        doubts = sum(self._parts(spreads, doubtful=True), TINY * np.abs(scores))
-        return scores, doubts
+        rest = sum((effect.rest for effect in effects), rest)
+        scores = np.where(codes == FITS, self._score(changes, squares, rest), np.inf)
+        return scores, TINY * np.abs(scores) + self._score_doubts(changes, squares)
 
     def _near(self) -> list[Found]:
         """Those found that cannot be told from the best but by computing their scores afresh."""
@@ -692,6 +701,7 @@ class _Round:
 
 TIES = 1 << 14  # so many figures are looked at to settle ties
 TINY = 1e-13  # what a sum may be off by, relatively
+TINIEST = float(np.finfo(float).tiny)
 # Parts of what a move could gain at best.
 SHARES = (1 / 16, 1 / 4, 1.0)
 
@@ -712,3 +722,8 @@ class _Rows:
     forced: Bools
     base: Floats
     least: Floats
+
+
+def _joined(found: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    chosen, places = zip(*found, strict=True)
+    return np.concatenate(chosen), np.concatenate(places)
