@@ -39,6 +39,7 @@ END
 --restricted-migration none
 -m,--master host
 -L,--luxi file
+-D,--daemon file
 --rapi-ca file
 -I,--ialloc-src file
 -X,--exec none
@@ -83,6 +84,7 @@ END
 -m,--master host
 -L,--luxi file
 --rapi-ca file
+-D,--daemon file
 -I,--ialloc-src file
 --no-disk-moves none
 --no-instance-moves none
@@ -123,6 +125,7 @@ END
 -m,--master host
 -L,--luxi file
 --rapi-ca file
+-D,--daemon file
 -I,--ialloc-src file
 -v,--verbose none
 -q,--quiet none
@@ -146,6 +149,7 @@ END
 -m,--master host
 -L,--luxi file
 --rapi-ca file
+-D,--daemon file
 -I,--ialloc-src file
 -O,--offline onenode
 --offline-maintenance none
@@ -173,6 +177,7 @@ END
 -d,--output-dir dir
 -L,--luxi file
 --rapi-ca file
+-D,--daemon file
 -v,--verbose none
 --no-headers none
 --json none
@@ -192,6 +197,7 @@ END
 -m,--master host
 -L,--luxi file
 --rapi-ca file
+-D,--daemon file
 -I,--ialloc-src file
 -v,--verbose none
 -q,--quiet none
@@ -219,6 +225,7 @@ END
 -m,--master host
 -L,--luxi file
 --rapi-ca file
+-D,--daemon file
 -X,--exec none
 --minimal-resources float
 --target-resources float
@@ -252,7 +259,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,methods,decide 1 1
+choices=status,refresh,methods,decide 1 1
 END
             ;;
         htoolsd) cat <<'END'

@@ -67,6 +67,7 @@ class CommandLine:
     node_tags: tuple[str, ...] | None = None
     offline: tuple[str, ...] = ()
     offline_maintenance: bool = False
+    on_change: str = "replan"
     one_step_only: bool = False
     output_dir: str = "."
     print_commands: str | None = None
@@ -266,7 +267,8 @@ def _table(options: Sequence[Option]) -> str:
     )
 
 
-def _title(program: Program) -> str:
+def title(program: Program) -> str:
+    """The line that names a program and its version."""
     from importlib.metadata import PackageNotFoundError, version  # slow to load and seldom needed
 
     try:
@@ -276,12 +278,12 @@ def _title(program: Program) -> str:
 
 
 def _usage(program: Program) -> str:
-    return f"{_title(program)}Usage: {program.name} [OPTION...]\n{_table(program.all_options)}"
+    return f"{title(program)}Usage: {program.name} [OPTION...]\n{_table(program.all_options)}"
 
 
 def _version(program: Program) -> str:
     python = ".".join(map(str, sys.version_info[:3]))
-    return f"{_title(program)}running with Python {python} on {sys.platform}\n"
+    return f"{title(program)}running with Python {python} on {sys.platform}\n"
 
 
 def _completion(program: Program) -> str:

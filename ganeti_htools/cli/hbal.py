@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
+
+if TYPE_CHECKING:
+    from ganeti_htools.execution import Check, Plan, Review, Run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -125,11 +128,14 @@ def run(line: CommandLine) -> None:
     _show(found, scope, "Final", line)
     if line.verbose > 3:
         tell(_totals("Original", state, scope), _totals("Final", found, scope))
+    run = _execute(line, state, group, sets, tell) if line.exec and made and line.luxi is not None else None
     if line.json:
-        _report(state, scope, group, made, sets, (initial, final), (before, after))
-    if line.exec and made:
-        if line.luxi is not None:
-            raise HtoolsError("hbal: plans cannot be carried out yet, only printed (--print-commands)")
+        _report(state, scope, group, made, sets, (initial, final), (before, after), run)
+    if run is not None:
+        from ganeti_htools.cli import executing
+
+        executing.conclude(run)
+    elif line.exec and made:
         raise HtoolsError("hbal: Execution of commands possible only on LUXI")
 
 
@@ -228,6 +234,52 @@ def _plan(state: State, scope: Bools, movable: Bools, line: CommandLine, tell: T
             )
             progress(f"{len(made)} steps, score {fixed(step.score, 8)}")
     return made
+
+
+def _execute(
+    line: CommandLine, state: State, group: str, sets: Sequence[Sequence[Move]], tell: Tell
+) -> "Run":
+    """Carry the plan for a group out (``-X``): what became of it."""
+    from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
+
+    say = executing.undeterred(tell)
+    plan = executing.moves(state, sets[:1] if line.first_job_group else sets)
+    run = executing.begin(line, HBAL, "rebalancing", plan)
+    executing.carry_out(line, run, reviewer(line, group, say), say)
+    return run
+
+
+def reviewer(line: CommandLine, group: str, tell: Tell) -> "Check":
+    """What looks at the rest of a plan on the cluster as it is then, and plans anew if the options allow it.
+
+    ``group`` is the name of the node group that is balanced.
+    """
+    from ganeti_htools.cli import executing
+    from ganeti_htools.engine import recheck
+    from ganeti_htools.execution import Review
+
+    line = replace(line, group=group, verbose=0)
+
+    def check(cluster: Cluster, rest: "Plan", made: int) -> "Review":
+        state = states.of(files.with_dynamics(cluster, line), line)
+        scope = state.group == states.group(state, group, f"node group {group} is gone")
+        movable = states.movable(state, line)
+        steps = [job.step for jobs in rest for job in jobs if job.step is not None]
+        found = state.copy()
+        obstacle = recheck.obstacle(found, scope, steps, balancing(line), movable)
+        if obstacle is None and not score_of(found, scope) < score_of(state, scope):
+            obstacle = "the rest of it would not improve the score any more"
+        if obstacle is None:
+            return Review()
+        if line.on_change == "stop":
+            return Review(obstacle)
+        tell(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
+        left = line.max_length if line.max_length < 0 else max(0, line.max_length - made)
+        found = state.copy()
+        sets = jobsets(_plan(found, scope, movable, replace(line, max_length=left), tell))
+        return Review(obstacle, executing.moves(state, sets[:1] if line.first_job_group else sets))
+
+    return check
 
 
 KINDS = {
@@ -334,8 +386,9 @@ def _report(
     sets: Sequence[Sequence[Move]],
     scores: tuple[float, float],
     figures: tuple[Statistics, Statistics],
+    run: "Run | None" = None,
 ) -> None:
-    """The plan as a JSON document."""
+    """The plan as a JSON document, with what became of it if it was carried out."""
     jobset = {id(move): number for number, jobs in enumerate(sets, 1) for move in jobs}
     steps = [
         {
@@ -366,8 +419,17 @@ def _report(
             },
             "cost": _cost(made, sets),
             "steps": steps,
+            **_outcome(run),
         }
     )
+
+
+def _outcome(run: "Run | None") -> dict[str, Any]:
+    if run is None:
+        return {}
+    from ganeti_htools.cli import executing
+
+    return {"execution": executing.record(run)}
 
 
 def _nodes(primary: int, secondary: int) -> list[int]:

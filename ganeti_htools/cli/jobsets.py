@@ -116,12 +116,17 @@ def jobsets(moves: Sequence[Move]) -> list[list[Move]]:
 
 def commands(sets: Sequence[Sequence[Move]]) -> str:
     """Shell commands that carry the sets out, one after the other."""
+    return listed([[[f"gnt-instance {each}" for each in move.commands] for move in jobs] for jobs in sets])
+
+
+def listed(sets: Sequence[Sequence[Sequence[str]]]) -> str:
+    """The same for sets of jobs, each of which is some shell commands."""
     lines = []
     for number, jobs in enumerate(sets, 1):
         lines += ["", f"echo jobset {number}, {len(jobs)} jobs"]
-        for place, move in enumerate(jobs, 1):
+        for place, commands in enumerate(jobs, 1):
             lines += [f"  echo job {number}/{place}", "  check"]
-            lines += [f"  gnt-instance {command}" for command in move.commands]
+            lines += [f"  {command}" for command in commands]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -234,6 +234,14 @@ REASON = _valued("", "reason", "the reason that jobs carry", str, "REASON", "non
 PRIORITY = _valued(
     "", "priority", "priority of jobs: low, normal or high", _priority, "PRIO", "choices=low,normal,high"
 )
+ON_CHANGE = _valued(
+    "",
+    "on-change",
+    "where the plan does not fit the cluster any more while it is carried out: replan (the default) or stop",
+    lambda text: values.choice(text, {"replan": "replan", "stop": "stop"}),
+    "WHAT",
+    "choices=replan,stop",
+)
 EXPLAIN = _valued(
     "",
     "explain",

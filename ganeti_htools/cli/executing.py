@@ -1,0 +1,216 @@
+"""``-X``: a plan carried out over LUXI, told step by step, stopped by signals."""
+
+import signal
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from ganeti_htools.backends import luxi
+from ganeti_htools.cli import files, jobsets
+from ganeti_htools.cli.commandline import CommandLine, Program, title
+from ganeti_htools.cli.jobsets import Move
+from ganeti_htools.engine.recheck import named
+from ganeti_htools.execution import (
+    Away,
+    Check,
+    Ending,
+    Event,
+    Job,
+    Plan,
+    Progress,
+    Run,
+    Submitted,
+    Task,
+    execute,
+    going_on,
+    move,
+)
+from ganeti_htools.luxi import queries
+from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.state import State
+
+Say = Callable[..., None]  # lines
+
+
+def undeterred(say: Say) -> Say:
+    """The same, but that nobody listens any more is no reason to stop half-way."""
+
+    def tell(*texts: str) -> None:
+        with suppress(BrokenPipeError):
+            say(*texts)
+
+    return tell
+
+
+def moves(state: State, sets: Sequence[Sequence[Move]]) -> list[list[Job]]:
+    """The jobs of moves that start from a state, in the same sets."""
+    steps = named(state, [each.step for jobs in sets for each in jobs])
+    return [[_job(state, each, next(steps)) for each in jobs] for jobs in sets]
+
+
+def _job(state: State, each: Move, step: Any) -> Job:
+    return Job(
+        f"{each.instance}: {':'.join(each.was)} => {':'.join(each.now)}",
+        move(step, state.cluster.instances[each.step.instance].forthcoming),
+        tuple(f"gnt-instance {command}" for command in each.commands),
+        step,
+    )
+
+
+def begin(line: CommandLine, program: Program, purpose: str, plan: Plan) -> Run:
+    """A run that has not begun. ``purpose`` is like "rebalancing"; options say why, and how urgently."""
+    version = title(program).strip()
+    signature = Signature(
+        source=program.name,
+        reason=line.reason if line.reason is not None else f"{version} called",
+        purpose=f"{purpose} via {version}",
+        run=uuid.uuid4().hex[:12],
+        priority=PRIORITIES[line.priority or "normal"],
+    )
+    return Run(signature, plan)
+
+
+def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> None:
+    """Carry a run out, and save what comes of it (``-S``). What it says goes to ``say``.
+
+    Without an ending, it was interrupted. Raises HtoolsError if files cannot be written.
+    """
+    cluster = trio.run(_carry_out, line.luxi or queries.default_socket(), run, check, say, bool(line.save))
+    for text in _summary(run):
+        say(text)
+    if line.save is not None:
+        if cluster is not None:
+            files.say(files.save(line.save, "executed", "after execution", cluster) + "\n")
+        rest = jobsets.listed([[job.commands for job in jobs] for jobs in run.rest])
+        files.write_text(f"{line.save}.remaining", jobsets.script(rest))
+        files.say(f"What was not submitted has been written to file '{line.save}.remaining'\n")
+
+
+def conclude(run: Run) -> None:
+    """End the program as the run ended. Raises HtoolsError, or SystemExit if it was interrupted."""
+    match run.ending:
+        case None:
+            sys.stdout.flush()
+            raise SystemExit(2)
+        case Ending.FAILED:
+            raise HtoolsError(f"Not all jobs completed successfully: {run.reason}")
+        case Ending.CHANGED:
+            raise HtoolsError(f"The plan does not fit the cluster any more: {run.reason}")
+        case Ending.LOST:
+            doing = going_on(run)
+            raise HtoolsError(f"{run.reason}{doing and f'; may go on: {doing}'}")
+
+
+def record(run: Run) -> dict[str, Any]:
+    """The outcome for a JSON document."""
+    return {
+        "ending": "interrupted" if run.ending is None else run.ending.value,
+        "reason": run.reason or None,
+        "run": run.signature.run,
+        "replanned": run.changes,
+        "jobs": [
+            {
+                **_described(task.job),
+                "jobset": int(task.place.partition("/")[0]),
+                "id": task.number,
+                "status": task.status and task.status.value,
+                "error": task.error,
+            }
+            for task in run.tasks
+        ],
+        "not_submitted": [[_described(job) for job in jobs] for jobs in run.rest],
+    }
+
+
+def _described(job: Job) -> dict[str, Any]:
+    return {
+        "instance": job.step and job.step.instance,
+        "opcodes": [opcode["OP_ID"] for opcode in job.opcodes],
+        "commands": job.commands,
+    }
+
+
+async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -> Cluster | None:
+    """Carry it out; the cluster ``after`` it, if that is wanted and Ganeti can be asked."""
+    stop = trio.Event()
+    async with Client(path) as ganeti:
+
+        async def read() -> Cluster:
+            answers = await queries.whole_cluster(ganeti)
+            return await trio.to_thread.run_sync(luxi.parse, answers)
+
+        with files.progress() as live, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_heed, signals, stop, nursery.cancel_scope)
+                await execute(run, ganeti, read, check, _teller(run, say, live), stop, time.time_ns)
+                nursery.cancel_scope.cancel()
+        if run.ending is None:
+            doing = going_on(run)
+            files.say(f"Exiting at once{doing and f'; these go on in Ganeti: {doing}'}\n")
+        elif after and run.ending is not Ending.LOST:
+            return await read()
+    return None
+
+
+async def _heed(signals: AsyncIterable[int], stop: trio.Event, scope: trio.CancelScope) -> None:
+    """Stop after the current jobs when interrupted, at once when interrupted again or terminated."""
+    async for number in signals:
+        if number == signal.SIGTERM or stop.is_set():
+            scope.cancel()
+        else:
+            stop.set()
+            files.say("Interrupted: stopping once the current jobs have ended; again to exit at once\n")
+
+
+def _teller(run: Run, say: Say, live: Say) -> Any:
+    """What tells people of events: lines that stay with ``say``, and how it stands with ``live``."""
+
+    async def tell(event: Event) -> None:
+        live("")
+        match event:
+            case Submitted(tasks):
+                numbers = [str(task.number) for task in tasks if task.number is not None]
+                if numbers:
+                    say(f"Got job IDs {','.join(numbers)}")
+                for task in tasks:
+                    if task.error is not None:
+                        say(f"Job {task.place} ({task.job.title}) was not accepted: {task.error}")
+            case Progress(task, None) if task.over:
+                say(_ended(task))
+            case Away(None):
+                files.say("Ganeti answers again\n")
+            case Away(reason):
+                files.say(f"Ganeti cannot be asked, still trying: {reason}\n")
+        live(_standing(run, event.said if isinstance(event, Progress) else None))
+
+    return tell
+
+
+def _ended(task: Task) -> str:
+    status = task.status.value if task.status else "lost"
+    return f"Job {task.number} ({task.job.title}): {status}{f': {task.error}' if task.error else ''}"
+
+
+def _standing(run: Run, said: str | None) -> str:
+    states = [task.status.value for task in run.current if task.status]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    return f"jobset {run.sets} of {run.sets + len(run.rest)}: {counts}{f' - {said}' if said else ''}"
+
+
+def _summary(run: Run) -> list[str]:
+    """What was done and what was not."""
+    done = sum(task.status is JobStatus.SUCCESS for task in run.tasks)
+    failed = sum(task.error is not None for task in run.tasks)
+    rest = [job for jobs in run.rest for job in jobs]
+    counts = {"succeeded": done, "failed": failed, "not ended": len(run.current), "not submitted": len(rest)}
+    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
+    return [f"Jobs: {told}", *(f"  not submitted: {job.title}" for job in rest)]
