@@ -157,7 +157,10 @@ async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -
             doing = going_on(run)
             files.say(f"Exiting at once{doing and f'; these go on in Ganeti: {doing}'}\n")
         elif after and run.ending is not Ending.LOST:
-            return await read()
+            try:
+                return await read()
+            except HtoolsError as error:
+                files.say(f"The cluster state after execution cannot be saved: {error}\n")
     return None
 
 

@@ -3,6 +3,8 @@
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ganeti_htools.cli import files, states, tables
 from ganeti_htools.cli.commandline import CommandLine
@@ -16,6 +18,11 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
+
+if TYPE_CHECKING:
+    from ganeti_htools.cli.executing import Say
+    from ganeti_htools.execution import Check, Review, Run
+    from ganeti_htools.execution import Plan as Jobs
 
 _TITLES = {
     Action.NOTHING: "'No action'",
@@ -45,19 +52,98 @@ def run(line: CommandLine) -> int:
     names = Names(state, whole_instances=True)
     sets = jobsets([names.move(step) for step in plan.steps])
     lines = _script(plan, sets, [names.nodes[row] for row in plan.nodes])
-    if line.json:
-        _report(state, plan, sets)
-    else:
+    if not line.json:
         _tell(line, state, plan)
     _give_commands(line, lines)
-    if line.exec and plan.action is not Action.NOTHING:
+    wanted, run = line.exec and plan.action is not Action.NOTHING, None
+    if wanted and line.luxi is not None:
+        run = _execute(line, state, plan, sets)
+    if line.json:
+        _report(state, plan, sets, run)
+    if run is not None:
+        from ganeti_htools.cli import executing
+
+        executing.conclude(run)
+    elif wanted:
         sys.stdout.flush()
-        if line.luxi is not None:
-            raise HtoolsError("hsqueeze: plans cannot be carried out yet, only printed (--print-commands)")
         raise HtoolsError("hsqueeze: Execution of commands possible only on LUXI")
     _show(line, "Final", plan.state)
     _save(line, "squeezed", _SAVED[plan.action], plan.state.settled())
     return 0
+
+
+def _execute(line: CommandLine, state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Run":
+    """Carry the plan out (``-X``): what became of it."""
+    from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
+
+    def tell(*texts: str) -> None:
+        if not line.json:
+            print(*texts, sep="\n", flush=True)
+
+    say = executing.undeterred(tell)
+    purpose = "condensing" if plan.action is Action.OFFLINE else "expanding"
+    jobs = _jobs(state, plan, sets)
+    run = executing.begin(line, HSQUEEZE, f"{purpose} by {len(plan.nodes)} nodes", jobs)
+    executing.carry_out(line, run, reviewer(line, state, plan, say), say)
+    return run
+
+
+def _jobs(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Jobs":
+    """Moves, and power: nodes are emptied and tagged before they are powered down."""
+    from ganeti_htools.cli import executing
+    from ganeti_htools.execution import Job
+    from ganeti_htools.luxi import opcodes
+
+    moves, nodes = executing.moves(state, sets), state.names(plan.nodes)
+    up = plan.action is Action.ONLINE
+    word = "on" if up else "off"
+    power = Job(
+        f"power {word} {', '.join(nodes)}",
+        tuple(opcodes.power(nodes, up)),
+        tuple(f"gnt-node power -f {word} {node}" for node in nodes),
+    )
+    if plan.action is Action.NOTHING:
+        return []
+    if up:
+        return [[power], *moves]
+    tags = [
+        Job(
+            f"tag {node}",
+            (opcodes.tag_node(node, [_STANDBY_TAG]),),
+            (f"gnt-node add-tags {node} {_STANDBY_TAG}",),
+        )
+        for node in nodes
+    ]
+    return [*moves, *([tag] for tag in tags), [power]]
+
+
+def reviewer(line: CommandLine, state: State, plan: Plan, tell: "Say") -> "Check":
+    """What looks at the rest of a plan on the cluster as it is then, and plans anew if options allow it."""
+    from ganeti_htools.execution import Review
+
+    line = replace(line, verbose=0)
+    action, nodes = plan.action, state.names(plan.nodes)
+
+    def check(cluster: Cluster, rest: "Jobs", _made: int) -> "Review":
+        nonlocal action, nodes
+        now = states.of(files.with_dynamics(cluster, line), line)
+        target = _instance(cluster.ipolicy.std, line.target_resources)
+        steps = [job.step for jobs in rest for job in jobs if job.step is not None]
+        powering = any(job.step is None for jobs in rest for job in jobs)
+        left = nodes if powering else ()
+        obstacle = squeeze.obstacle(now, action, left, steps, target, states.movable(now, line))
+        if obstacle is None:
+            return Review()
+        if line.on_change == "stop":
+            return Review(obstacle)
+        tell(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
+        new = _plan(line, now, cluster.ipolicy.std)
+        action, nodes = new.action, now.names(new.nodes)
+        tell(_TITLES[action], *nodes)
+        names = Names(now, whole_instances=True)
+        return Review(obstacle, _jobs(now, new, jobsets([names.move(step) for step in new.steps])))
+
+    return check
 
 
 def _plan(line: CommandLine, state: State, standard: ISpec) -> Plan:
@@ -112,7 +198,7 @@ def _tell(line: CommandLine, state: State, plan: Plan) -> None:
         print("Onlining all nodes will not yield enough capacity")
 
 
-def _report(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> None:
+def _report(state: State, plan: Plan, sets: Sequence[Sequence[Move]], run: "Run | None") -> None:
     print_json(
         {
             "action": plan.action.value,
@@ -132,8 +218,17 @@ def _report(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> None:
                 ]
                 for jobs in sets
             ],
+            **_outcome(run),
         }
     )
+
+
+def _outcome(run: "Run | None") -> dict[str, Any]:
+    if run is None:
+        return {}
+    from ganeti_htools.cli import executing
+
+    return {"execution": executing.record(run)}
 
 
 def _script(plan: Plan, sets: Sequence[Sequence[Move]], nodes: Sequence[str]) -> str:

@@ -11,10 +11,11 @@ from enum import Enum
 
 import numpy as np
 
-from ganeti_htools.engine import floating, places
+from ganeti_htools.engine import floating, places, recheck
 from ganeti_htools.engine.balance import Balancing, Step, rebalance
 from ganeti_htools.engine.floating import Floating
 from ganeti_htools.engine.places import FITS
+from ganeti_htools.engine.recheck import NamedStep
 from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import State
@@ -78,6 +79,42 @@ def room_on_all(state: State, wanted: Instance) -> bool:
     """Whether each single node, offline or not, could take an instance that is not placed yet."""
     _, codes = places.add_primary(state.columns, state.ask(wanted), 0, 0)
     return bool((codes == FITS).all())
+
+
+def obstacle(
+    state: State,
+    action: Action,
+    nodes: Sequence[str],
+    steps: Sequence[NamedStep],
+    target: Instance,
+    movable: Bools,
+) -> str | None:
+    """Why the rest of a plan cannot be carried out on a state; None if it can.
+
+    ``nodes`` are those that are still to be powered down, or up; nodes that are powered down have to be
+    empty by then, and the others have to keep room for ``target``.
+    """
+    gone = [name for name in nodes if name not in state.nodes]
+    if gone:
+        return f"node {gone[0]} is gone"
+    rows = [state.nodes[name] for name in nodes]
+    down = action is Action.OFFLINE
+    for name, row in zip(nodes, rows, strict=True):
+        if down and state.cluster.nodes[row].master:
+            return f"node {name} is the master"
+        if down and state.columns.offline[row]:
+            return f"node {name} is offline or drained"
+        if not down and row not in online_candidates(state):
+            return f"node {name} is not offline with a standby tag"
+    marked = _marked(state, rows, down)
+    everywhere = np.ones(len(state.group), np.bool_)
+    problem = recheck.obstacle(marked, everywhere, steps, TO_THE_END, movable)
+    if problem or not down:
+        return problem
+    emptied = np.isin(marked.pnode, rows) | np.isin(marked.snode, rows)
+    for left in np.flatnonzero(emptied & ~marked.forthcoming).tolist():
+        return f"instance {state.cluster.instances[left].name} would be left on a node that is powered down"
+    return None if room_on_all(marked, target) else "nodes would not keep the target resources free"
 
 
 def plan(
