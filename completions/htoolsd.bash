@@ -43,6 +43,7 @@ END
 --rapi-ca file
 -I,--ialloc-src file
 -X,--exec none
+--on-change choices=replan,stop
 --first-job-group none
 --reason none
 -G,--group onegroup
@@ -83,8 +84,8 @@ END
 --simulate string
 -m,--master host
 -L,--luxi file
---rapi-ca file
 -D,--daemon file
+--rapi-ca file
 -I,--ialloc-src file
 --no-disk-moves none
 --no-instance-moves none
@@ -124,8 +125,8 @@ END
 --simulate string
 -m,--master host
 -L,--luxi file
---rapi-ca file
 -D,--daemon file
+--rapi-ca file
 -I,--ialloc-src file
 -v,--verbose none
 -q,--quiet none
@@ -148,8 +149,8 @@ END
 --simulate string
 -m,--master host
 -L,--luxi file
---rapi-ca file
 -D,--daemon file
+--rapi-ca file
 -I,--ialloc-src file
 -O,--offline onenode
 --offline-maintenance none
@@ -176,8 +177,8 @@ END
 -p,--print-nodes none
 -d,--output-dir dir
 -L,--luxi file
---rapi-ca file
 -D,--daemon file
+--rapi-ca file
 -v,--verbose none
 --no-headers none
 --json none
@@ -196,8 +197,8 @@ END
 --simulate string
 -m,--master host
 -L,--luxi file
---rapi-ca file
 -D,--daemon file
+--rapi-ca file
 -I,--ialloc-src file
 -v,--verbose none
 -q,--quiet none
@@ -224,9 +225,10 @@ END
 --simulate string
 -m,--master host
 -L,--luxi file
---rapi-ca file
 -D,--daemon file
+--rapi-ca file
 -X,--exec none
+--on-change choices=replan,stop
 --minimal-resources float
 --target-resources float
 -S,--save none

@@ -1,5 +1,6 @@
 """A client of the daemon, for programs that wait for their answer."""
 
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from contextlib import suppress
 
 from ganeti_htools.luxi.framing import Decoder, FramingError, decode
 from ganeti_htools.model.errors import HtoolsError
+from htoolsd.config import DEFAULT_SOCKET
 from htoolsd.protocol import Call, encode_call
 
 _LARGEST = 1 << 30  # bytes of an answer
@@ -22,6 +24,11 @@ class RefusedError(HtoolsError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+def usual_socket() -> str:
+    """Where the daemon is asked unless somebody says otherwise."""
+    return os.environ.get("HTOOLSD_SOCKET") or DEFAULT_SOCKET
 
 
 def ask(

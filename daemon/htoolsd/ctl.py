@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ganeti_htools.model.errors import DataError, HtoolsError
-from htoolsd.client import RefusedError, ask
+from htoolsd.client import RefusedError, ask, usual_socket
 from htoolsd.config import DEFAULT_SOCKET
 from htoolsd.version import VERSION
+
+_REFRESH_PATIENCE = 400.0  # seconds; Ganeti may wait for a node for minutes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--socket",
         metavar="PATH",
-        default=os.environ.get("HTOOLSD_SOCKET") or DEFAULT_SOCKET,
+        default=usual_socket(),
         help=f"the daemon's socket (default: $HTOOLSD_SOCKET, else {DEFAULT_SOCKET})",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -57,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
     for name, run, doc in (
         ("status", _status, "Shows how the daemon is and what it has done."),
+        ("refresh", _refresh, "Has the daemon ask Ganeti and all nodes anew."),
         ("methods", _methods, "Lists what the daemon can be asked for."),
     ):
         add(name, run, doc).add_argument(
@@ -71,6 +74,12 @@ def _parser() -> argparse.ArgumentParser:
 def _status(options: argparse.Namespace) -> int:
     status: Any = ask(options.socket, "status", {})
     _print(status, options.json, _describe)
+    return 0
+
+
+def _refresh(options: argparse.Namespace) -> int:
+    state: Any = ask(options.socket, "refresh", {}, patience=_REFRESH_PATIENCE)
+    _print(state, options.json, lambda state: iter([_ages(state["ages"])]))
     return 0
 
 
@@ -110,6 +119,9 @@ def _describe(status: Any) -> Iterator[str]:
     yield f"  socket     {status['socket']} ({status['connections']} connected)"
     why = f": {luxi['error']}" if luxi["error"] else ""
     yield f"  luxi       {luxi['state']} for {_duration(time.time() - luxi['since'])}{why} ({luxi['path']})"
+    yield f"  cluster    {_known(status['cluster'])}"
+    if status["cluster"]["silent"]:
+        yield f"  silent     {', '.join(status['cluster']['silent'])}: taken for offline"
     counts = (f"{decisions[name]} {name}" for name in ("served", "failed", "refused", "abandoned", "broken"))
     yield f"  decisions  {', '.join(counts)}"
     now = f"{decisions['waiting']} waiting, {decisions['running']} running"
@@ -122,6 +134,17 @@ def _describe(status: Any) -> Iterator[str]:
         )
     kept = f"{decisions['kept_nodes']} nodes and {decisions['kept_instances']} instances of the last request"
     yield f"  memory     {status['memory_mib']:.0f} MiB, with {kept}"
+
+
+def _known(cluster: Any) -> str:
+    if cluster["nodes"] is None:
+        return "not known yet"
+    known = f"{cluster['nodes']} nodes, {cluster['instances']} instances; {_ages(cluster['ages'])}"
+    return known + " (late)" if cluster["late"] else known
+
+
+def _ages(ages: Any) -> str:
+    return ", ".join(f"{kind} {_duration(age)} old" for kind, age in ages.items())
 
 
 def _duration(seconds: float) -> str:

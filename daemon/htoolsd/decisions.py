@@ -3,6 +3,7 @@
 import os
 import stat
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import cast
@@ -89,13 +90,17 @@ class Turn:
 
 
 class Decisions:
-    """Decides requests, keeping parsed parts from one to the next. ``largest`` is bytes of a request."""
+    """Decides requests, keeping parsed parts from one to the next. ``largest`` is bytes of a request.
 
-    def __init__(self, patience: float, largest: int) -> None:
+    ``ages`` tells how old each kind of data is that the daemon has of the cluster.
+    """
+
+    def __init__(self, patience: float, largest: int, ages: Callable[[], dict[str, float]] = dict) -> None:
         self._turn = Turn(patience)
         self._largest = largest
         self._memory = Memory()
         self._tally = Tally()
+        self._ages = ages
 
     @property
     def method(self) -> Method:
@@ -104,8 +109,9 @@ class Decisions:
             "decide",
             1,
             "Decides an iallocator request. The result is what the iallocator program is to write to"
-            " stdout and stderr, and its exit status. The request is an open regular file passed along"
-            " with the call (SCM_RIGHTS), read from its beginning.",
+            " stdout and stderr, its exit status, and how old what is known of the cluster is, in seconds."
+            " The request is an open regular file passed along with the call (SCM_RIGHTS), read from its"
+            " beginning.",
             {
                 "arguments": "list of strings, the --KEY=VALUE options of the request; optional",
                 "request": "the text of the request, by clients that pass no file; optional",
@@ -164,7 +170,7 @@ class Decisions:
         self._tally.failed += relay.exit_status != 0
         self._tally.recent.append(took)
         _log.info("decided", ms=took, exit_status=relay.exit_status)
-        return asdict(relay)
+        return {**asdict(relay), "ages": self._ages()}
 
     def _decide(self, source: PassedFile | bytes, options: Options) -> Relay:
         data = source if isinstance(source, bytes) else read_request(source, self._largest)

@@ -53,11 +53,12 @@ class Model:
     @property
     def generations(self) -> dict[str, int]:
         """How often each table has changed."""
-        return {name: table.generation for name, table in self.tables.items()}
+        names = (name for tables in TABLES.values() for name in tables)
+        return {name: self.tables[name].generation for name in names if name in self.tables}
 
     def ages(self, now: float) -> dict[str, float]:
         """Seconds since each kind of data was asked for."""
-        return {kind: round(max(0.0, now - asked), 3) for kind, asked in self.asked.items()}
+        return {kind: round(now - self.asked[kind], 3) for kind in TABLES if kind in self.asked}
 
 
 def learnt(model: Model, kind: str, tables: Mapping[str, Sequence[Row]], asked: float) -> Model:

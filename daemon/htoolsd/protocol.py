@@ -22,6 +22,7 @@ class Kind(StrEnum):
     ARGUMENTS = "bad-arguments"
     FILE = "bad-file"
     BUSY = "busy"
+    CLUSTER = "no-cluster"
     STOPPING = "stopping"
     INTERNAL = "internal"
 

@@ -5,18 +5,24 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import structlog
 import trio
 
+from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd import logs, status, sync
+from htoolsd import logs, mastership, status
+from htoolsd.cluster import ClusterMethods
 from htoolsd.config import Config, describe, load
 from htoolsd.decisions import Decisions
 from htoolsd.listening import Listener, listen, lock
+from htoolsd.mastership import EXIT_NOT_MASTER, Place
 from htoolsd.methods import Methods
+from htoolsd.notify import notify
 from htoolsd.peer import SocketPeer
 from htoolsd.server import Limits, Server
+from htoolsd.sync import Sync
 from htoolsd.version import VERSION
 
 _log = structlog.get_logger()
@@ -27,10 +33,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = vars(_parser().parse_args(argv))
     try:
         config = load(options.pop("config"), options)
+        place = mastership.here(config.ssconf_dir)
+        if not place.leads():
+            print(f"htoolsd: not the master node, that is {place.master()}", file=sys.stderr)
+            return EXIT_NOT_MASTER
         lock(config.state_dir)  # held until the process ends
         listener = listen(config.socket, config.group)
     except HtoolsError as err:
         print(f"htoolsd: {err}", file=sys.stderr)
+        return 1
+    except OSError as err:
+        print(f"htoolsd: {err.filename}: {err.strerror}", file=sys.stderr)
         return 1
     logs.configure()
     # A thread that computes gives way after this long, each time the event loop wants to go on; an answer
@@ -38,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.setswitchinterval(0.0005)
     gc.freeze()  # a full collection stops all threads; it need not look at what was imported
     try:
-        trio.run(_run, config, listener)
+        trio.run(_run, config, place, listener)
     finally:
         listener.remove()
     return 0
@@ -60,18 +73,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def _run(config: Config, listener: Listener) -> None:
-    luxi = sync.Luxi(config.luxi)
-    decisions = Decisions(config.wait_seconds, config.request_mib << 20)
+async def _run(config: Config, place: Place, listener: Listener) -> None:
+    async def leads() -> bool:
+        """What cannot be read now leaves the role as it is."""
+        with suppress(OSError):
+            return await trio.to_thread.run_sync(place.leads)
+        return bool(sync.master)
+
+    sync = Sync(
+        config.luxi or default_socket(),
+        leads,
+        config.config_seconds,
+        config.live_seconds,
+        tell=lambda summary: notify(f"STATUS={summary}"),
+    )
+    decisions = Decisions(config.wait_seconds, config.request_mib << 20, sync.ages)
     methods = Methods()
     limits = Limits(config.connections, config.message_mib << 20, config.idle_seconds, config.write_seconds)
     server = Server(methods, limits)
     methods.add(decisions.method)
-    methods.add(status.method(config, server, luxi, decisions))
+    methods.add(status.method(config, server, sync, decisions))
+    for method in ClusterMethods(sync).methods:
+        methods.add(method)
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
 
     def stop() -> None:
         """Finish what is under way; called again, without waiting for it."""
+        notify("STOPPING=1")
         patience = 0 if accepting.cancel_called else config.stop_seconds
         finishing.deadline = trio.current_time() + patience
         listener.remove()
@@ -85,7 +113,8 @@ async def _run(config: Config, listener: Listener) -> None:
 
     async with trio.open_nursery() as nursery:
         await nursery.start(_on_signal, stop)
-        nursery.start_soon(sync.watch, luxi)
+        nursery.start_soon(sync.run)
+        notify("READY=1")
         _log.info("ready", version=VERSION, socket=config.socket)
         with finishing:
             async with trio.open_nursery() as clients:

@@ -9,7 +9,7 @@ from htoolsd.config import Config
 from htoolsd.decisions import Decisions
 from htoolsd.methods import Args, File, Method
 from htoolsd.server import Server
-from htoolsd.sync import Luxi
+from htoolsd.sync import Sync
 from htoolsd.version import VERSION
 
 
@@ -19,7 +19,7 @@ def resident_mib() -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)
 
 
-def method(config: Config, server: Server, luxi: Luxi, decisions: Decisions) -> Method:
+def method(config: Config, server: Server, sync: Sync, decisions: Decisions) -> Method:
     """``status``; times are seconds of the epoch unless their name says otherwise."""
     started, clock = time.time(), time.monotonic()
 
@@ -31,7 +31,8 @@ def method(config: Config, server: Server, luxi: Luxi, decisions: Decisions) -> 
             "uptime_s": round(time.monotonic() - clock, 3),
             "socket": config.socket,
             "connections": server.connections,
-            "luxi": asdict(luxi),
+            "luxi": asdict(sync.luxi),
+            "cluster": sync.status(),
             "decisions": decisions.status(),
             "memory_mib": resident_mib(),
         }

@@ -26,6 +26,7 @@ class CommandLine:
     arguments: tuple[str, ...] = ()
     accept_existing_errors: bool = False
     avoid_disk_moves: float | None = None
+    daemon: str | None = None
     disk_template: DiskTemplate | None = None
     dynu_file: str | None = None
     evac_mode: bool = False

@@ -56,7 +56,7 @@ def run(line: CommandLine) -> int:
     if line.arguments:
         sources = [(name, partial(files.from_rapi, name, line.rapi_ca)) for name in line.arguments]
     else:
-        sources = [(_LOCAL, partial(files.from_luxi, line.luxi or ""))]
+        sources = [(_LOCAL, partial(_own, line))]
     width = max(len(name) for name, _ in sources)
     if not (line.no_headers or line.json):
         _row("Name".ljust(width), _HEADER)
@@ -64,6 +64,13 @@ def run(line: CommandLine) -> int:
     if line.json:
         print_json(reports)
     return FAILED if any("error" in report for report in reports) else 0
+
+
+def _own(line: CommandLine) -> Cluster:
+    files.one_source(line)
+    if line.daemon is not None:
+        return files.from_daemon(line.daemon, line.verbose > 1)
+    return files.from_luxi(line.luxi or "")
 
 
 def _scan(line: CommandLine, name: str, read: Callable[[], Cluster], width: int) -> dict[str, object]:

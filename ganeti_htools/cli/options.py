@@ -152,6 +152,15 @@ LUXI = Option(
     "SOCKET",
     "file",
 )
+DAEMON = Option(
+    "D",
+    "daemon",
+    "take the cluster as htoolsd knows it, at the usual socket or at SOCKET",
+    lambda _old, path: path,
+    Takes.OPTIONAL,
+    "SOCKET",
+    "file",
+)
 RAPI_CA = _file("", "rapi-ca", "trust the remote API only by the certificates (PEM) in this file")
 OUTPUT_DIR = Option(
     "d", "output-dir", "write files in this directory", lambda _old, path: path, Takes.ARGUMENT, "PATH", "dir"

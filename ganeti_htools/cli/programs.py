@@ -4,6 +4,7 @@ from ganeti_htools.cli.commandline import Program
 from ganeti_htools.cli.options import (
     ACCEPT_EXISTING_ERRORS,
     AVOID_DISK_MOVES,
+    DAEMON,
     DISK_TEMPLATE,
     DYNU_FILE,
     EVAC_MODE,
@@ -105,6 +106,7 @@ HSPACE = Program(
         SIMULATE,
         MASTER,
         LUXI,
+        DAEMON,
         RAPI_CA,
         IALLOC_SRC,
         VERBOSE,
@@ -132,6 +134,7 @@ HSQUEEZE = Program(
         SIMULATE,
         MASTER,
         LUXI,
+        DAEMON,
         RAPI_CA,
         EXEC,
         ON_CHANGE,
@@ -151,7 +154,7 @@ HSQUEEZE = Program(
 
 HSCAN = Program(
     "hscan",
-    (PRINT_NODES, OUTPUT_DIR, LUXI, RAPI_CA, VERBOSE, NO_HEADERS, JSON, STATIC_KVM_NODE_MEMORY),
+    (PRINT_NODES, OUTPUT_DIR, LUXI, DAEMON, RAPI_CA, VERBOSE, NO_HEADERS, JSON, STATIC_KVM_NODE_MEMORY),
     ("host 0 none",),
 )
 
@@ -164,6 +167,7 @@ HINFO = Program(
         SIMULATE,
         MASTER,
         LUXI,
+        DAEMON,
         RAPI_CA,
         IALLOC_SRC,
         VERBOSE,
@@ -187,6 +191,7 @@ HCHECK = Program(
         SIMULATE,
         MASTER,
         LUXI,
+        DAEMON,
         RAPI_CA,
         IALLOC_SRC,
         NO_DISK_MOVES,
@@ -225,6 +230,7 @@ HROLLER = Program(
         SIMULATE,
         MASTER,
         LUXI,
+        DAEMON,
         RAPI_CA,
         IALLOC_SRC,
         OFFLINE,
@@ -258,6 +264,7 @@ HBAL = Program(
         RESTRICTED_MIGRATION,
         MASTER,
         LUXI,
+        DAEMON,
         RAPI_CA,
         IALLOC_SRC,
         EXEC,

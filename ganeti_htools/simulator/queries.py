@@ -1,6 +1,8 @@
 """Queries as luxid understands them: columns by name, rows by a filter, and the older form by names."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import ge, gt, le, lt
 from typing import Any
 
 import orjson
@@ -79,11 +81,20 @@ def matcher(table: Table, expression: Any, depth: int = 0) -> Matcher:
             return _comparison(table, name, lambda found: bool(found == value))
         case ["!=", str(name), value]:
             return _comparison(table, name, lambda found: bool(found != value))
+        case ["<" | "<=" | ">" | ">=" as operator, str(name), int() | float() | str() as value]:
+            return _comparison(table, name, partial(_ordered, _ORDERS[operator], value))
         case ["=[]", str(name), value]:
             return _comparison(table, name, lambda found: isinstance(found, list | tuple) and value in found)
         case [str(operand), *_]:
             raise DataError(f"Unknown filter operand '{operand}'")
     raise DataError(f"Cannot deserialise filter, expected an array, got {as_json(expression)}")
+
+
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+def _ordered(holds: Callable[[Any, Any], bool], value: Any, found: Any) -> bool:
+    return isinstance(found, str) is isinstance(value, str) and holds(found, value)
 
 
 def _comparison(table: Table, name: str, compare: Callable[[Any], bool]) -> Matcher:

@@ -12,9 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
 from htoolsd.client import NoAnswerError, ask
 from tests.clusters import Shape, cluster
 from tests.messages import allocate, encode, message
+from tests.text_format import text as text_of
 
 ROOT = Path(__file__).parents[2]
 EXECUTABLE = ROOT / "iallocator" / "htoolsd"
@@ -78,7 +81,7 @@ class Daemon:
         self.state = directory / "state"
         self.log = directory / "log"
         self.gate = directory / "gate"
-        (directory / "config").write_text(config)
+        (directory / "config").write_text(f'ssconf_dir = "{directory}"\n{config}')
         program = [ROOT / "tests" / "daemon" / "gated_daemon.py"] if gated else ["-m", "htoolsd"]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
@@ -144,6 +147,11 @@ def connect(path: Path) -> socket.socket:
     sock.settimeout(PATIENCE)
     sock.connect(str(path))
     return sock
+
+
+def small_cluster() -> Cluster:
+    """Five nodes, for the simulator."""
+    return text.parse(text_of(cluster(1, Shape())), "generated")
 
 
 def request_file(directory: Path, name: str = "request") -> Path:

@@ -39,7 +39,7 @@ def test_status_for_programs_is_the_daemons_answer(daemon: Daemon) -> None:
 
 def test_methods_are_listed(daemon: Daemon) -> None:
     methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
-    assert [method["name"] for method in methods] == ["decide", "methods", "status"]
+    assert [method["name"] for method in methods] == ["cluster", "decide", "methods", "refresh", "status"]
     table = htoolsctl(daemon, "methods").stdout
     for method in methods:
         assert re.search(rf"^{method['name']} +{method['version']} ", table, re.MULTILINE)
@@ -73,6 +73,7 @@ def test_a_request_that_is_no_text(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "line"),
     [
+        (["refresh"], 1, r"htoolsctl: refused \(no-cluster\): configuration: .*No such file or directory"),
         (["decide", "/nowhere"], 1, "htoolsctl: /nowhere: No such file or directory"),
         (["decide", "/dev/null"], 1, r"htoolsctl: refused \(bad-file\): .*"),
         (["decide", "-", "--no-such-option=1"], 1, r"htoolsctl: refused \(bad-arguments\): .*"),

@@ -25,8 +25,10 @@ from tests.daemon.programs import (
     request_file,
     run,
     running,
+    small_cluster,
     wait_until,
 )
+from tests.simulators import simulator
 
 
 @pytest.fixture
@@ -142,7 +144,8 @@ def test_status_tells_what_is(daemon: Daemon, request_path: Path) -> None:
     assert status["pid"] == daemon.process.pid
     assert status["socket"] == str(daemon.socket)
     assert status["luxi"]["state"] == "unreachable"
-    assert status["luxi"]["error"] == "No such file or directory"
+    assert "No such file or directory" in status["luxi"]["error"]
+    assert (status["cluster"]["nodes"], status["cluster"]["late"]) == (None, True)
     assert status["luxi"]["path"].endswith("/luxi")
     assert status["decisions"]["served"] == before["decisions"]["served"] + 1
     assert status["decisions"]["last_ms"] > 0
@@ -155,12 +158,12 @@ def test_status_tells_what_is(daemon: Daemon, request_path: Path) -> None:
 
 
 def test_a_luxid_that_appears_is_noticed(tmp_path: Path) -> None:
-    with running(tmp_path / "daemon") as daemon, socket.socket(socket.AF_UNIX) as luxid:
-        assert daemon.status()["luxi"]["state"] == "unreachable"
-        luxid.bind(daemon.status()["luxi"]["path"])
-        luxid.listen()
-        wait_until(lambda: daemon.status()["luxi"]["state"] == "reachable")
-        assert daemon.status()["luxi"]["error"] is None
+    with running(tmp_path / "daemon") as daemon:
+        wait_until(lambda: daemon.status()["luxi"]["state"] == "unreachable")
+        with simulator(tmp_path / "daemon", small_cluster()):
+            wait_until(lambda: daemon.status()["cluster"]["nodes"] == 5)
+            assert daemon.status()["luxi"]["state"] == "reachable"
+            assert daemon.status()["luxi"]["error"] is None
 
 
 def test_status_is_answered_while_a_decision_keeps_the_interpreter_busy(

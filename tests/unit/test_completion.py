@@ -45,7 +45,7 @@ def test_options() -> None:
 def test_choices() -> None:
     assert complete("hail", "--mond", "=") == ["yes", "no"]
     assert complete("hail", "--mond", "=", "y") == ["yes"]
-    assert complete("htoolsctl", "") == ["status", "methods", "decide"]
+    assert complete("htoolsctl", "") == ["status", "refresh", "methods", "decide"]
 
 
 def test_an_argument_that_may_be_left_out_has_to_be_attached() -> None:

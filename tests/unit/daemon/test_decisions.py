@@ -18,6 +18,7 @@ from htoolsd.peer import PassedFile
 from htoolsd.protocol import Kind, RefusalError
 from tests.unit.daemon.memory_peer import is_open, open_file
 
+AGES = {"configuration": 1.5, "live": 100.0}
 WARNINGS = "Warning: cluster has inconsistent data:\n  - one\n  - two\n\n"
 
 
@@ -57,7 +58,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 @pytest.fixture
 def decisions() -> Decisions:
-    return Decisions(patience=1000, largest=1000)
+    return Decisions(patience=1000, largest=1000, ages=AGES.copy)
 
 
 def counts(decisions: Decisions) -> dict[str, object]:
@@ -67,7 +68,7 @@ def counts(decisions: Decisions) -> dict[str, object]:
 async def test_answer_and_warnings_are_relayed(engine: Engine, decisions: Decisions) -> None:
     engine.outcomes.put('{"success":true}')
     relay = await decisions.run({"request": "text"}, None)
-    assert relay == {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0}
+    assert relay == {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0, "ages": AGES}
     assert engine.begun.get() == b"text"
     assert counts(decisions) == {"served": 1}
 
@@ -75,7 +76,12 @@ async def test_answer_and_warnings_are_relayed(engine: Engine, decisions: Decisi
 async def test_wrong_input_is_an_exit_status_of_1(engine: Engine, decisions: Decisions) -> None:
     engine.outcomes.put(DataError("nodes: expected an object"))
     relay = await decisions.run({"request": ""}, None)
-    assert relay == {"stdout": "", "stderr": "Error: nodes: expected an object\n", "exit_status": 1}
+    assert relay == {
+        "stdout": "",
+        "stderr": "Error: nodes: expected an object\n",
+        "exit_status": 1,
+        "ages": AGES,
+    }
     assert counts(decisions) == {"served": 1, "failed": 1}
 
 

@@ -1,84 +1,205 @@
-import socket
-from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from htoolsd.sync import DEADLINE, LAST_RETRY, RECHECK, Luxi, connect, watch
-
-
-class Luxid:
-    """Is there, or not, as the test wants it."""
-
-    def __init__(self) -> None:
-        self.looked: list[float] = []
-        self.error: str | None = None
-        self.hangs = False
-
-    async def connect(self, path: str) -> None:
-        assert path == "/luxi"
-        self.looked.append(trio.current_time())
-        if self.hangs:
-            await trio.sleep_forever()
-        if self.error is not None:
-            raise OSError(1, self.error)
+from ganeti_htools.luxi.client import LAST_PAUSE
+from ganeti_htools.simulator.world import find, lose, with_role
+from htoolsd.sync import RETRY, NotSyncedError
+from tests.unit.daemon.memory_ganeti import described, following, ganeti, truth
+from tests.unit.simulator.worlds import delay, migrate, node, world
 
 
-async def test_what_is_known_follows_what_happens(autojump_clock: MockClock) -> None:
-    luxi, luxid = Luxi("/luxi"), Luxid()
-    assert (luxi.state, luxi.error) == ("not tried yet", None)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch, luxi, luxid.connect)
-        await trio.testing.wait_all_tasks_blocked()
-        assert (luxi.state, luxi.error) == ("reachable", None)
-        luxid.error = "Connection refused"
-        await trio.sleep(RECHECK)
-        await trio.testing.wait_all_tasks_blocked()
-        assert (luxi.state, luxi.error) == ("unreachable", "Connection refused")
-        lost = luxi.since
-        luxid.error = "Permission denied"
-        await trio.sleep(LAST_RETRY)
-        assert (luxi.state, luxi.error, luxi.since) == ("unreachable", "Permission denied", lost)
-        luxid.error, luxid.hangs = None, True
-        await trio.sleep(LAST_RETRY + DEADLINE)
-        assert (luxi.state, luxi.error) == ("unreachable", "no connection within 5 s")
-        luxid.hangs = False
-        await trio.sleep(LAST_RETRY + DEADLINE)
-        assert (luxi.state, luxi.error) == ("reachable", None)
-        assert luxi.since >= lost
-        nursery.cancel_scope.cancel()
+async def test_the_model_is_the_cluster(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        assert (sync.model.cluster, sync.late) == (None, True)
+        await trio.sleep(1)
+        assert described(sync) == truth(luxid)
+        assert (sync.luxi.state, sync.master, sync.late) == ("reachable", True, False)
+        assert sync.ages() == {"configuration": 1, "live": 1}
 
 
-async def test_a_luxid_that_is_away_is_asked_for_less_and_less_often(autojump_clock: MockClock) -> None:
-    luxi, luxid = Luxi("/luxi"), Luxid()
-    luxid.error = "No such file or directory"
-    with trio.move_on_after(200):
-        await watch(luxi, luxid.connect)
-    assert luxid.looked == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+async def test_configuration_is_asked_for_often_and_live_data_rarely(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid):
+        await trio.sleep(301)
+        for table in ("node", "instance", "group", "QueryClusterInfo", "job"):
+            assert luxid.times(table) == list(range(0, 301, 5))
+        assert luxid.times("live node") == luxid.times("live instance") == [0, 300]
 
 
-@pytest.fixture
-def listening(tmp_path: Path) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.bind(str(tmp_path / "luxi"))
-        yield sock
+async def test_what_changes_in_the_configuration_is_known_at_the_next_poll(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        first = sync.model
+        shared = luxid.jobs.world.instance("shared")
+        assert shared is not None
+        luxid.jobs.change(luxid.jobs.world.with_instance(replace(shared, mem=2000)))
+        await trio.sleep(5)
+        assert described(sync) == truth(luxid)
+        assert first.generations | {"instances": 2} == sync.model.generations
+        assert luxid.times("live node") == [0]
 
 
-async def test_connecting_to_a_real_socket(listening: socket.socket) -> None:
-    path = listening.getsockname()
-    with pytest.raises(ConnectionRefusedError):
-        await connect(path)
-    listening.listen(0)
-    await connect(path)
-    with pytest.raises(FileNotFoundError):
-        await connect(path + "x")
+async def test_when_jobs_have_ended_live_data_is_asked_for(autojump_clock: MockClock) -> None:
+    async with ganeti(job_seconds=17) as luxid, following(luxid) as sync:
+        await trio.sleep(101)
+        luxid.jobs.submit([[migrate("mirrored")], [delay(50)]])
+        await trio.sleep(45)
+        assert sync.status()["unfinished_jobs"] == 1
+        assert luxid.times("live node") == [0]
+        await trio.sleep(10)
+        assert luxid.times("live node") == [0, 155]
+        assert described(sync) == truth(luxid)
 
 
-async def test_a_socket_that_takes_nobody_is_not_reachable(listening: socket.socket) -> None:
-    listening.listen(0)
-    with socket.socket(socket.AF_UNIX) as waiting:
-        waiting.connect(listening.getsockname())
-        with pytest.raises(OSError):  # noqa: PT011  # which one is the kernel's choice
-            await connect(listening.getsockname())
+async def test_a_job_that_came_and_went_between_two_polls_is_noticed(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(101)
+        luxid.jobs.submit([[migrate("mirrored")]])
+        await trio.sleep(5)
+        assert luxid.times("live node") == [0, 105]
+        assert described(sync) == truth(luxid)
+
+
+async def test_jobs_that_end_all_the_time_do_not_make_nodes_busy(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid):
+        for _ in range(100):
+            luxid.jobs.submit([[delay(1)]])
+            await trio.sleep(3)
+        times = luxid.times("live node")
+        assert len(times) == 10
+        assert min(b - a for a, b in pairwise(times)) >= 30
+
+
+async def test_live_data_when_it_is_wanted(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(11)
+        sync.want_live()
+        await trio.sleep(1)
+        await sync.refresh()
+        assert luxid.times("live node") == [0, 11, 12]
+        assert luxid.times("node") == [0, 5, 10, 12]
+        assert sync.ages() == {"configuration": 0, "live": 0}
+
+
+async def test_a_node_that_appears_is_used_as_soon_as_it_has_reported(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(11)
+        nodes = (*luxid.jobs.world.cluster.nodes, node("new"))
+        luxid.jobs.change(replace(luxid.jobs.world, cluster=replace(luxid.jobs.world.cluster, nodes=nodes)))
+        luxid.stuck = True
+        await trio.sleep(6)
+        assert sync.model.silent == ("new",)
+        assert luxid.times("live node") == [0, 15]
+        luxid.leave()
+        luxid.away = luxid.stuck = False
+        await trio.sleep(2 * RETRY)
+        assert not sync.model.silent
+        assert described(sync) == truth(luxid)
+
+
+async def test_a_node_that_comes_back_is_asked_at_once(autojump_clock: MockClock) -> None:
+    start = with_role(world(), "two", offline=True, drained=False)
+    async with ganeti(start) as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        assert described(sync) == truth(luxid)
+        luxid.jobs.change(with_role(luxid.jobs.world, "two", offline=False, drained=False))
+        await trio.sleep(5)
+        assert luxid.times("live node") == [0, 5]
+        assert described(sync) == truth(luxid)
+        luxid.jobs.change(with_role(luxid.jobs.world, "one", offline=True, drained=False))
+        await trio.sleep(5)
+        assert luxid.times("live node") == [0, 5]
+        assert described(sync) == truth(luxid)
+
+
+async def test_a_node_that_does_not_report_is_taken_for_offline(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid, live=20) as sync:
+        luxid.jobs.change(lose(luxid.jobs.world, "two"))
+        await trio.sleep(19)
+        assert sync.model.silent == ("two",)
+        assert described(sync) == truth(luxid)
+        assert luxid.times("live node") == [0]
+        luxid.jobs.change(find(luxid.jobs.world, "two"))
+        await trio.sleep(20)
+        assert not sync.model.silent
+        assert described(sync) == truth(luxid)
+
+
+async def test_while_ganeti_is_away_the_last_is_kept_and_grows_old(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        known, before = described(sync), len(luxid.attempts)
+        luxid.leave()
+        await trio.sleep(1000)
+        assert described(sync) == known
+        assert sync.ages() == {"configuration": 1001, "live": 1001}
+        assert (sync.luxi.state, sync.late) == ("unreachable", True)
+        assert "No such file" in str(sync.luxi.error)
+        gaps = [b - a for a, b in pairwise(luxid.attempts[before:])]
+        assert len(gaps) < 2 * 1000 / LAST_PAUSE
+        luxid.away = False
+        await trio.sleep(LAST_PAUSE + 6)
+        assert (sync.luxi.state, sync.late) == ("reachable", False)
+        assert max(sync.ages().values()) < 36
+
+
+async def test_a_refresh_says_why_it_could_not_be(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        luxid.leave()
+        with pytest.raises(NotSyncedError, match=r"^configuration: /luxi: Ganeti cannot be reached"):
+            await sync.refresh()
+        luxid.master = False
+        await trio.sleep(5)
+        with pytest.raises(NotSyncedError, match=r"^this is not the master node$"):
+            await sync.refresh()
+
+
+async def test_live_data_that_does_not_come_keeps_nothing_else_waiting(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        luxid.stuck = True
+        sync.want_live()
+        await trio.sleep(500)
+        assert sync.ages()["configuration"] <= 5
+        assert sync.luxi.state == "reachable"
+        assert "no answer within 180 s" in sync.status()["polls"]["live"]["error"]
+
+
+async def test_the_role_goes_and_comes_back(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid:
+        luxid.master = False
+        async with following(luxid) as sync:
+            await trio.sleep(100)
+            assert (luxid.attempts, sync.master, sync.luxi.state) == ([], False, "not asked")
+            luxid.master = True
+            await trio.sleep(6)
+            assert described(sync) == truth(luxid)
+            luxid.master = False
+            await trio.sleep(5)
+            asked = len(luxid.asked)
+            await trio.sleep(1000)
+            assert (len(luxid.asked), sync.late, sync.luxi.state) == (asked, True, "not asked")
+            luxid.master = True
+            luxid.jobs.change(lose(luxid.jobs.world, "two"))
+            await trio.sleep(6)
+            assert (sync.late, sync.luxi.state) == (False, "reachable")
+            assert described(sync) == truth(luxid)
+
+
+async def test_whoever_waits_for_a_refresh_when_the_role_goes_is_told(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        luxid.stuck = True
+        async with trio.open_nursery() as nursery:
+
+            async def refresh() -> None:
+                with pytest.raises(NotSyncedError, match="not the master"):
+                    await sync.refresh()
+
+            nursery.start_soon(refresh)
+            await wait_all_tasks_blocked()
+            luxid.master = False

@@ -1,0 +1,39 @@
+"""Whether this is Ganeti's master node, as its own daemons tell (``ganeti-luxid(8)``)."""
+
+import os
+import socket
+from dataclasses import dataclass
+
+EXIT_NOT_MASTER = 11  # of Ganeti's daemons that belong on the master
+
+_USUAL = "/var/lib/ganeti"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node: its name, and the directory where Ganeti keeps what all nodes know (``ssconf_*``)."""
+
+    name: str
+    directory: str
+
+    def master(self) -> str | None:
+        """The master node's name, None where there is no Ganeti. Raises OSError."""
+        try:
+            with open(os.path.join(self.directory, "ssconf_master_node"), encoding="utf-8") as file:
+                return file.read().strip().lower()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def leads(self) -> bool:
+        """Whether it is the master, or nobody says who is. Raises OSError."""
+        return self.master() in (None, self.name)
+
+
+def here(directory: str) -> Place:
+    """This node. An empty ``directory`` is the usual one.
+
+    ``GANETI_ROOTDIR`` and ``GANETI_HOSTNAME``, which make several nodes of one machine, mean what they
+    mean to Ganeti.
+    """
+    name = os.environ.get("GANETI_HOSTNAME") or socket.getfqdn()
+    return Place(name.lower(), directory or os.environ.get("GANETI_ROOTDIR", "") + _USUAL)

@@ -1,0 +1,110 @@
+"""A Ganeti without sockets: the simulator's luxid at the other end of memory streams, and who is master."""
+
+import errno
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import trio
+import trio.testing
+
+from ganeti_htools.backends import text
+from ganeti_htools.simulator.jobs import Jobs, Pace
+from ganeti_htools.simulator.luxid import Luxid
+from ganeti_htools.simulator.serving import Trouble, converse
+from ganeti_htools.simulator.world import World
+from htoolsd.sync import Sync
+from tests.unit.simulator.worlds import world
+
+LIVE_FIELD = {"node": "mfree", "instance": "status"}
+
+
+@dataclass
+class MemoryGaneti:
+    """``asked`` has what was asked, and when.
+
+    While it is ``away``, nobody can connect; while ``stuck``, requests for live data get no answer.
+    """
+
+    nursery: trio.Nursery
+    jobs: Jobs
+    master: bool = True
+    away: bool = False
+    stuck: bool = False
+    attempts: list[float] = field(default_factory=list)
+    asked: list[tuple[float, str]] = field(default_factory=list)
+    _lines: list[trio.CancelScope] = field(default_factory=list)
+
+    async def connect(self, _path: str) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        self.attempts.append(trio.current_time())
+        if self.away:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        ours, theirs = trio.testing.memory_stream_pair()
+        self.nursery.start_soon(self._serve, theirs)
+        return ours
+
+    async def is_master(self) -> bool:
+        return self.master
+
+    def leave(self) -> None:
+        """luxid ends."""
+        self.away = True
+        for line in self._lines:
+            line.cancel()
+        self._lines.clear()
+
+    def times(self, what: str) -> list[float]:
+        """When something was asked for."""
+        return [when for when, asked in self.asked if asked == what]
+
+    async def _serve(self, stream: trio.abc.Stream) -> None:
+        luxid = Luxid(self.jobs)
+
+        async def answer(message: bytes) -> tuple[bytes, bool]:
+            what = self._name(orjson.loads(message))
+            self.asked.append((trio.current_time(), what))
+            if self.stuck and what.startswith("live"):
+                await trio.sleep_forever()
+            return await luxid.answer(message)
+
+        with trio.CancelScope() as line:
+            self._lines.append(line)
+            await converse(stream, answer, Trouble())
+
+    def _name(self, request: Any) -> str:
+        if request["method"] != "Query":
+            return str(request["method"])
+        kind, fields, _ = request["args"]
+        return f"live {kind}" if LIVE_FIELD.get(kind) in fields else str(kind)
+
+
+@asynccontextmanager
+async def ganeti(start: World | None = None, job_seconds: float = 1.0) -> AsyncIterator[MemoryGaneti]:
+    """It is there as long as it is needed."""
+    async with trio.open_nursery() as nursery:
+        yield MemoryGaneti(nursery, Jobs(nursery, start or world(), Pace(job_seconds)))
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def following(ganeti: MemoryGaneti, configuration: float = 5, live: float = 300) -> AsyncIterator[Sync]:
+    """A synchronisation at work."""
+    sync = Sync("/luxi", ganeti.is_master, configuration, live, ganeti.connect)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sync.run)
+        yield sync
+        nursery.cancel_scope.cancel()
+
+
+def described(sync: Sync) -> str | None:
+    """The model in the text format."""
+    return None if sync.model.cluster is None else text.dump(sync.model.cluster)
+
+
+def truth(ganeti: MemoryGaneti) -> str:
+    """The same of the cluster itself."""
+    return text.dump(ganeti.jobs.world.described())
