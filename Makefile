@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto
 
-.PHONY: help venv test lint test-lowest demo conformance bench bench-full man clean
+.PHONY: help venv test lint test-lowest demo conformance integration bench bench-full man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
@@ -11,6 +11,7 @@ help:
 	@echo "make lint          linters and type checker"
 	@echo "make test-lowest   the tests with the lowest supported versions of all dependencies"
 	@echo "make conformance   upstream's own test cases"
+	@echo "make integration   tests with a real Ganeti cluster, all on this machine (as root; some minutes)"
 	@echo "make bench         speed, side by side with Debian's ganeti-htools (some minutes)"
 	@echo "make bench-full    the same with the clusters on which those take minutes per answer"
 	@echo "make man           the manual pages, in build/man (with pandoc)"
@@ -49,6 +50,9 @@ demo: $(VENV)/.installed
 
 conformance: $(VENV)/.installed
 	@conformance/run --no-debian
+
+integration: $(VENV)/.developer
+	@tests/integration/run
 
 bench: $(VENV)/.installed
 	@$(BIN)/python bench/bench.py

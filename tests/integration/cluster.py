@@ -1,0 +1,148 @@
+"""The cluster: its nodes, and how to run something on them.
+
+For use inside the namespaces that ``run`` makes.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.daemon.programs import ROOT
+
+TOP = Path("/srv/cluster")
+MASTER = "node1"
+# Their addresses are 192.0.2.11 and so on.
+GROUPS = {"node1": "default", "node2": "default", "node3": "default", "node4": "other", "node5": "other"}
+PATIENCE = 120.0  # seconds until a command is given up
+IALLOCATORS = Path("/usr/lib/ganeti/iallocators")
+# The first is the one whose space Ganeti reports for requests that name no template.
+TEMPLATES = ("drbd", "plain", "file", "ext", "sharedfile", "diskless")
+ANY_SIZE = (
+    "min:cpu-count=1,disk-count=0,disk-size=0,memory-size=1,nic-count=0,spindle-use=0"
+    "/max:cpu-count=8,disk-count=16,disk-size=1048576,memory-size=32768,nic-count=8,spindle-use=12"
+)
+
+Command = Sequence[object]
+
+
+class Job(NamedTuple):
+    """A job of Ganeti's queue."""
+
+    number: int
+    status: str
+    summary: str
+
+
+def here() -> bool:
+    """Whether this runs inside those namespaces."""
+    return Path("/srv/bin/drbdsetup").exists()
+
+
+def environment(node: str = MASTER) -> dict[str, str]:
+    """What makes a program run on a node."""
+    return {
+        "PATH": "/srv/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LC_ALL": "C.UTF-8",
+        "TMPDIR": os.environ["TMPDIR"],
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "GANETI_ROOTDIR": str(TOP / node),
+        "GANETI_HOSTNAME": node,
+    }
+
+
+def start(*command: object, node: str = MASTER) -> subprocess.Popen[str]:
+    """Start a program on a node."""
+    return subprocess.Popen(
+        [str(word) for word in command],
+        env=environment(node),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(*commands: Command, node: str = MASTER) -> list[str]:
+    """Run programs side by side on a node, each to success; what they print."""
+    running = [start(*command, node=node) for command in commands]
+    outputs = [process.communicate(timeout=PATIENCE) for process in running]
+    for process, (out, err) in zip(running, outputs, strict=True):
+        assert process.returncode == 0, f"{process.args!r}\n{out}{err}"
+    return [out for out, _err in outputs]
+
+
+def table(program: str, fields: str, *names: str) -> list[list[str]]:
+    """The cells that one of Ganeti's lists prints."""
+    (out,) = run([program, "list", "--no-headers", "--separator=|", "-o", fields, *names])
+    return [line.split("|") for line in out.splitlines()]
+
+
+def jobs(after: int = 0) -> list[Job]:
+    """The jobs with a higher number, in order."""
+    rows = table("gnt-job", "id,status,summary")
+    found = [Job(int(number), status, summary) for number, status, summary in rows]
+    return [job for job in found if job.number > after]
+
+
+def luxi() -> Path:
+    """The socket of the master's luxid."""
+    return TOP / MASTER / "var/run/ganeti/socket/ganeti-query"
+
+
+def nodes_of(instance: str) -> list[str]:
+    """The primary, and the secondary if there is one."""
+    ((primary, secondary),) = table("gnt-instance", "pnode,snodes", instance)
+    return [primary, secondary] if secondary else [primary]
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[None]:
+    """The cluster, without instances, and with our executable among its iallocators."""
+    for number, node in enumerate(GROUPS, start=11):
+        _prepare(TOP / node, node, f"192.0.2.{number}")
+        run(["/usr/lib/ganeti/ensure-dirs"], node=node)
+    # Ganeti looks whether somebody listens there, and says nothing.
+    with socket.create_server(("", 22), backlog=1000):
+        run(
+            [
+                *("gnt-cluster", "init", "--no-ssh-init", "--no-etc-hosts"),
+                *("--master-netdev=lo", "--master-netmask=32", "--nic-parameters=mode=openvswitch,link=none"),
+                *("--enabled-hypervisors=fake", "--enabled-disk-templates=" + ",".join(TEMPLATES)),
+                *("--vg-name=xenvg", "--drbd-usermode-helper=/bin/true"),
+                "--file-storage-dir=/srv/ganeti/file-storage",
+                "--shared-file-storage-dir=/srv/ganeti/shared-file-storage",
+                *("--ipolicy-bounds-specs", ANY_SIZE, "cluster"),
+            ]
+        )
+        for group in dict.fromkeys(GROUPS.values()):
+            if group != "default":
+                run(["gnt-group", "add", group])
+        for node, group in GROUPS.items():
+            if node != MASTER:
+                run(["gnt-node", "add", "--no-ssh-key-check", f"--node-group={group}", node])
+        (IALLOCATORS / "htoolsd").symlink_to(ROOT / "iallocator" / "htoolsd")
+        run(["gnt-cluster", "modify", "--default-iallocator=htoolsd"])
+        yield
+
+
+def _prepare(root: Path, node: str, address: str) -> None:
+    for directory in ("default", "ganeti"):
+        (root / "etc" / directory).mkdir(parents=True)
+    for directory in ("lib/ganeti", "lock", "log/ganeti/extstorage", "run/ganeti"):
+        (root / "var" / directory).mkdir(parents=True)
+    (root / "drbd").write_text("version: 8.4.11 (api:1/proto:86-101)\nsrcversion: 0000000000000000000000\n")
+    (root / "etc/ganeti/file-storage-paths").write_text(
+        "/srv/ganeti/file-storage\n/srv/ganeti/shared-file-storage\n"
+    )
+    arguments = dict.fromkeys(("CONFD", "RAPI", "MOND"), f"-b {address}") | {
+        "NODED": f"--no-mlock -b {address}"
+    }
+    (root / "etc/default/ganeti").write_text(
+        "".join(f"{name}_ARGS='{given}'\n" for name, given in arguments.items())
+        + f"export GANETI_ROOTDIR={root} GANETI_HOSTNAME={node}\n"
+    )
