@@ -7,8 +7,9 @@ made in the order in which Ganeti's htools make them: the same candidates tie th
 is chosen.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from ganeti_htools.engine import choice, moves, places
 from ganeti_htools.engine.places import FAIL, FITS
 from ganeti_htools.engine.score import COMPONENTS, COUNT, KINDS, SPREAD, WEIGHTS, node_values
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import CHANGING, FIGURES, NOWHERE, Columns, Floats, Ints
+from ganeti_htools.model.columns import CHANGING, FIGURES, NOWHERE, Columns, Floats, Ints, distinct
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
@@ -31,7 +32,11 @@ STEADY = (NAMES.index("pri_tags_score"), LOCATION, NAMES.index("location_exclusi
 BATCH = 1 << 20
 
 # Amounts of memory kept free for a primary that are so few are found out about all at once.
-USUAL = 64
+USUAL = 16
+
+
+# What policies say of a node, and all its figures.
+Key = tuple[Any, ...]
 
 
 class Nodes(NamedTuple):
@@ -119,12 +124,14 @@ class _Search:
         self.weights = np.array([WEIGHTS[which] for which in self.which])
         self.first = np.zeros((1 + 3 * len(rows), len(nodes)))
         self.policy = moves.policy_codes(state, asked, nodes)
-        alike = {id(getattr(state.columns, name)): name for name in reversed(FIGURES)}
+        # Columns that are one object are kept once: the first of their names, those that change last.
+        alike: dict[int, str] = {}
+        for name, column in zip(FIGURES, state.columns, strict=True):
+            alike.setdefault(id(column), name)
         self.columns = [getattr(state.columns, name) for name in alike.values()]
         self.changing = [name for name in alike.values() if name in CHANGING]
-        self.known: dict[tuple[Any, ...], _Outlook] = {}
+        self.known: dict[Key, _Outlook] = {}
         self.outlooks: dict[int, _Outlook] = {}
-        self.look(range(len(nodes)))
 
     @property
     def codes(self) -> Floats:
@@ -140,10 +147,9 @@ class _Search:
 
     def look(self, candidates: Sequence[int]) -> list[_Outlook]:
         """Take note of what becomes of some candidates."""
-        keys = [self._key(at) for at in candidates]
-        unknown = {key: at for key, at in zip(keys, candidates, strict=True) if key not in self.known}
-        if unknown:
-            self.known.update(zip(unknown, self._find_out(np.array(list(unknown.values()))), strict=True))
+        keys = [self.key(at) for at in candidates]
+        if any(key not in self.known for key in keys):
+            self._find_out([key for key in {*keys, *self._next()} if key not in self.known])
         found = [self.known[key] for key in keys]
         for at, outlook in zip(candidates, found, strict=True):
             self.outlooks[at] = outlook
@@ -151,27 +157,44 @@ class _Search:
             self.first[:, at] = outlook.first
         return found
 
-    def _key(self, at: int) -> tuple[Any, ...]:
+    def key(self, at: int) -> Key:
         """All figures of a node, and what policies say."""
         row = int(self.nodes[at])
         return (self.policy.item(at), *[column.item(row) for column in self.columns])
 
-    def _find_out(self, at: Ints) -> Iterator[_Outlook]:
-        old = self.state.columns.take(self.nodes[at])
+    def _next(self) -> Iterator[Key]:
+        """What nodes will be with one instance more: finding out about many takes hardly longer."""
+        for at, outlook in self.outlooks.items():
+            steady = self.key(at)[: -len(self.changing)]
+            yield steady + outlook.primary
+            for kept in set(outlook.secondary).intersection(
+                self.state.peers[self.nodes, self.nodes[at]].tolist()
+            ):
+                yield steady + outlook.secondary[kept]
+
+    def _nodes(self, keys: Sequence[Key]) -> Columns:
+        """The figures of nodes with these keys."""
+        _, *figures = zip(*keys, strict=True)
+        columns = {
+            id(known): np.array(own, known.dtype) for known, own in zip(self.columns, figures, strict=True)
+        }
+        return self.state.columns.map(lambda column: columns[id(column)])
+
+    def _find_out(self, keys: Sequence[Key]) -> None:
+        old, policy = self._nodes(keys), np.array([key[0] for key in keys], np.int8)
         new, codes = places.add_primary(old, self.asked, 0, 0)
-        codes = np.where(self.policy[at] != FITS, self.policy[at], codes)
-        x, y = self.values(self.which, old), self.values(self.which, new)
+        codes = np.where(policy != FITS, policy, codes)
+        x, y = (self.values(self.which, columns) for columns in (old, new))
         first = np.concatenate([codes[np.newaxis], y, *_changes(x, y, self.size)])
         figures = zip(*(getattr(new, name).tolist() for name in self.changing), strict=True)
-        return map(_Outlook, x.T, first.T, figures)
+        self.known.update(zip(keys, map(_Outlook, x.T, first.T, figures), strict=True))
 
     @staticmethod
     def values(which: Sequence[int], columns: Columns) -> Floats:
         """What nodes contribute to some components, a row for each."""
-        values = [VALUES[each](columns) for each in which]
-        table = np.empty((len(which), max(np.size(value) for value in values)))
-        for row, value in zip(table, values, strict=True):
-            row[:] = value
+        table = np.empty((len(which), len(columns.offline)))
+        for each, component in zip(table, which, strict=True):
+            each[:] = VALUES[component](columns)
         return table
 
     def statistics(self) -> tuple[Floats, Floats]:
@@ -189,7 +212,7 @@ class _Search:
         for name, figure in zip(self.changing, figures, strict=True):
             getattr(self.state.columns, name)[row] = figure
 
-    def counts(self, codes: Floats) -> dict[Fail, int]:
+    def tally(self, codes: Floats) -> dict[Fail, int]:
         """How often each reason occurs."""
         numbers = np.bincount(codes.astype(np.int64), minlength=len(FAIL) + 1)
         return {fail: int(numbers[code]) for code, fail in FAIL.items()}
@@ -217,6 +240,10 @@ def _replaced(sums: Any, variances: Any, size: float, change: Any, squares: Any)
 
 class _Singles(_Search):
     """Instances with one node: Ganeti's htools compute the score of every candidate from nothing."""
+
+    def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
+        super().__init__(state, asked, nodes)
+        self.look(range(len(nodes)))
 
     def best(self) -> Nodes | None:
         """Where the next instance goes, if anywhere."""
@@ -260,7 +287,7 @@ class _Singles(_Search):
 
     def failures(self) -> dict[Fail, int]:
         """How many candidates each reason rules out."""
-        return self.counts(self.codes)
+        return self.tally(self.codes)
 
 
 class _Pairs(_Search):
@@ -268,6 +295,7 @@ class _Pairs(_Search):
 
     def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
         super().__init__(state, asked, nodes)
+        self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)
         groups = state.group[nodes]
         self.blocks = [_Block(self, np.flatnonzero(groups == group)) for group in np.unique(groups)]
 
@@ -298,10 +326,43 @@ class _Pairs(_Search):
         self.state.peers[nodes] += self.asked.secondary_mem
         block.look([primary, secondary])
 
+    def _concerned(self, kind: str) -> list[int]:
+        columns = {"f_dsk", "f_spindles", "load_dsk", "secondaries", "inst_spindles", "r_mem", "fail_n1"}
+        rows = [
+            self.row_of[which]
+            for which, (_, _, each, _, names) in enumerate(COMPONENTS)
+            if each is kind and columns & {name.removesuffix("_forth") for name in names}
+        ]
+        return list(dict.fromkeys(rows))
+
+    def _find_out(self, keys: Sequence[Key]) -> None:
+        super()._find_out(keys)
+        usual = distinct(self.state.peers[self.nodes[:, np.newaxis], self.nodes].ravel()).tolist()
+        if len(usual) < USUAL:
+            self.find_out_second(dict.fromkeys(keys, usual))
+
+    def find_out_second(self, kept: Mapping[Key, Collection[int]]) -> None:
+        """What becomes of nodes as secondary if they keep so much memory free for the primary already."""
+        which = np.repeat(np.arange(len(kept)), [len(amounts) for amounts in kept.values()])
+        amounts = np.array(list(chain.from_iterable(kept.values())))
+        outlooks = [self.known[key] for key in kept]
+        old = self._nodes(list(kept)).take(which)
+        new, codes = places.add_secondary(old, self.asked, amounts)
+        rows = [*self.spreads, *self.counts]
+        x = np.array([outlook.now[rows] for outlook in outlooks])[which].T
+        y = self.values([self.which[row] for row in rows], new)
+        change, squares = _changes(x, y, self.size)
+        number = len(self.spreads)
+        table = np.concatenate([codes[np.newaxis], change[:number], squares[:number], change[number:]])
+        figures = zip(*(getattr(new, name).tolist() for name in self.changing), strict=True)
+        found = zip(which.tolist(), amounts.tolist(), table.T.tolist(), figures, strict=True)
+        for at, amount, changes, after in found:
+            outlooks[at].second[amount], outlooks[at].secondary[amount] = changes, after
+
     def failures(self) -> dict[Fail, int]:
         """How many pairs each reason rules out."""
         codes = [block.codes()[block.apart] for block in self.blocks]
-        return self.counts(np.concatenate(codes) if codes else np.zeros(0))
+        return self.tally(np.concatenate(codes) if codes else np.zeros(0))
 
 
 class _Block:
@@ -318,47 +379,25 @@ class _Block:
         self.shared = None
         if search.state.location_rows:
             self.shared = moves.shared_locations(search.state, self.nodes[:, np.newaxis], self.nodes)
-        self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)
+        self.spreads, self.counts = search.spreads, search.counts
         self.second = np.zeros((1 + 2 * len(self.spreads) + len(self.counts), len(at), len(at)))
-        self.kept: set[int] = set()
         self.plan = [self._step(which) for which in range(len(KINDS))]
         self.look(at.tolist())
 
-    def _concerned(self, kind: str) -> list[int]:
-        columns = {"f_dsk", "f_spindles", "load_dsk", "secondaries", "inst_spindles", "r_mem", "fail_n1"}
-        rows = [
-            self.search.row_of[which]
-            for which, (_, _, each, _, names) in enumerate(COMPONENTS)
-            if each is kind and columns & {name.removesuffix("_forth") for name in names}
-        ]
-        return list(dict.fromkeys(rows))
-
     def look(self, candidates: list[int]) -> None:
         """Take note of what becomes of some nodes, in both roles."""
-        for candidate, outlook in zip(candidates, self.search.look(candidates), strict=True):
-            kept = self.search.state.peers[self.nodes, self.search.nodes[candidate]].tolist()
-            unknown = set(kept).difference(outlook.second)
-            if unknown:
-                self.kept |= unknown
-                usual = self.kept if len(self.kept) < USUAL else unknown
-                self._find_out(candidate, sorted(usual.difference(outlook.second)), outlook)
-            self.second[:, :, self.column[candidate]] = np.array([outlook.second[each] for each in kept]).T
-
-    def _find_out(self, candidate: int, kept: list[int], outlook: _Outlook) -> None:
-        """What becomes of a node as secondary if it keeps so much memory free for the primary already."""
-        search = self.search
-        old = search.state.columns.take(search.nodes[[candidate]])
-        new, codes = places.add_secondary(old, search.asked, np.array(kept))
-        rows = [*self.spreads, *self.counts]
-        x = outlook.now[rows, np.newaxis]
-        y = search.values([search.which[row] for row in rows], new)
-        change, squares = _changes(x, y, search.size)
-        number = len(self.spreads)
-        table = np.concatenate([codes[np.newaxis], change[:number], squares[:number], change[number:]])
-        outlook.second.update(zip(kept, table.T.tolist(), strict=True))
-        figures = [getattr(new, name).tolist() for name in search.changing]
-        columns = [each if len(each) == len(kept) else each * len(kept) for each in figures]
-        outlook.secondary.update(zip(kept, zip(*columns, strict=True), strict=True))
+        search, outlooks = self.search, self.search.look(candidates)
+        kept = search.state.peers[self.nodes[:, np.newaxis], search.nodes[candidates]].T.tolist()
+        unknown = {
+            search.key(candidate): set(amounts).difference(outlook.second)
+            for candidate, outlook, amounts in zip(candidates, outlooks, kept, strict=True)
+            if not outlook.second.keys() >= set(amounts)
+        }
+        if unknown:
+            search.find_out_second(unknown)
+        for candidate, outlook, amounts in zip(candidates, outlooks, kept, strict=True):
+            column = self.column[candidate]
+            self.second[:, :, column] = np.array([outlook.second[amount] for amount in amounts]).T
 
     def codes(self) -> Floats:
         """For each pair, why it does not do."""
