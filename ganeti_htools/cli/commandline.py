@@ -8,7 +8,7 @@ Options and arguments may be mixed, up to ``--``; long options may be shortened 
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -21,6 +21,7 @@ class CommandLine:
     """What was given: the value of each option, by its long name, and all other arguments.
 
     ``simulate`` holds the specification given last first, as Ganeti's tools number the groups.
+    ``words`` are those it was read from.
     """
 
     arguments: tuple[str, ...] = ()
@@ -93,6 +94,7 @@ class CommandLine:
     verbose: int = 1
     version: bool = False
     what_if_lost: str | None = None
+    words: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 class Takes(Enum):
@@ -164,7 +166,7 @@ def read(program: Program, argv: Sequence[str]) -> CommandLine | Reply:
     occurrences, arguments, errors = _split(program, argv)
     if errors:
         return Reply(2, f"Command line error: {''.join(errors)}\n{_usage(program)}")
-    line = CommandLine(tuple(arguments))
+    line = CommandLine(tuple(arguments), words=tuple(argv))
     for option, argument in occurrences:
         try:
             line = option.applied(line, argument)

@@ -1,9 +1,11 @@
 """A plan looked at again: whether its steps can still be made on a cluster that may have changed.
 
+And a plan made again, step by step, on the cluster that it was found for.
+
 The rules are those by which steps are found (:mod:`.relocate`, :func:`.balance.allowed`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +14,9 @@ from ganeti_htools.engine import moves
 from ganeti_htools.engine.balance import Balancing, Step, allowed, candidates
 from ganeti_htools.engine.moves import Kind, Trial
 from ganeti_htools.engine.places import FAIL, FITS
-from ganeti_htools.engine.relocate import muster, nodes_after, relocate
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.engine.relocate import Crew, Surroundings, muster, nodes_after, relocate
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
 
 
@@ -55,9 +58,7 @@ def obstacle(
     state: State, scope: Bools, steps: Sequence[NamedStep], options: Balancing, movable: Bools
 ) -> str | None:
     """Make steps one after the other, in place; why one cannot be made, which is where it ends."""
-    rows = {instance.name: row for row, instance in enumerate(state.cluster.instances)}
-    crews, around = muster(state, candidates(state, scope, movable))
-    place = {int(row): (crew, index) for crew in crews for index, row in enumerate(crew.rows)}
+    rows, around, members = _rows(state), *_members(state, scope, movable)
     for step in steps:
         row = rows.get(step.instance)
         if row is None:
@@ -75,17 +76,57 @@ def obstacle(
             if not scope[target]:
                 return f"node {step.node} is in another group"
             new = np.array([target])
-        if row not in place:
+        if row not in members:
             return f"instance {step.instance} must not be moved"
-        crew, index = place[row]
-        crew = crew.take(np.array([index]))
+        crew = _alone(*members[row])
         if not allowed(around, crew, step.kind, options)[0]:
             return f"instance {step.instance}: {step.kind.value} is not possible, or not wanted any more"
-        touched, codes = relocate(around, crew, step.kind, options.ignore_soft_errors, new)
-        if codes[0] != FITS:
-            nodes = ", ".join(step.now)
-            return f"instance {step.instance} does not fit on {nodes} any more ({FAIL[int(codes[0])].value})"
-        primary, secondary = nodes_after(state, crew, step.kind, new)
-        moves.settle(state, Trial(state.instance(row), codes, primary, secondary, tuple(touched)))
-        around.refresh(np.array([int(node.rows[0]) for node in touched]))
+        trial = _trial(around, crew, row, step.kind, new, options.ignore_soft_errors)
+        if trial.codes[0] != FITS:
+            nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
+            return f"instance {step.instance} does not fit on {nodes} any more ({why})"
+        _settle(around, trial)
     return None
+
+
+def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float]]) -> Iterator[Step]:
+    """Make steps, each with the score afterwards, that were found for an equal state, in place: each when
+    it has been made. Raises DataError where the state is another.
+    """
+    everywhere = np.ones(len(state.group), np.bool_)
+    rows, around, members = _rows(state), *_members(state, everywhere, movable)
+    for step, score in steps:
+        row = rows.get(step.instance)
+        node = NOWHERE if step.node is None else state.nodes.get(step.node)
+        if row is None or row not in members or node is None:
+            raise DataError(f"the plan moves instance {step.instance}, which cannot be moved like that")
+        new = None if node == NOWHERE else np.array([node])
+        trial = _trial(around, _alone(*members[row]), row, step.kind, new, force=True)
+        _settle(around, trial)
+        yield Step(row, step.kind, node, int(trial.pnode[0]), int(trial.snode[0]), score)
+
+
+def _rows(state: State) -> dict[str, int]:
+    return {instance.name: row for row, instance in enumerate(state.cluster.instances)}
+
+
+def _members(state: State, scope: Bools, movable: Bools) -> tuple[Surroundings, dict[int, tuple[Crew, int]]]:
+    """The surroundings, and the place in its crew of each instance that may be moved."""
+    crews, around = muster(state, candidates(state, scope, movable))
+    return around, {int(row): (crew, place) for crew in crews for place, row in enumerate(crew.rows)}
+
+
+def _alone(crew: Crew, place: int) -> Crew:
+    return crew.take(np.array([place]))
+
+
+def _trial(around: Surroundings, crew: Crew, row: int, kind: Kind, new: Ints | None, force: bool) -> Trial:
+    """One move of the only instance in a crew."""
+    touched, codes = relocate(around, crew, kind, force, new)
+    primary, secondary = nodes_after(around.state, crew, kind, new)
+    return Trial(around.state.instance(row), codes, primary, secondary, tuple(touched))
+
+
+def _settle(around: Surroundings, trial: Trial) -> None:
+    moves.settle(around.state, trial)
+    around.refresh(np.array([int(node.rows[0]) for node in trial.touched]))

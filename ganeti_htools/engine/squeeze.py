@@ -106,7 +106,7 @@ def obstacle(
             return f"node {name} is offline or drained"
         if not down and row not in online_candidates(state):
             return f"node {name} is not offline with a standby tag"
-    marked = _marked(state, rows, down)
+    marked = switched(state, rows, down)
     everywhere = np.ones(len(state.group), np.bool_)
     problem = recheck.obstacle(marked, everywhere, steps, TO_THE_END, movable)
     if problem or not down:
@@ -141,7 +141,7 @@ class _Trial:
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
         """With these nodes set offline or online, and all steps that balancing then makes."""
-        marked = _marked(self.state, nodes, offline)
+        marked = switched(self.state, nodes, offline)
         if marked.columns.offline.all():
             return marked, ()
         if self.floating is not None and floating.regular(marked):
@@ -156,7 +156,7 @@ class _Trial:
 
         Some instance may be stuck; else memory or CPUs of all online nodes together are too little.
         """
-        state = _marked(self.state, nodes, offline)
+        state = switched(self.state, nodes, offline)
         columns, rows = state.columns, state.cluster.instances
         online, leaving = ~columns.offline, np.flatnonzero(columns.offline[state.pnode])
         stuck = [not rows[row].auto_balance or rows[row].template.mirror is Mirror.NONE for row in leaving]
@@ -170,7 +170,7 @@ class _Trial:
         )
 
 
-def _marked(state: State, nodes: Sequence[int], offline: bool) -> State:
+def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
     """A state of its own, with these nodes offline or online."""
     state = state.copy()
     state.columns.offline[list(nodes)] = offline

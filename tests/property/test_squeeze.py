@@ -45,7 +45,7 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
-            if floating.regular(squeeze._marked(state, nodes, offline)) and trial.hopeless(
+            if floating.regular(squeeze.switched(state, nodes, offline)) and trial.hopeless(
                 nodes, offline, room
             ):
                 dismissed += 1
