@@ -87,7 +87,7 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
             other = cheap.best(current)
             if other and current - best.score <= (current - other.score) * factor:
                 best = other
-        if best is None or not _gains(current, best.score, options):
+        if best is None or not gains(current, best.score, options):
             return
         instance, trial = best.trial.asked.index, best.trial
         moves.settle(state, trial)
@@ -107,7 +107,8 @@ def candidates(state: State, scope: Bools, movable: Bools | None) -> Bools:
     return here if movable is None else here & movable
 
 
-def _gains(current: float, score: float, options: Balancing) -> bool:
+def gains(current: float, score: float, options: Balancing) -> bool:
+    """Whether a step from one score to another is worth it."""
     enough = current > options.min_gain_limit or current - score >= options.min_gain
     return score < current and enough
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine import moves, places
-from ganeti_htools.engine.moves import Kind, Touched, shared_locations
+from ganeti_htools.engine.moves import Kind, Touched, Trial, shared_locations
 from ganeti_htools.engine.places import CODE, FITS, Codes
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load
@@ -348,6 +348,14 @@ def relocate(
         return touched, codes
     came, more = arrive(around, crew, kind, force, new)
     return [*touched, came], _first(codes, more)
+
+
+def tried(around: Surroundings, crew: Crew, member: int, kind: Kind, node: int, force: bool) -> Trial:
+    """The move of one member to one new node (a row, NOWHERE for a failover), to be settled if it fits."""
+    crew, new = crew.take(np.array([member])), None if node == NOWHERE else np.array([node])
+    touched, codes = relocate(around, crew, kind, force, new)
+    asked = around.state.instance(int(crew.rows[0]))
+    return Trial(asked, codes, *nodes_after(around.state, crew, kind, new), tuple(touched))
 
 
 def crowding_change(around: Surroundings, crew: Crew, kind: Kind, new: Ints | None, scope: Bools) -> Any:

@@ -166,7 +166,7 @@ class Arrivals:
         forces: Sequence[bool],
     ) -> None:
         self.around, self.scale, self.kind, self.targets = around, scale, kind, targets
-        self.classes, first = _classes(crew, kind)
+        self.classes, first = alike(crew, kind)
         self.crew = crew.take(first[:, np.newaxis])
         shape = len(first), len(targets)
         self.rest, self.prices = np.empty(shape), {force: np.empty(shape) for force in forces}
@@ -242,7 +242,7 @@ class Arrivals:
         } | {which: changes[classes, places] for which, changes in self.pairs.items()}
 
 
-def _classes(crew: Crew, kind: Kind) -> tuple[Ints, Ints]:
+def alike(crew: Crew, kind: Kind = Kind.REPLACE_PRIMARY) -> tuple[Ints, Ints]:
     """A class for each instance, of those that a new node cannot tell apart; the first of each class."""
     asked, load = crew.asked, crew.asked.row.load
     figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]
@@ -395,9 +395,9 @@ class Search:
                         arrivals[role] = Arrivals(around, self.scale, crew, kind, self.targets, forces)
                     self.arrivals[-1][kind] = arrivals[role]
 
-    def note(self, trial: Trial) -> None:
-        """Take note of a move that has been settled."""
-        nodes = np.array([int(node.rows[0]) for node in trial.touched])
+    def note(self, *trials: Trial) -> None:
+        """Take note of moves that have been settled."""
+        nodes = np.array(sorted({int(node.rows[0]) for trial in trials for node in trial.touched}))
         self.around.refresh(nodes)
         concerned = np.zeros(len(self.scope) + 1, np.bool_)  # the last one stands for NOWHERE
         concerned[nodes] = True
@@ -409,20 +409,27 @@ class Search:
             for arrival in {id(arrival): arrival for arrival in arrivals.values()}.values():
                 arrival.refresh(nodes)
 
-    def best(self, current: float) -> Best | None:
+    def best(self, current: float, barred: Bools | None = None) -> Best | None:
         """The move that leaves the lowest score below the ``current`` one; of equal ones the first.
 
         That is in the order of instances, a failover before all else, new nodes in order, and for each of
-        them kinds in ORDER.
+        them kinds in ORDER. Instances that are ``barred`` stay.
         """
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            return _Round(self, current).best()
+            return _Round(self, current, barred).best()
+
+    def within(self, current: float, loss: float) -> list[Found]:
+        """All moves that leave a score of at most ``loss`` above the lower of ``current`` and the best."""
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            return _Round(self, current, loss=loss).all()
 
 
 class _Round:
     """The search for one move."""
 
-    def __init__(self, search: Search, current: float) -> None:
+    def __init__(
+        self, search: Search, current: float, barred: Bools | None = None, loss: float = 0.0
+    ) -> None:
         self.search, self.state = search, search.state
         self.totals = search.scale.totals()
         self.number, self.heights, sums, squares, rest, _ = self.totals
@@ -433,14 +440,26 @@ class _Round:
         self.found: list[Found] = []
         # What a variance may be off by, and with it a score.
         self.doubts = 1e-13 * (self.squares + self.means * self.means + 0.01 * search.scale.centre**2)
-        self.slack = float((search.scale.weights * np.sqrt(self.doubts)).sum()) + TINY * abs(current)
+        self.slack = float((search.scale.weights * np.sqrt(self.doubts)).sum()) + TINY * abs(current) + loss
+        self.free = [
+            {kind: self._free(crew, departure, barred) for kind, departure in departures.kinds.items()}
+            for crew, departures in zip(search.crews, search.departures, strict=True)
+        ]
         self.crowds = [self._crowds(crew) for crew in search.crews]
 
-    def best(self) -> Best | None:
+    @staticmethod
+    def _free(crew: Crew, departure: Departure, barred: Bools | None) -> Bools:
+        return departure.free if barred is None else departure.free & ~barred[crew.rows]
+
+    def all(self) -> list[Found]:
         for number, departures in enumerate(self.search.departures):
             if Kind.FAILOVER in departures.kinds:
                 self._fail_over(number)
         self._look_at(self._rows())
+        return [found.take(found.scores <= self.bound + self.slack) for found in self.found]
+
+    def best(self) -> Best | None:
+        self.all()
         return self._afresh()
 
     def _crowds(self, crew: Crew) -> Floats | None:
@@ -478,11 +497,13 @@ class _Round:
         """What such scores may be off by."""
         doubts = self.doubts[:, np.newaxis]
         variances = np.maximum(np.maximum(self._variances(changes, squares), 0.0) + doubts, TINIEST)
-        return np.einsum("i,ij->j", self.search.scale.weights * self.doubts, 1 / np.sqrt(variances))
+        weights = (self.search.scale.weights * self.doubts)[:, np.newaxis]
+        total: Floats = (weights / np.sqrt(variances)).sum(axis=0)
+        return total
 
     def _fail_over(self, number: int) -> None:
         crew, departure = self.search.crews[number], self.search.departures[number].kinds[Kind.FAILOVER]
-        members = np.flatnonzero(departure.free)
+        members = np.flatnonzero(self.free[number][Kind.FAILOVER])
         rest = departure.rest[members]
         crowds = self.crowds[number]
         if crowds is not None:
@@ -521,7 +542,8 @@ class _Round:
         for number, crew in enumerate(self.search.crews):
             for kind, arrival in self.search.arrivals[number].items():
                 departure = self.search.departures[number].kinds[kind]
-                if not departure.free.any():
+                free = self.free[number][kind]
+                if not free.any():
                     continue
                 slopes, start = self._chords(departure, arrival)
                 base = np.einsum("i,ij->j", slopes, departure.squares)
@@ -540,8 +562,8 @@ class _Round:
                     lines[force] = line + arrival.prices[force]
                     best = lines[force].min(axis=1, initial=np.inf)
                     least = np.where(forced == force, best[arrival.classes], least)
-                least = np.where(departure.free, base + least, np.inf)
-                rows.append(_Rows(number, kind, departure, arrival, lines, forced, base, least))
+                least = np.where(free, base + least, np.inf)
+                rows.append(_Rows(number, kind, free, departure, arrival, lines, forced, base, least))
         return rows
 
     def _look_at(self, rows: list["_Rows"]) -> None:
@@ -549,7 +571,7 @@ class _Round:
         least = min((float(each.least.min(initial=np.inf)) for each in rows), default=np.inf)
         if self.number < MONOTONE:
             for each in rows:
-                self._score_rows(each, np.flatnonzero(each.departure.free), np.inf)
+                self._score_rows(each, np.flatnonzero(each.free), np.inf)
             return
         known, hope = list(self.found), self.bound + self.slack - least
         for share in SHARES if hope >= 0 else ():
@@ -708,7 +730,8 @@ SHARES = (1 / 16, 1 / 4, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A crew and a kind of moves: what members add to the bound (``base``), and the bound itself.
+    """A crew and a kind of moves: who may go (``free``), what members add to the bound (``base``), and the
+    bound itself.
 
     ``lines`` is what new nodes add (classes by targets, infinite where an instance does not fit), without
     and with force; ``forced`` tells for whom soft limits do not count.
@@ -716,6 +739,7 @@ class _Rows:
 
     number: int
     kind: Kind
+    free: Bools
     departure: Departure
     arrival: Arrivals
     lines: dict[bool, Floats]
