@@ -6,7 +6,7 @@ so whatever is made of rows need be made of the changed ones only. Everything he
 newly learnt makes a new model, and whoever holds an old one can go on with it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_
 
@@ -25,6 +25,9 @@ _FIGURES = [name for name in NODE_LIVE_FIELDS if name != "name"]
 _NEEDED = ("mtotal", "mnode", "mfree", "ctotal", "cnos")  # without these a node cannot be used
 _WANTED = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
 _LOST = "ERROR_nodeoffline"
+
+# Rows of ``answers`` by the identities of the two that were joined, and whether the primary node is offline.
+Joints = Mapping[tuple[int, int, bool], Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Model:
     answers: ClusterAnswers | None = None
     cluster: Cluster | None = None
     silent: tuple[str, ...] = ()
+    joints: Joints = field(default_factory=dict)
 
     @property
     def generations(self) -> dict[str, int]:
@@ -103,24 +107,44 @@ def _kept(rows: Iterable[Row], before: Iterable[Row]) -> tuple[Row, ...]:
 def _merged(model: Model) -> Model:
     """The model with what follows from its tables."""
     tables, before = model.tables, model.answers
-    reported, seen = _named(tables["live_nodes"].rows), _named(tables["live_instances"].rows)
-    nodes = [_reporting(row, reported.get(row.values["name"])) for row in tables["nodes"].rows]
-    silent = frozenset(row.values["name"] for row in nodes if _is_silent(row))
-    offline = frozenset(row.values["name"] for row in nodes if row.values.get("offline"))
-    used = (_unused(row) if row.values["name"] in silent else row for row in nodes)
-    instances = (
-        _with_status(row, seen.get(row.values["name"]), row.values.get("pnode") in offline)
-        for row in tables["instances"].rows
-    )
+    offline = frozenset(row.values["name"] for row in tables["nodes"].rows if row.values.get("offline"))
+    nodes, node_joints = _joined(model, "nodes", before.nodes if before else (), _reporting, offline)
+    instances, joints = _joined(model, "instances", before.instances if before else (), _with_status, offline)
     answers = ClusterAnswers(
-        list(_kept(used, before.nodes if before else ())),
-        list(_kept(instances, before.instances if before else ())),
-        dict(tables["cluster"].rows[0].values),
-        list(tables["groups"].rows),
+        nodes, instances, dict(tables["cluster"].rows[0].values), list(tables["groups"].rows)
     )
     cluster = luxi.parse(answers, (before, model.cluster) if before and model.cluster else None)
-    names = tuple(row.values["name"] for row in nodes if row.values["name"] in silent)
-    return replace(model, answers=answers, cluster=cluster, silent=names)
+    silent = (row.values["name"] for row in nodes if row.values.get("offline"))
+    return replace(
+        model,
+        answers=answers,
+        cluster=cluster,
+        silent=tuple(name for name in silent if name not in offline),
+        joints={**node_joints, **joints},
+    )
+
+
+def _joined(
+    model: Model,
+    table: str,
+    before: Iterable[Row],
+    join: Callable[[Row, Row | None, bool], Row],
+    offline: frozenset[str],
+) -> tuple[list[Row], Joints]:
+    """The rows of a table with their live data; ``join`` is also told whether the primary node is offline."""
+    found, known = _named(model.tables[f"live_{table}"].rows), _named(before)
+    rows, joints = [], {}
+    for row in model.tables[table].rows:
+        name, lost = row.values["name"], row.values.get("pnode") in offline
+        live = found.get(name)
+        key = (id(row), id(live), lost)
+        new = model.joints.get(key)
+        if new is None:
+            new = join(row, live, lost)
+            new = old if (old := known.get(name, new)) == new else new
+        rows.append(new)
+        joints[key] = new
+    return rows, joints
 
 
 def _in_use(node: Row) -> bool:
@@ -128,24 +152,19 @@ def _in_use(node: Row) -> bool:
     return not node.values.get("offline") and node.values.get("vm_capable") is not False
 
 
-def _reporting(node: Row, live: Row | None) -> Row:
-    """A node with what it reports, if it is still asked."""
+def _reporting(node: Row, live: Row | None, _lost: bool) -> Row:
+    """A node with what it reports, if it is asked at all; offline if that does not make it usable."""
     if node.values.get("offline"):
         return Row(node.values, {**node.missing, **dict.fromkeys(_FIGURES, Missing.OFFLINE)})
     if live is None:
-        return Row(node.values, {**node.missing, **dict.fromkeys(_FIGURES, Missing.NO_DATA)})
-    return Row({**live.values, **node.values}, {**live.missing, **node.missing})
-
-
-def _is_silent(node: Row) -> bool:
-    """Whether a node is in use but lacks what makes it usable. (What Ganeti does not know has a default.)"""
+        live = Row({}, dict.fromkeys(_FIGURES, Missing.NO_DATA))
+    values, missing = {**live.values, **node.values}, {**live.missing, **node.missing}
     needed = (*_NEEDED, "sptotal") if node.values.get("ndp/exclusive_storage") else _NEEDED
-    lacks = any(node.missing.get(name, Missing.UNKNOWN) is not Missing.UNKNOWN for name in needed)
-    return lacks and _in_use(node)
-
-
-def _unused(node: Row) -> Row:
-    return Row({**node.values, "offline": True}, node.missing)
+    # What this version of Ganeti does not know is not missed.
+    lacks = any(missing.get(name, Missing.UNKNOWN) is not Missing.UNKNOWN for name in needed)
+    if lacks and _in_use(node):
+        values["offline"] = True
+    return Row(values, missing)
 
 
 def _with_status(instance: Row, live: Row | None, primary_offline: bool) -> Row:

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal
 
 import structlog
@@ -18,12 +17,14 @@ import trio
 
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import PATIENCE, Client, NoAnswerError
+from ganeti_htools.luxi.framing import decode
 from ganeti_htools.luxi.queries import INFO_KEYS, Row
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd import queue
 from htoolsd.asking import Request, aside
 from htoolsd.beat import Beat
 from htoolsd.model import CONFIGURATION, LIVE, Model, learnt, unheard
+from htoolsd.rereading import Rereader
 
 _log = structlog.get_logger()
 
@@ -48,12 +49,18 @@ _LIVE = {
 
 
 def _query(what: str, fields: Sequence[str]) -> Request:
-    return Request("Query", [what, fields, None], partial(queries.rows, what, fields))
+    return Request("Query", [what, fields, None], Rereader(what, fields).read)
 
 
-def _cluster_row(answer: Any) -> list[Row]:
-    info = queries.info(answer)
-    return [Row({key: info[key] for key in INFO_KEYS if key in info}, {})]
+def _cluster_row(message: bytes) -> object:
+    """An answer to QueryClusterInfo, with a row of what is used of it as its result."""
+    answer = decode(message)
+    match answer:
+        case {"success": True, "result": result}:
+            info = queries.info(result)
+            row = Row({key: info[key] for key in INFO_KEYS if key in info}, {})
+            return {"success": True, "result": [row]}
+    return answer
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator import tables
 from ganeti_htools.simulator.jobs import Job, Jobs
 from ganeti_htools.simulator.opcodes import OpcodeError, tagged
-from ganeti_htools.simulator.queries import as_json, classic, cluster_info, definitions, matcher, query
+from ganeti_htools.simulator.queries import Known, as_json, classic, cluster_info, definitions, matcher, query
 from ganeti_htools.simulator.tables import Table
 
 _TABLES: Mapping[str, Table] = {
@@ -28,6 +28,7 @@ class Luxid:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._paused: float | None = None
+        self._known = Known()
         self._methods: Mapping[str, tuple[int, Callable[..., Awaitable[Any]]]] = {
             "Query": (3, self._query),
             "QueryFields": (2, self._query_fields),
@@ -101,7 +102,8 @@ class Luxid:
             matches = matcher(table, expression)
         except DataError as error:
             raise _unreadable([kind, names, expression], str(error)) from None
-        return query(self._jobs.world, table, self._rows(kind), names, matches)
+        known = self._known if kind == "instance" else None
+        return query(self._jobs.world, table, self._rows(kind), names, matches, known)
 
     async def _query_fields(self, kind: Any, names: Any) -> Any:
         return {"fields": definitions(_table(kind), None if names is None else _texts(names))}

@@ -10,7 +10,7 @@ import orjson
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator import tables
 from ganeti_htools.simulator.opcodes import refused
-from ganeti_htools.simulator.tables import NORMAL, UNKNOWN, Field, Table
+from ganeti_htools.simulator.tables import NORMAL, UNKNOWN, Entry, Field, Table
 from ganeti_htools.simulator.world import World
 
 DEEPEST = 100  # nesting of a filter
@@ -35,12 +35,44 @@ def definitions(table: Table, names: Sequence[str] | None) -> list[dict[str, str
 
 
 def query(
-    world: World, table: Table, rows: Iterable[Any], names: Sequence[str], matches: Matcher
+    world: World,
+    table: Table,
+    rows: Iterable[Any],
+    names: Sequence[str],
+    matches: Matcher,
+    known: "Known | None" = None,
 ) -> dict[str, Any]:
     """The answer to Query: columns, and for each row that matches a status and a value for each of them."""
     columns = [field for _, field in _columns(table, names)]
-    data = [[field.value(world, row) for field in columns] for row in rows if matches(world, row)]
+
+    def tell(row: Any) -> list[Entry]:
+        return [field.value(world, row) for field in columns]
+
+    chosen = (row for row in rows if matches(world, row))
+    data: list[Any] = (
+        known.told(tuple(names), chosen, tell)
+        if known and all(field.alone for field in columns)
+        else [tell(row) for row in chosen]
+    )
     return {"fields": definitions(table, names), "data": data}
+
+
+class Known:
+    """The text of rows as it was told last, for each selection of columns; for rows that cannot change."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, ...], dict[int, tuple[Any, orjson.Fragment]]] = {}
+
+    def told(
+        self, names: tuple[str, ...], rows: Iterable[Any], tell: Callable[[Any], list[Entry]]
+    ) -> list[orjson.Fragment]:
+        """The text of these rows, made only where it was not told the last time."""
+        before = self._texts.get(names, {})
+        now = self._texts[names] = {}
+        for row in rows:
+            # The row is kept beside its text, so that no other gets its identity.
+            now[id(row)] = before.get(id(row)) or (row, orjson.Fragment(orjson.dumps(tell(row))))
+        return [text for _, text in now.values()]
 
 
 def classic(

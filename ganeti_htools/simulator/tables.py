@@ -20,12 +20,13 @@ Entry = tuple[int, Any]  # one of the numbers above, and a value
 
 
 class Field(NamedTuple):
-    """A column: how Ganeti calls it, and its value for an object of the world."""
+    """A column: how Ganeti calls it, and its value for an object of the world, or of the object ``alone``."""
 
     title: str
     kind: str
     doc: str
     value: Callable[[World, Any], Entry]
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Table:
 
 
 def _field(title: str, kind: str, doc: str, value: Callable[[Any], Any]) -> Field:
-    return Field(title, kind, doc, lambda _world, row: (NORMAL, value(row)))
+    return Field(title, kind, doc, lambda _world, row: (NORMAL, value(row)), alone=True)
 
 
 def _placed(title: str, kind: str, doc: str, value: Callable[[World, Any], Any]) -> Field:
