@@ -113,10 +113,10 @@ def parsed(parser: argparse.ArgumentParser) -> list[str]:
         if isinstance(action, argparse._SubParsersAction):
             lines.append(f"choices={','.join(action.choices)} 1 1")
         elif action.option_strings:
-            kind = "none" if action.nargs == 0 else KINDS[action.metavar]
+            kind = "none" if action.nargs == 0 else KINDS[str(action.metavar)]
             lines.append(f"{','.join(action.option_strings)} {kind}")
         else:
-            lines.append(f"{KINDS[action.metavar]} 1 1")
+            lines.append(f"{KINDS[str(action.metavar)]} 1 1")
     return lines
 
 
