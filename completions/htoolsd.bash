@@ -59,6 +59,7 @@ END
 --min-gain-limit float
 --no-disk-moves none
 --avoid-disk-moves float
+--optimise float
 --select-instances manyinstances
 --no-instance-moves none
 --ignore-soft-errors none

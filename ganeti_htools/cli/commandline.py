@@ -71,6 +71,7 @@ class CommandLine:
     offline_maintenance: bool = False
     on_change: str = "replan"
     one_step_only: bool = False
+    optimise: float = 0.0
     output_dir: str = "."
     print_commands: str | None = None
     print_instances: bool = False

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, sh
 from ganeti_htools.cli.programs import HBAL
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import choice, moves
-from ganeti_htools.engine.balance import Balancing, optimal_score, score_of, stepwise
+from ganeti_htools.engine.balance import Balancing, Step, optimal_score, score_of, stepwise
 from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.cluster import Cluster
@@ -24,6 +25,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 
 if TYPE_CHECKING:
+    from ganeti_htools.engine.optimise import Plan as Optimised
     from ganeti_htools.execution import Check, Plan, Review, Run
 
 
@@ -63,6 +65,8 @@ def run(line: CommandLine) -> None:
     """Read, plan, tell. Raises HtoolsError."""
     if line.arguments:
         raise HtoolsError("This program doesn't take any arguments.")
+    if line.optimise and line.avoid_disk_moves is not None:
+        raise HtoolsError("--optimise judges whole plans: it cannot go with --avoid-disk-moves")
 
     def tell(*texts: str) -> None:
         if not line.json:
@@ -106,8 +110,7 @@ def run(line: CommandLine) -> None:
             _report(state, scope, group, [], [], (initial, initial), (before, before))
         return
     tell("Trying to minimize the CV...")
-    found = state.copy()
-    made = _plan(found, scope, movable, line, tell)
+    found, made, greedy = _plan(state, scope, movable, line, tell)
     after = _statistics(found, scope)
     final = made[-1].step.score if made else initial
     sets = jobsets(made)
@@ -121,6 +124,8 @@ def run(line: CommandLine) -> None:
         tell(f"Solution length={len(made)}")
         if made:
             tell(_cost_line(made, sets))
+        if greedy is not None:
+            tell(_brief("Greedy plan:   ", greedy, initial), _brief("Optimised plan:", made, initial))
         if made and line.verbose == 2:
             tell(_changes(before, after))
     _give_commands(line, sets[:1] if line.first_job_group else sets, tell)
@@ -130,11 +135,11 @@ def run(line: CommandLine) -> None:
         tell(_totals("Original", state, scope), _totals("Final", found, scope))
     run = _execute(line, state, group, sets, tell) if line.exec and made and line.luxi is not None else None
     if line.json:
-        _report(state, scope, group, made, sets, (initial, final), (before, after), run)
+        _report(state, scope, group, made, sets, (initial, final), (before, after), run, greedy)
     if run is not None:
         from ganeti_htools.cli import executing
 
-        executing.conclude(run)
+        executing.conclude(executing.record(run))
     elif line.exec and made:
         raise HtoolsError("hbal: Execution of commands possible only on LUXI")
 
@@ -214,15 +219,23 @@ def _quoted(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _plan(state: State, scope: Bools, movable: Bools, line: CommandLine, tell: Tell) -> list[Move]:
-    """Balance in place, telling each step."""
-    names = Names(state)
+def _plan(
+    state: State, scope: Bools, movable: Bools, line: CommandLine, tell: Tell
+) -> tuple[State, list[Move], list[Move] | None]:
+    """Balance, telling each step: the state then, the moves, and those of the greedy plan if others might
+    have been better.
+    """
+    names, found, greedy = Names(state), state.copy(), None
     here = np.flatnonzero(scope[state.pnode]).tolist()
     longest = max((len(names.instances[row]) for row in here), default=0)
     nodes = 2 * max((len(names.nodes[row]) for row in np.flatnonzero(scope).tolist()), default=0) + 1
     made: list[Move] = []
     with files.progress() as progress:
-        for step in stepwise(state, scope, balancing(line), movable):
+        steps: Iterable[Step] = stepwise(found, scope, balancing(line), movable)
+        if line.optimise:
+            usual, best = _optimised(state, scope, movable, line, progress)
+            greedy, found, steps = list(map(Names(state).move, usual.steps)), best.after, best.steps
+        for step in steps:
             move = names.move(step)
             made.append(move)
             was, now = ":".join(move.was), ":".join(move.now)
@@ -233,7 +246,24 @@ def _plan(state: State, scope: Bools, movable: Bools, line: CommandLine, tell: T
                 f" a={move.summary}"
             )
             progress(f"{len(made)} steps, score {fixed(step.score, 8)}")
-    return made
+    return found, made, greedy
+
+
+def _optimised(
+    state: State, scope: Bools, movable: Bools, line: CommandLine, progress: Callable[[str], None]
+) -> "tuple[Optimised, Optimised]":
+    """The greedy plan and the best one found in the time given."""
+    from ganeti_htools.engine.optimise import optimise  # seldom needed
+
+    end: float | None = None
+
+    def going(score: float) -> bool:
+        nonlocal end
+        end = time.monotonic() + line.optimise if end is None else end
+        progress(f"optimising, score {fixed(score, 8)}")
+        return time.monotonic() < end
+
+    return optimise(state, scope, balancing(line), movable, going)
 
 
 def _execute(
@@ -275,8 +305,8 @@ def reviewer(line: CommandLine, group: str, tell: Tell) -> "Check":
             return Review(obstacle)
         tell(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
         left = line.max_length if line.max_length < 0 else max(0, line.max_length - made)
-        found = state.copy()
-        sets = jobsets(_plan(found, scope, movable, replace(line, max_length=left), tell))
+        _, new, _ = _plan(state, scope, movable, replace(line, max_length=left), tell)
+        sets = jobsets(new)
         return Review(obstacle, executing.moves(state, sets[:1] if line.first_job_group else sets))
 
     return check
@@ -308,6 +338,15 @@ def _cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> str:
     return (
         f"Cost: {moves}; to copy: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory; "
         f"{cost['jobsets']} jobsets"
+    )
+
+
+def _brief(title: str, made: Sequence[Move], initial: float) -> str:
+    figures = _rival(made, initial)
+    cost = figures["cost"]
+    return (
+        f"{title} score {fixed(figures['score'], 8)}, {len(made)} moves; to copy: {cost['disk_mib']} MiB of "
+        f"disks, {cost['memory_mib']} MiB of memory"
     )
 
 
@@ -387,8 +426,11 @@ def _report(
     scores: tuple[float, float],
     figures: tuple[Statistics, Statistics],
     run: "Run | None" = None,
+    greedy: Sequence[Move] | None = None,
 ) -> None:
-    """The plan as a JSON document, with what became of it if it was carried out."""
+    """The plan as a JSON document, with what became of it if it was carried out, and what the greedy plan
+    would have been if it was optimised.
+    """
     jobset = {id(move): number for number, jobs in enumerate(sets, 1) for move in jobs}
     steps = [
         {
@@ -419,9 +461,15 @@ def _report(
             },
             "cost": _cost(made, sets),
             "steps": steps,
+            **({} if greedy is None else {"greedy": _rival(greedy, scores[0])}),
             **_outcome(run),
         }
     )
+
+
+def _rival(made: Sequence[Move], initial: float) -> dict[str, Any]:
+    score = made[-1].step.score if made else initial
+    return {"score": score, "cost": _cost(made, jobsets(made))}
 
 
 def _outcome(run: "Run | None") -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ganeti_htools.cli.tables import common_suffix
 from ganeti_htools.engine.balance import Step
 from ganeti_htools.engine.moves import Kind
+from ganeti_htools.engine.traffic import copied
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
 
@@ -84,8 +85,7 @@ class Names:
             Kind.REPLACE_AND_FAILOVER: (f"r:{primary} f", (to_primary, go)),
             Kind.REPLACE_PRIMARY: (f"f r:{primary} f", (go, to_primary, go)),
         }[step.kind]
-        replaced = sum(command.startswith("replace-disks") for command in commands)
-        migrated = len(commands) - replaced if row.status.running else 0
+        disk, memory = copied(step.kind, row)
         return Move(
             step,
             name,
@@ -93,8 +93,8 @@ class Names:
             self._named(now),
             summary,
             commands,
-            replaced * row.dsk,
-            migrated * row.mem,
+            disk,
+            memory,
         )
 
     def _named(self, nodes: tuple[int, int]) -> tuple[str, ...]:

@@ -231,6 +231,14 @@ AVOID_DISK_MOVES = _factor(
     "avoid-disk-moves",
     "copy disks only where this gains more than FACTOR times what moves without copying gain",
 )
+OPTIMISE = _valued(
+    "",
+    "optimise",
+    "look for a better plan than the usual one for so many SECONDS",
+    values.number,
+    "SECONDS",
+    "float",
+)
 NO_INSTANCE_MOVES = switch(
     "", "no-instance-moves", "only change secondary nodes, which does not touch running instances"
 )

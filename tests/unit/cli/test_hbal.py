@@ -144,6 +144,7 @@ def test_only_the_group_is_saved(tmp_path: Path) -> None:
         (["-O", "n7"], "wrong node name(s) set as offline: n7"),
         (["--select-instances", "z"], "Unknown instance"),
         (["-X"], "hbal: Execution of commands possible only on LUXI"),
+        (["--optimise=1", "--avoid-disk-moves=2"], "it cannot go with --avoid-disk-moves"),
         (["-C/nonexistent/file"], "/nonexistent/file: cannot be written: No such file or directory"),
     ],
 )
@@ -154,6 +155,29 @@ def test_one_line_about_what_is_wrong(
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("Error: ")
     assert message in last
+
+
+def test_a_plan_that_is_optimised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    described = text.parse(text_of(cluster(1, Shape(nodes=5, instances=20))), "generated")
+    assert run(tmp_path, described, "--optimise=0.5", "--json", "-S", str(tmp_path / "saved")) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["score"]["after"] == report["steps"][-1]["score"] < report["greedy"]["score"]
+    places = {row.name: [row.pnode, row.snode] for row in described.instances}
+    for step in report["steps"]:
+        assert step["from"] == [name for name in places[step["instance"]] if name]
+        places[step["instance"]] = step["to"]
+    saved = text.parse((tmp_path / "saved.balanced").read_text(), "saved")
+    assert all(
+        [name for name in (row.pnode, row.snode) if name] == [name for name in places[row.name] if name]
+        for row in saved.instances
+    )
+    assert run(tmp_path, described) == 0
+    usual = capsys.readouterr().out.splitlines()
+    assert run(tmp_path, described, "--optimise=0.2") == 0
+    *_, greedy, optimised = capsys.readouterr().out.splitlines()
+    assert greedy.startswith("Greedy plan:    score ")
+    assert greedy.split()[3] == f"{usual[-3].split()[-1]},"
+    assert optimised.startswith("Optimised plan: score ")
 
 
 def test_an_empty_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
