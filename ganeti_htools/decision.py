@@ -1,11 +1,11 @@
 """One decision through the house: the bytes of a request in, the answer out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ganeti_htools.backends import again, answer
 from ganeti_htools.engine.decide import decide as decide_request
 from ganeti_htools.engine.options import Options
-from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive, missing_resources
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.figures import Figures
@@ -21,22 +21,78 @@ class Decision:
     warnings: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The cluster as something else than the request tells it; nodes reported their figures ``age`` s ago."""
+
+    cluster: Cluster
+    age: float
+
+
 class Memory:
     """What is kept of the last request for the next. Not to be used by two decisions at once."""
 
     def __init__(self) -> None:
         self.texts = again.Memory()
         self.figures: Figures | None = None
+        self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
 
 
-def decide(data: bytes, options: Options, memory: Memory | None = None) -> Decision:
-    """Decide a request, with what ``memory`` has of the last one. Raises DataError if it is wrong."""
+def decide(
+    data: bytes, options: Options, memory: Memory | None = None, known: Known | None = None
+) -> Decision:
+    """Decide a request, with what ``memory`` has of the last one. Raises DataError if it is wrong.
+
+    What the request says is taken for true; ``known`` is looked at only for what it cannot say.
+    """
     memory = memory or Memory()
     message = memory.texts.read(data)
-    state = state_for(message.cluster, message.request, options, memory.figures)
+    cluster, note = message.cluster, ""
+    if known and lacks_disks(cluster, message.request):
+        cluster = with_disks(cluster, known.cluster, memory)
+        if cluster is not message.cluster:
+            note = f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
+    state = state_for(cluster, message.request, options, memory.figures)
     memory.figures = state.figures
     warnings = (*message.warnings, *missing_resources(state))
-    return Decision(decide_on(state, message.request, options)[0], warnings)
+    return Decision(decide_on(state, message.request, options, note)[0], warnings)
+
+
+def lacks_disks(cluster: Cluster, request: Request) -> bool:
+    """Whether no node seems to have disk space where there are instances on local disks.
+
+    Ganeti tells the disk space for the disk template that is asked for (of its ``IAllocator``; for shared or
+    external storage and diskless instances: none), so that no instance on local disks seems to fit anywhere.
+    """
+    rows = (*cluster.instances, *_requested(request))
+    return not any(node.t_dsk or node.f_dsk for node in cluster.nodes) and any(
+        row.template.local_storage for row in rows
+    )
+
+
+def with_disks(cluster: Cluster, other: Cluster, memory: Memory) -> Cluster:
+    """The cluster with the disk space (and spindles) that its nodes have in the ``other`` one.
+
+    Nodes that report nothing, or are not known there, stay as they are. The same object if all do.
+    """
+    others = {node.name: node for node in other.nodes if node.t_dsk}
+    nodes, filled = [], {}
+    for node in cluster.nodes:
+        source = others.get(node.name)
+        if source is not None and node.t_mem:
+            key = id(node), id(source)
+            filled[key] = memory.filled.get(key) or (node, source, _with_disk(node, source))
+            node = filled[key][-1]
+        nodes.append(node)
+    memory.filled = filled
+    return replace(cluster, nodes=tuple(nodes)) if filled else cluster
+
+
+def _with_disk(node: Node, source: Node) -> Node:
+    node = replace(node, t_dsk=source.t_dsk, f_dsk=source.f_dsk)
+    if not node.excl_stor:
+        return node
+    return replace(node, t_spindles=source.t_spindles, f_spindles=source.f_spindles)
 
 
 def state_for(cluster: Cluster, request: Request, options: Options, known: Figures | None = None) -> State:
@@ -54,10 +110,10 @@ def _requested(request: Request) -> tuple[Instance, ...]:
             return ()
 
 
-def decide_on(state: State, request: Request, options: Options) -> tuple[str, State]:
-    """The answer, and the state it leads to."""
+def decide_on(state: State, request: Request, options: Options, note: str = "") -> tuple[str, State]:
+    """The answer, with a ``note``, and the state it leads to."""
     try:
         decision = decide_request(state, request, options)
     except RequestFailed as failure:
-        return answer.failure(str(failure)), state
-    return answer.success(request, decision), decision.state
+        return answer.failure(str(failure), note), state
+    return answer.success(request, decision, note), decision.state

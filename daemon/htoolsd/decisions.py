@@ -13,7 +13,7 @@ import trio
 
 from ganeti_htools.cli.files import inconsistencies
 from ganeti_htools.cli.parameters import parse_options
-from ganeti_htools.decision import Memory, decide
+from ganeti_htools.decision import Known, Memory, decide
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from htoolsd.methods import Args, File, Method
@@ -21,6 +21,8 @@ from htoolsd.peer import PassedFile
 from htoolsd.protocol import Kind, RefusalError
 
 _log = structlog.get_logger()
+
+Ages = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +94,15 @@ class Turn:
 class Decisions:
     """Decides requests, keeping parsed parts from one to the next. ``largest`` is bytes of a request.
 
-    ``ages`` tells how old each kind of data is that the daemon has of the cluster.
+    ``known`` tells what else is known of the cluster, and how old each kind of data is, in seconds.
     """
 
-    def __init__(self, patience: float, largest: int, ages: Callable[[], dict[str, float]] = dict) -> None:
+    def __init__(self, patience: float, largest: int, known: Callable[[], tuple[Known | None, Ages]]) -> None:
         self._turn = Turn(patience)
         self._largest = largest
         self._memory = Memory()
         self._tally = Tally()
-        self._ages = ages
+        self._known = known
 
     @property
     def method(self) -> Method:
@@ -148,10 +150,12 @@ class Decisions:
         began = trio.current_time()
         try:
             options, source = _understand(args, file)
+            known, ages = self._known()
             relay = await trio.to_thread.run_sync(
                 self._decide,
                 source,
                 options,
+                known,
                 abandon_on_cancel=True,
                 limiter=cast(trio.CapacityLimiter, self._turn),  # trio documents any object alike
             )
@@ -170,12 +174,12 @@ class Decisions:
         self._tally.failed += relay.exit_status != 0
         self._tally.recent.append(took)
         _log.info("decided", ms=took, exit_status=relay.exit_status)
-        return {**asdict(relay), "ages": self._ages()}
+        return {**asdict(relay), "ages": ages}
 
-    def _decide(self, source: PassedFile | bytes, options: Options) -> Relay:
+    def _decide(self, source: PassedFile | bytes, options: Options, known: Known | None) -> Relay:
         data = source if isinstance(source, bytes) else read_request(source, self._largest)
         try:
-            decision = decide(data, options, self._memory)
+            decision = decide(data, options, self._memory, known)
         except HtoolsError as err:
             return Relay("", f"Error: {err}\n", 1)
         return Relay(decision.answer + "\n", inconsistencies(decision.warnings), 0)

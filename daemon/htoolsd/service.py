@@ -6,10 +6,12 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 import trio
 
+from ganeti_htools.decision import Known
 from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd import logs, mastership, status
@@ -19,6 +21,7 @@ from htoolsd.decisions import Decisions
 from htoolsd.listening import Listener, listen, lock
 from htoolsd.mastership import EXIT_NOT_MASTER, Place
 from htoolsd.methods import Methods
+from htoolsd.model import LIVE
 from htoolsd.notify import notify
 from htoolsd.peer import SocketPeer
 from htoolsd.server import Limits, Server
@@ -87,7 +90,7 @@ async def _run(config: Config, place: Place, listener: Listener) -> None:
         config.live_seconds,
         tell=lambda summary: notify(f"STATUS={summary}"),
     )
-    decisions = Decisions(config.wait_seconds, config.request_mib << 20, sync.ages)
+    decisions = Decisions(config.wait_seconds, config.request_mib << 20, partial(known, sync))
     methods = Methods()
     limits = Limits(config.connections, config.message_mib << 20, config.idle_seconds, config.write_seconds)
     server = Server(methods, limits)
@@ -123,6 +126,12 @@ async def _run(config: Config, place: Place, listener: Listener) -> None:
                     await trio.serve_listeners(client, [listening], handler_nursery=clients)
         nursery.cancel_scope.cancel()
     _log.info("stopped", unfinished=finishing.cancelled_caught)
+
+
+def known(sync: Sync) -> tuple[Known | None, dict[str, float]]:
+    """The cluster for decisions, and how old each kind of data is."""
+    ages, cluster = sync.ages(), sync.model.cluster
+    return (None if cluster is None else Known(cluster, ages[LIVE])), ages
 
 
 async def _on_signal(

@@ -14,19 +14,19 @@ from ganeti_htools.model.state import State
 SHUTDOWN_TIMEOUT = 120  # seconds, Ganeti's default
 
 
-def success(request: Request, decision: Decision) -> str:
-    """The answer that carries out a decision."""
+def success(request: Request, decision: Decision, note: str = "") -> str:
+    """The answer that carries out a decision; ``note`` is what else there is to say."""
     info, result = (
         _evacuated(request, decision)
         if isinstance(decision.result, Evacuation)
         else _placed(request, decision)
     )
-    return _answer(True, f"Request successful: {info}", result)
+    return _answer(True, f"Request successful: {info}{note}", result)
 
 
-def failure(reason: str) -> str:
+def failure(reason: str, note: str = "") -> str:
     """The answer to a request that cannot be satisfied."""
-    return _answer(False, f"Request failed: {reason}", [])
+    return _answer(False, f"Request failed: {reason}{note}", [])
 
 
 def _answer(success: bool, info: str, result: Any) -> str:

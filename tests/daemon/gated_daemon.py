@@ -8,20 +8,22 @@ import os
 import sys
 from pathlib import Path
 
-from ganeti_htools.decision import Decision, Memory, decide
+from ganeti_htools.decision import Decision, Known, Memory, decide
 from ganeti_htools.engine.options import Options
 from htoolsd import decisions, service
 
 gate = os.environ.get("HTOOLSD_TEST_GATE", "/")
 
 
-def gated(data: bytes, options: Options, memory: Memory | None = None) -> Decision:
+def gated(
+    data: bytes, options: Options, memory: Memory | None = None, known: Known | None = None
+) -> Decision:
     if b"crash" in data:
         raise ZeroDivisionError("a defect\nin two lines")
     Path(gate + ".begun").touch()
     while not os.path.exists(gate):
         sum(range(1000))
-    return decide(data, options, memory)
+    return decide(data, options, memory, known)
 
 
 decisions.decide = gated  # type: ignore[attr-defined]  # as the module sees it

@@ -9,8 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from ganeti_htools.decision import Memory
+from ganeti_htools.decision import Known, Memory
 from ganeti_htools.engine.options import Options
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
 from htoolsd import decisions as subject
 from htoolsd.decisions import Decisions, Turn, read_request
@@ -19,6 +20,7 @@ from htoolsd.protocol import Kind, RefusalError
 from tests.unit.daemon.memory_peer import is_open, open_file
 
 AGES = {"configuration": 1.5, "live": 100.0}
+KNOWN = Known(Cluster(), 100.0)
 WARNINGS = "Warning: cluster has inconsistent data:\n  - one\n  - two\n\n"
 
 
@@ -31,7 +33,10 @@ class Engine:
         self.at_once = self.most_at_once = 0
         self.memories: list[Memory | None] = []
 
-    def decide(self, data: bytes, _options: Options, memory: Memory | None = None) -> Any:
+    def decide(
+        self, data: bytes, _options: Options, memory: Memory | None = None, known: Known | None = None
+    ) -> Any:
+        assert known is KNOWN
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
         self.memories.append(memory)
@@ -58,7 +63,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 @pytest.fixture
 def decisions() -> Decisions:
-    return Decisions(patience=1000, largest=1000, ages=AGES.copy)
+    return Decisions(patience=1000, largest=1000, known=lambda: (KNOWN, AGES))
 
 
 def counts(decisions: Decisions) -> dict[str, object]:
