@@ -78,16 +78,16 @@ async def submit(
     ``unsure`` because they may have been submitted before, those found in the queue are taken; what has
     not shown after ``patience.late`` seconds is submitted again. Raises GivenUpError: then nobody knows.
     """
+    comments = [opcodes[0]["comment"] for opcodes in work]
     numbers: dict[int, int | str] = {}
     since, looking = math.inf, trio.current_time() + patience.late if unsure else None
     while True:
         if looking is not None:
-            numbers |= await persistently(lambda: _in_queue(ganeti, work, patience), patience, away)
-            if len(numbers) < len(work) and trio.current_time() < looking:
-                await trio.sleep(min(_PAUSE, patience.late / 4))
-                continue
+            numbers |= await find(ganeti, comments, patience, away, looking)
         missing = [place for place in range(len(work)) if place not in numbers]
         if not missing:
+            if since != math.inf:
+                await away(None)
             return [numbers[place] for place in range(len(work))]
         try:
             answers = await queries.submit(ganeti, [work[place] for place in missing], patience.answer)
@@ -102,14 +102,25 @@ async def submit(
             if error.sent:
                 looking = now + patience.late
             continue
-        if since != math.inf:
-            await away(None)
         numbers |= dict(zip(missing, answers, strict=True))
 
 
-async def _in_queue(ganeti: Client, work: Sequence[Sequence[Opcode]], patience: Patience) -> dict[int, int]:
-    """Which of the jobs are in the queue, and their numbers there."""
-    places = {opcodes[0]["comment"]: place for place, opcodes in enumerate(work)}
+async def find(
+    ganeti: Client, comments: Sequence[str], patience: Patience, away: Away, until: float
+) -> dict[int, int]:
+    """Which of the jobs with these comments are in the queue, and their numbers there.
+
+    Until a time (of trio's clock) they are waited for. Raises GivenUpError.
+    """
+    while True:
+        found = await persistently(lambda: _in_queue(ganeti, comments, patience), patience, away)
+        if len(found) == len(comments) or trio.current_time() >= until:
+            return found
+        await trio.sleep(min(_PAUSE, patience.late / 4))
+
+
+async def _in_queue(ganeti: Client, comments: Sequence[str], patience: Patience) -> dict[int, int]:
+    places = {comment: place for place, comment in enumerate(comments)}
     found: dict[int, int] = {}
     for number, opcodes in await queries.jobs(ganeti, [], ["id", "ops"], patience.answer):
         if opcodes and opcodes[0].get("comment") in places:

@@ -46,6 +46,7 @@ class Control:
         self._methods: Mapping[str, Callable[..., Any]] = {
             "cluster": self._cluster,
             "cut": self._cut,
+            "drop": self._drop,
             "fail": self._fail,
             "find": self._find,
             "job_seconds": self._job_seconds,
@@ -77,6 +78,10 @@ class Control:
     def _cut(self, answers: int) -> None:
         """Close the connection in the middle of the next answers."""
         self._trouble.cuts = int(_number(answers))
+
+    def _drop(self, requests: int) -> None:
+        """Close the connection instead of listening to the next requests."""
+        self._trouble.drops = int(_number(requests))
 
     def _fail(self, pattern: str, times: int | None = None) -> None:
         """Let opcodes fail whose summary matches, always or some times; 0 is never."""

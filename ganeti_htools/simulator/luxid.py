@@ -119,7 +119,9 @@ class Luxid:
 
     async def _query_jobs(self, wanted: Any, names: Any) -> Any:
         names = _texts(names)
-        numbers = [_number(number) for number in wanted] if isinstance(wanted, list) else _texts(wanted)
+        if not isinstance(wanted, list | None):
+            raise _unreadable(wanted, "Unable to read [JobId]")
+        numbers = [_number(number) for number in wanted or ()]
         told = {row[0]: row[1:] for row in self._told(self._jobs.known(), ["id", *names])}
         if not numbers:
             return list(told.values())

@@ -109,12 +109,13 @@ def carry_out(world: World, opcode: Opcode) -> tuple[World, Any]:
     return _DEEDS[opcode["OP_ID"]](world, opcode)
 
 
-def _instance(world: World, opcode: Opcode) -> Instance:
+def _instance(world: World, opcode: Opcode, forthcoming: bool = False) -> Instance:
+    """The instance, which must not be forthcoming unless that is no obstacle."""
     name = opcode["instance_name"]
     instance = world.instance(name)
     if instance is None:
         raise refused(f"Instance '{name}' not known", "unknown_entity")
-    if instance.forthcoming:
+    if instance.forthcoming and not forthcoming:
         raise refused(f"Instance '{name}' is forthcoming", "wrong_state")
     return instance
 
@@ -179,7 +180,7 @@ def _go(world: World, instance: Instance, target: Node) -> World:
 
 
 def _failover(world: World, opcode: Opcode) -> tuple[World, Any]:
-    instance = _instance(world, opcode)
+    instance = _instance(world, opcode, forthcoming=True)
     return _go(world, instance, _target(world, instance, opcode.get("target_node"), "failover")), None
 
 
@@ -196,7 +197,7 @@ def _migrate(world: World, opcode: Opcode) -> tuple[World, Any]:
 
 
 def _replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
-    instance = _instance(world, opcode)
+    instance = _instance(world, opcode, forthcoming=True)
     if instance.template is not DiskTemplate.DRBD or instance.snode is None:
         raise refused("Can only run replace disks for DRBD8-based instances", "wrong_input")
     if opcode["mode"] != "replace_new_secondary":

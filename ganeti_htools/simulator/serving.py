@@ -22,10 +22,13 @@ Answer = Callable[[bytes], Awaitable[tuple[bytes, bool]]]
 
 @dataclass(slots=True)
 class Trouble:
-    """What is wrong with the line: seconds before every answer, and how many answers are cut off half-way."""
+    """What is wrong with the line: seconds before every answer, how many answers are cut off half-way, and
+    how many requests are not heard before the connection ends.
+    """
 
     seconds: float = 0.0
     cuts: int = 0
+    drops: int = 0
 
 
 async def converse(stream: trio.abc.Stream, answer: Answer, trouble: Trouble) -> None:
@@ -39,6 +42,9 @@ async def converse(stream: trio.abc.Stream, answer: Answer, trouble: Trouble) ->
                 if not data:
                     return
                 for message in decoder.feed(bytes(data)):
+                    if trouble.drops > 0:
+                        trouble.drops -= 1
+                        return
                     said, goes_on = await answer(message)
                     if not await _say(stream, said, trouble) or not goes_on:
                         return

@@ -228,6 +228,18 @@ async def test_answers_can_be_late_and_cut_off(autojump_clock: MockClock) -> Non
         assert trouble.cuts == 0
 
 
+async def test_requests_can_be_dropped(autojump_clock: MockClock) -> None:
+    async with luxid() as server, trio.open_nursery() as nursery:
+        here, there = memory_stream_pair()
+        nursery.start_soon(converse, there, server.answer, Trouble(drops=1))
+        await here.send_all(encode({"method": "SubmitJob", "args": [[delay(1)]]}))
+        assert await here.receive_some() == b""
+        assert decode((await server.answer(b'{"method":"QueryJobs","args":[[],["id"]]}'))[0][:-1]) == {
+            "success": True,
+            "result": [],
+        }
+
+
 async def test_who_says_nothing_is_left_alone(autojump_clock: MockClock) -> None:
     async with luxid() as server:
         here, there = memory_stream_pair()
@@ -251,7 +263,8 @@ async def test_orders(autojump_clock: MockClock) -> None:
 
         assert await tell("slow", 2) == (True, None)
         assert await tell("cut", 3) == (True, None)
-        assert trouble == Trouble(2, 3)
+        assert await tell("drop", 1) == (True, None)
+        assert trouble == Trouble(2, 3, 1)
         assert await tell("job_seconds", 1) == (True, None)
         assert await tell("fail", "MIGRATE", 1) == (True, None)
         jobs.submit([[migrate("mirrored")]])

@@ -34,6 +34,19 @@ def test_a_mirrored_instance_changes_sides_with_its_memory() -> None:
         assert figures(now) == figures(world()) | {"one": (2000, 8000), "two": (3000, 8500)}
 
 
+def test_a_forthcoming_instance_is_only_written_down() -> None:
+    start = world()
+    rows = (replace(row, forthcoming=row.name == "mirrored") for row in start.cluster.instances)
+    start = replace(start, cluster=replace(start.cluster, instances=tuple(rows)))
+    now = after(
+        opcode("INSTANCE_FAILOVER", instance_name="mirrored"), replace_disks("mirrored", "three"), start=start
+    )
+    assert place(now, "mirrored") == ("two", "three", Status.RUNNING)
+    assert figures(now) == figures(start)
+    with pytest.raises(OpcodeError, match="is forthcoming"):
+        after(migrate("mirrored"), start=start)
+
+
 def test_an_instance_on_shared_storage_goes_where_it_is_sent() -> None:
     now = after(migrate("shared", target_node="three"))
     assert place(now, "shared") == ("three", None, Status.RUNNING)

@@ -1,0 +1,85 @@
+"""With ``-X`` our tools submit the opcodes that Debian's submit, in the same jobs."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.model.cluster import Cluster
+from tests.clusters import MOVABLE, Shape
+from tests.conftest import Oracle
+from tests.oracle.test_simulator import made, run
+from tests.simulators import PATIENCE, Simulator, simulator
+
+pytestmark = pytest.mark.oracle
+
+# Who submits, why and when is their own.
+OWN = {"comment", "reason"}
+
+
+def submitted(ganeti: Simulator) -> list[list[dict[str, Any]]]:
+    """The opcodes of all jobs in the order of submission, without what is each program's own."""
+    jobs = ganeti.ask("QueryJobs", [], ["ops", "status"])
+    assert {status for _, status in jobs} <= {"success"}
+    return [[{key: op[key] for key in sorted(op.keys() - OWN)} for op in ops] for ops, _ in jobs]
+
+
+def ours(tool: str, *options: object) -> str:
+    """What our tool says, as a process of its own."""
+    command = [sys.executable, "-m", f"ganeti_htools.cli.{tool}", *map(str, options)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+
+
+def both(oracle: Oracle, tmp_path: Path, rows: Cluster, tool: str, *options: str) -> list[Any]:
+    """What each submits on the same cluster: Debian's, then ours; and the clusters are the same then."""
+    results = []
+    for name in ("debian", "ours"):
+        (tmp_path / name).mkdir()
+        with simulator(tmp_path / name, rows, "--job-seconds=0") as ganeti:
+            if name == "ours":
+                ours(tool, f"-L{ganeti.socket}", "-X", *options)
+            else:
+                run(oracle, tool, f"-L{ganeti.socket}", "-X", *options)
+            results.append((submitted(ganeti), ganeti.cluster()))
+    assert results[0] == results[1]
+    return results[0][0]
+
+
+SHAPES = {
+    "drained": Shape(nodes=6, instances=30, templates=MOVABLE, drained=1, down=0.3),
+    "forthcoming": Shape(nodes=5, instances=20, templates=MOVABLE, forthcoming=0.4),
+    "offline": Shape(nodes=6, instances=24, templates=MOVABLE, offline=1),
+}
+
+
+@pytest.mark.parametrize("options", [(), ("--priority=low", "--reason=because"), ("--priority=high",)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_hbal(oracle: Oracle, tmp_path: Path, shape: str, options: tuple[str, ...]) -> None:
+    opcodes = both(oracle, tmp_path, made(3, SHAPES[shape]), "hbal", "-l8", *options)
+    kinds = {op["OP_ID"] for ops in opcodes for op in ops}
+    assert "OP_INSTANCE_REPLACE_DISKS" in kinds
+    assert ("OP_INSTANCE_FAILOVER" in kinds) is (shape == "forthcoming")
+
+
+def test_hbal_of_the_first_jobset(oracle: Oracle, tmp_path: Path) -> None:
+    opcodes = both(oracle, tmp_path, made(3, SHAPES["drained"]), "hbal", "--first-job-group")
+    assert len(opcodes) == 1
+
+
+def test_hsqueeze(oracle: Oracle, tmp_path: Path) -> None:
+    rows = made(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
+    opcodes = both(oracle, tmp_path, rows, "hsqueeze")
+    kinds = [op["OP_ID"] for ops in opcodes for op in ops]
+    assert kinds.count("OP_TAGS_SET") > 1
+    assert kinds[-1] == "OP_OOB_COMMAND"
+
+
+def test_hsqueeze_back(oracle: Oracle, tmp_path: Path) -> None:
+    rows = made(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, offline=2, down=0))
+    nodes = [replace(row, tags=("htools:standby:x",)) if row.offline else row for row in rows.nodes]
+    options = ("--minimal-resources=100", "--target-resources=200")
+    opcodes = both(oracle, tmp_path, replace(rows, nodes=tuple(nodes)), "hsqueeze", *options)
+    assert opcodes[0][-1]["command"] == "power-on"

@@ -1,0 +1,56 @@
+"""The simulated Ganeti without processes and sockets, under a clock that tests move on."""
+
+import errno
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+from trio.testing import memory_stream_pair
+
+from ganeti_htools.luxi.client import Client
+from ganeti_htools.simulator.jobs import Jobs, Pace
+from ganeti_htools.simulator.luxid import Luxid
+from ganeti_htools.simulator.serving import Trouble, converse
+from ganeti_htools.simulator.world import World
+
+
+class Simulated:
+    """A master, its jobs, and what is wrong with the line. While it is not ``there`` nobody is connected."""
+
+    def __init__(self, nursery: trio.Nursery, world: World, seconds: float) -> None:
+        self.jobs = Jobs(nursery, world, Pace(seconds))
+        self.trouble = Trouble()
+        self.there = True
+        self._luxid = Luxid(self.jobs)
+        self._nursery = nursery
+        self._streams: list[trio.abc.Stream] = []
+
+    async def connect(self, path: str) -> trio.abc.Stream:
+        await trio.lowlevel.checkpoint()
+        if not self.there:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        ours, theirs = memory_stream_pair()
+        self._streams.append(theirs)
+        self._nursery.start_soon(converse, theirs, self._luxid.answer, self.trouble)
+        return ours
+
+    async def go(self) -> None:
+        """Give up the master role: jobs go on, conversations end."""
+        self.there = False
+        for stream in self._streams:
+            await trio.aclose_forcefully(stream)
+
+    def states(self) -> list[str]:
+        """Those of all jobs, oldest first."""
+        return [job.state.value for job in self.jobs.known()]
+
+
+@asynccontextmanager
+async def simulated(world: World, seconds: float = 1.0) -> AsyncIterator[tuple[Simulated, Client]]:
+    """A master whose opcodes take that long, and a client of it."""
+    async with trio.open_nursery() as nursery:
+        master = Simulated(nursery, world, seconds)
+        async with Client("/socket", master.connect) as client:
+            yield master, client
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,215 @@
+"""No job is submitted twice and none is lost, whatever happens to the connection."""
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.luxi import jobs
+from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.jobs import GivenUpError, Patience
+from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.luxi.queries import JobStatus
+from tests.unit.luxi.simulated import Simulated, simulated
+from tests.unit.simulator.worlds import delay, migrate, opcode, world
+
+PATIENCE = Patience(answer=30, away=300, late=10)
+SIGNATURE = Signature("test", "a test", "testing", "beef")
+
+
+def signed(*work: dict[str, Any]) -> list[list[Any]]:
+    return [list(SIGNATURE.sign([each], f"1/{place}", 1)) for place, each in enumerate(work, 1)]
+
+
+class Line:
+    """Hears of a connection that is lost and found, and mends what is wrong with it."""
+
+    def __init__(self, master: Simulated) -> None:
+        self.master = master
+        self.told: list[str | None] = []
+
+    async def away(self, reason: str | None) -> None:
+        self.told.append(reason)
+        self.master.trouble.seconds = 0.0
+
+
+async def submit(master: Simulated, client: Client, unsure: bool = False) -> tuple[Line, list[int | str]]:
+    line = Line(master)
+    work = signed(migrate("mirrored"), delay(5))
+    return line, await jobs.submit(client, work, PATIENCE, line.away, unsure)
+
+
+async def test_submitted(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        line, numbers = await submit(master, client)
+        assert numbers == [1, 2]
+        assert not line.told
+
+
+@pytest.mark.parametrize("trouble", ["cuts", "drops", "seconds"])
+async def test_submitted_once_over_a_bad_line(autojump_clock: MockClock, trouble: str) -> None:
+    """The answer is lost, the request is lost, or the answer comes too late."""
+    async with simulated(world()) as (master, client):
+        setattr(master.trouble, trouble, 1000 if trouble == "seconds" else 1)
+        line, numbers = await submit(master, client)
+        assert numbers == [1, 2]
+        assert len(master.states()) == 2
+        assert line.told[0] is not None
+        assert line.told[-1] is None
+
+
+async def test_jobs_that_show_late_are_waited_for(autojump_clock: MockClock) -> None:
+    """A request on a connection that is gone may still be at work."""
+    async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
+        master.trouble.drops = 1
+
+        async def arrive() -> None:
+            await trio.sleep(PATIENCE.late / 2)
+            master.jobs.submit(signed(migrate("mirrored"), delay(5)))
+
+        nursery.start_soon(arrive)
+        _, numbers = await submit(master, client)
+        assert numbers == [1, 2]
+        assert len(master.states()) == 2
+
+
+async def test_only_what_is_missing_is_submitted_again(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        master.jobs.submit([[delay(1)], signed(migrate("mirrored"))[0]])
+        _, numbers = await submit(master, client, unsure=True)
+        assert numbers == [2, 3]
+
+
+async def test_ganeti_that_is_away_gets_the_jobs_later(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
+        await master.go()
+
+        async def come_back() -> None:
+            await trio.sleep(100)
+            master.there = True
+
+        nursery.start_soon(come_back)
+        line, numbers = await submit(master, client)
+        assert numbers == [1, 2]
+        assert "Ganeti cannot be reached" in str(line.told[0])
+        assert line.told[-1] is None
+
+
+async def test_patience_ends(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        await master.go()
+        began = trio.current_time()
+        with pytest.raises(GivenUpError, match="given up after 300 s"):
+            await submit(master, client)
+        assert 300 <= trio.current_time() - began < 400
+
+
+async def test_jobs_that_are_not_taken(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        master.jobs.drained = True
+        _, numbers = await submit(master, client)
+        assert [str(each) for each in numbers] == ["SubmitManyJobs: GenericError: Queue drained"] * 2
+        assert not master.states()
+
+
+class Heard:
+    """What is told of jobs."""
+
+    def __init__(self) -> None:
+        self.states: list[tuple[int, str | None]] = []
+        self.said: list[tuple[int, str]] = []
+
+    async def news(self, number: int, told: JobStatus | str | None) -> None:
+        if isinstance(told, str):
+            self.said.append((number, told))
+        else:
+            self.states.append((number, told and told.value))
+
+
+async def test_followed_to_the_end(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        numbers = master.jobs.submit([[delay(100)], [delay(30), delay(10)]])
+        heard, line = Heard(), Line(master)
+        began = trio.current_time()
+        await jobs.follow(client, numbers, PATIENCE, line.away, heard.news)
+        assert trio.current_time() - began == pytest.approx(100, abs=1)
+        assert heard.states[-1] == (1, "success")
+        assert (2, "success") in heard.states
+        assert [entry for entry in heard.said if entry[0] == 1] == [(1, "TEST_DELAY(100)")]
+        assert not line.told
+
+
+async def test_the_queue_is_not_asked_more_than_needed(autojump_clock: MockClock) -> None:
+    requests = 0
+
+    async with simulated(world()) as (master, _):
+        numbers = master.jobs.submit([[delay(3600)]])
+
+        class Counting(Client):
+            async def call(self, *args: Any, **more: Any) -> Any:
+                nonlocal requests
+                requests += 1
+                return await super().call(*args, **more)
+
+        async with Counting("/socket", master.connect) as asking:
+            await jobs.follow(asking, numbers, PATIENCE, Line(master).away, Heard().news)
+    assert requests < 3600 / 15 * 2 + 20
+
+
+async def test_a_connection_lost_while_jobs_run(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
+        numbers = master.jobs.submit([[delay(100)]])
+        heard, line = Heard(), Line(master)
+
+        async def restart() -> None:
+            await trio.sleep(10)
+            await master.go()
+            await trio.sleep(60)
+            master.there = True
+
+        nursery.start_soon(restart)
+        await jobs.follow(client, numbers, PATIENCE, line.away, heard.news)
+        assert heard.states[-1] == (1, "success")
+        assert line.told[0] is not None
+        assert line.told[-1] is None
+
+
+async def test_nobody_waits_for_ever(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
+        numbers = master.jobs.submit([[delay(1000)]])
+        nursery.start_soon(master.go)
+        with pytest.raises(GivenUpError, match=r"/socket: .*; given up after 300 s"):
+            await jobs.follow(client, numbers, PATIENCE, Line(master).away, Heard().news)
+
+
+async def test_a_job_that_vanishes(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
+        numbers = master.jobs.submit([[delay(100)]])
+        heard = Heard()
+
+        async def forget() -> None:
+            await trio.sleep(10)
+            master.jobs.archived.add(1)
+
+        nursery.start_soon(forget)
+        await jobs.follow(client, numbers, PATIENCE, Line(master).away, heard.news)
+        assert heard.states[-1] == (1, None)
+
+
+async def test_why_jobs_failed(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        numbers = master.jobs.submit(
+            [
+                [delay(1), migrate("nobody"), delay(1)],
+                [delay(1000), opcode("TAGS_SET", kind="cluster", tags=["a"])],
+                [{**delay(1), "depends": [[77, []]]}],
+            ]
+        )
+        await trio.sleep(10)
+        assert master.jobs.cancel(2) == (False, "Job no longer waiting, can't cancel (informed it anyway)")
+        found = await jobs.failures(client, [numbers[0], numbers[2]], PATIENCE, Line(master).away)
+        assert found == {
+            1: "INSTANCE_MIGRATE(nobody): OpPrereqError: Instance 'nobody' not known (unknown_entity)",
+            3: "TEST_DELAY(1): OpExecError: Dependency error: Job 77 not found",
+        }

@@ -1,0 +1,63 @@
+"""The opcodes that Debian's tools were seen to submit."""
+
+from ganeti_htools.luxi import opcodes
+from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
+
+
+def test_moves() -> None:
+    assert opcodes.migrate("inst13", "node1") == {
+        "OP_ID": "OP_INSTANCE_MIGRATE",
+        "instance_name": "inst13",
+        "target_node": "node1",
+        "allow_runtime_changes": False,
+        "ignore_ipolicy": False,
+        "cleanup": False,
+        "allow_failover": True,
+        "ignore_hvversions": True,
+    }
+    assert "target_node" not in opcodes.migrate("inst13")
+    assert opcodes.replace_secondary("inst8", "node3") == {
+        "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
+        "instance_name": "inst8",
+        "early_release": False,
+        "ignore_ipolicy": False,
+        "mode": "replace_new_secondary",
+        "disks": [],
+        "remote_node": "node3",
+    }
+
+
+def test_power() -> None:
+    assert opcodes.tag_node("node5", ["a"]) == {
+        "OP_ID": "OP_TAGS_SET",
+        "kind": "node",
+        "tags": ["a"],
+        "name": "node5",
+    }
+    off = {"force": False, "offline": True, "auto_promote": False}
+    common = {"timeout": 60, "ignore_status": False, "power_delay": 2}
+    assert opcodes.power(["node5", "node6"], on=False) == [
+        {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": "node5", **off},
+        {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": "node6", **off},
+        {
+            "OP_ID": "OP_OOB_COMMAND",
+            "node_names": ["node5", "node6"],
+            "command": "power-off",
+            **common,
+        },
+    ]
+    role, command = opcodes.power(["node5"], on=True)
+    assert role["offline"] is False
+    assert command["command"] == "power-on"
+
+
+def test_signed() -> None:
+    signature = Signature("hbal", "because", "rebalancing via us", "beef", PRIORITIES["low"])
+    first, second = signature.sign([opcodes.migrate("a"), opcodes.migrate("b")], "2/1", 1795242548842917000)
+    assert first | {"instance_name": "b"} == second
+    assert first == opcodes.migrate("a") | {
+        "priority": 10,
+        "depends": None,
+        "comment": "rebalancing via us, run beef, job 2/1",
+        "reason": [["hbal", "because", 1795242548842917000]],
+    }
