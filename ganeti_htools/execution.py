@@ -112,6 +112,12 @@ class Run:
         first, *self.rest = self.rest
         self.tasks += [Task(job, f"{self.sets}/{number}") for number, job in enumerate(first, 1)]
 
+    def take_back(self, tasks: Sequence[Task]) -> None:
+        """These, of the last set, have not been submitted after all."""
+        if tasks:
+            self.rest = [[task.job for task in tasks], *self.rest]
+            self.tasks = [task for task in self.tasks if task not in tasks]
+
 
 # Events. Each is told before anything else happens.
 
@@ -212,6 +218,23 @@ async def execute(
             await _follow(run, ganeti, tell, patience, away)
     except GivenUpError as error:
         run.ending, run.reason = Ending.LOST, str(error)
+
+
+async def trace(run: Run, ganeti: Client, tell: Tell, patience: Patience = PATIENCE) -> None:
+    """Learn what became of the jobs of a run that was left; nothing is submitted. Raises GivenUpError."""
+
+    async def away(reason: str | None) -> None:
+        await tell(Away(reason))
+
+    unsure = [task for task in run.current if task.number is None]
+    if unsure:
+        comments = [run.signature.comment(task.place) for task in unsure]
+        found = await jobs.find(ganeti, comments, patience, away, trio.current_time() + patience.late)
+        for place, number in found.items():
+            unsure[place].number = number
+        run.take_back([task for task in unsure if task.number is None])
+        await tell(Submitted([task for task in unsure if task.number is not None]))
+    await _follow(run, ganeti, tell, patience, away)
 
 
 def going_on(run: Run) -> str:

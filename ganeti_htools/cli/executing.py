@@ -4,7 +4,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +14,8 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.cli import files, jobsets
 from ganeti_htools.cli.commandline import CommandLine, Program, title
 from ganeti_htools.cli.jobsets import Move
-from ganeti_htools.engine.recheck import named
+from ganeti_htools.engine.moves import Kind
+from ganeti_htools.engine.recheck import NamedStep, named
 from ganeti_htools.execution import (
     Away,
     Check,
@@ -26,6 +27,7 @@ from ganeti_htools.execution import (
     Run,
     Submitted,
     Task,
+    Tell,
     execute,
     going_on,
     move,
@@ -39,6 +41,8 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 
 Say = Callable[..., None]  # lines
+
+INTERRUPTED = "interrupted"  # instead of an ending
 
 
 def undeterred(say: Say) -> Say:
@@ -85,38 +89,59 @@ def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> None:
     Without an ending, it was interrupted. Raises HtoolsError if files cannot be written.
     """
     cluster = trio.run(_carry_out, line.luxi or queries.default_socket(), run, check, say, bool(line.save))
-    for text in _summary(run):
-        say(text)
+    say(*summary(run))
     if line.save is not None:
-        if cluster is not None:
-            files.say(files.save(line.save, "executed", "after execution", cluster) + "\n")
-        rest = jobsets.listed([[job.commands for job in jobs] for jobs in run.rest])
-        files.write_text(f"{line.save}.remaining", jobsets.script(rest))
-        files.say(f"What was not submitted has been written to file '{line.save}.remaining'\n")
+        save(line.save, cluster, [[job.commands for job in jobs] for jobs in run.rest])
+
+
+def save(prefix: str, cluster: Cluster | None, rest: Sequence[Sequence[Sequence[str]]]) -> None:
+    """Save what came of a run: the cluster, if it could be read, and the commands that were not submitted.
+
+    Raises HtoolsError.
+    """
+    if cluster is not None:
+        files.say(files.save(prefix, "executed", "after execution", cluster) + "\n")
+    files.write_text(f"{prefix}.remaining", jobsets.script(jobsets.listed(rest)))
+    files.say(f"What was not submitted has been written to file '{prefix}.remaining'\n")
+
+
+def complaint(outcome: Mapping[str, Any]) -> str | None:
+    """What is wrong with a run that ended, by its record; None for one that did as it should."""
+    reason, doing = outcome["reason"], outcome["going_on"]
+    match outcome["ending"]:
+        case Ending.FAILED.value:
+            return f"Not all jobs completed successfully: {reason}"
+        case Ending.CHANGED.value:
+            return f"The plan does not fit the cluster any more: {reason}"
+        case Ending.LOST.value:
+            return f"{reason}{f'; may go on: {doing}' if doing else ''}"
+    return None
 
 
 def conclude(run: Run) -> None:
     """End the program as the run ended. Raises HtoolsError, or SystemExit if it was interrupted."""
-    match run.ending:
-        case None:
-            sys.stdout.flush()
-            raise SystemExit(2)
-        case Ending.FAILED:
-            raise HtoolsError(f"Not all jobs completed successfully: {run.reason}")
-        case Ending.CHANGED:
-            raise HtoolsError(f"The plan does not fit the cluster any more: {run.reason}")
-        case Ending.LOST:
-            doing = going_on(run)
-            raise HtoolsError(f"{run.reason}{doing and f'; may go on: {doing}'}")
+    conclude_by(record(run))
+
+
+def conclude_by(outcome: Mapping[str, Any]) -> None:
+    """The same by the record of a run."""
+    if outcome["ending"] == INTERRUPTED:
+        sys.stdout.flush()
+        raise SystemExit(2)
+    wrong = complaint(outcome)
+    if wrong is not None:
+        raise HtoolsError(wrong)
 
 
 def record(run: Run) -> dict[str, Any]:
-    """The outcome for a JSON document."""
+    """A run that ended as part of a JSON document. Without an ending it was interrupted."""
     return {
-        "ending": "interrupted" if run.ending is None else run.ending.value,
+        "ending": INTERRUPTED if run.ending is None else run.ending.value,
         "reason": run.reason or None,
         "run": run.signature.run,
+        "purpose": run.signature.purpose,
         "replanned": run.changes,
+        "going_on": going_on(run) or None,
         "jobs": [
             {
                 **_described(task.job),
@@ -132,11 +157,40 @@ def record(run: Run) -> dict[str, Any]:
 
 
 def _described(job: Job) -> dict[str, Any]:
+    step = job.step
     return {
-        "instance": job.step and job.step.instance,
+        "title": job.title,
+        "instance": step and step.instance,
+        "move": step and step.kind.value,
+        "from": step and list(step.was),
+        "to": step and list(step.now),
         "opcodes": [opcode["OP_ID"] for opcode in job.opcodes],
-        "commands": job.commands,
+        "commands": list(job.commands),
     }
+
+
+def restored(program: str, recorded: Mapping[str, Any]) -> Run:
+    """The run of a program again, to be told of and traced, not to be carried out: opcodes are but names.
+
+    Raises KeyError, TypeError, ValueError for what is no record.
+    """
+    signature = Signature(program, "", recorded["purpose"], recorded["run"])
+    run = Run(signature, [[_restored(job) for job in jobs] for jobs in recorded["not_submitted"]])
+    for job in recorded["jobs"]:
+        run.sets = job["jobset"]
+        number = 1 + sum(task.place.startswith(f"{run.sets}/") for task in run.tasks)
+        status = None if job["status"] is None else JobStatus(job["status"])
+        run.tasks.append(Task(_restored(job), f"{run.sets}/{number}", job["id"], status, job["error"]))
+    run.changes = list(recorded["replanned"])
+    run.ending = None if recorded["ending"] == INTERRUPTED else Ending(recorded["ending"])
+    run.reason = recorded["reason"] or ""
+    return run
+
+
+def _restored(job: Mapping[str, Any]) -> Job:
+    was, now = job["from"], job["to"]
+    step = job["move"] and NamedStep(job["instance"], Kind(job["move"]), None, tuple(was), tuple(now))
+    return Job(job["title"], tuple({"OP_ID": name} for name in job["opcodes"]), tuple(job["commands"]), step)
 
 
 async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -> Cluster | None:
@@ -151,7 +205,7 @@ async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -
         with files.progress() as live, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_heed, signals, stop, nursery.cancel_scope)
-                await execute(run, ganeti, read, check, _teller(run, say, live), stop, time.time_ns)
+                await execute(run, ganeti, read, check, teller(run, say, _warn, live), stop, time.time_ns)
                 nursery.cancel_scope.cancel()
         if run.ending is None:
             doing = going_on(run)
@@ -174,8 +228,12 @@ async def _heed(signals: AsyncIterable[int], stop: trio.Event, scope: trio.Cance
             files.say("Interrupted: stopping once the current jobs have ended; again to exit at once\n")
 
 
-def _teller(run: Run, say: Say, live: Say) -> Any:
-    """What tells people of events: lines that stay with ``say``, and how it stands with ``live``."""
+def _warn(text: str) -> None:
+    files.say(f"{text}\n")
+
+
+def teller(run: Run, say: Say, warn: Say, live: Say) -> Tell:
+    """What tells people of events: lines that stay with ``say`` and ``warn``, how it stands with ``live``."""
 
     async def tell(event: Event) -> None:
         live("")
@@ -190,9 +248,9 @@ def _teller(run: Run, say: Say, live: Say) -> Any:
             case Progress(task, None) if task.over:
                 say(_ended(task))
             case Away(None):
-                files.say("Ganeti answers again\n")
+                warn("Ganeti answers again")
             case Away(reason):
-                files.say(f"Ganeti cannot be asked, still trying: {reason}\n")
+                warn(f"Ganeti cannot be asked, still trying: {reason}")
         live(_standing(run, event.said if isinstance(event, Progress) else None))
 
     return tell
@@ -209,7 +267,7 @@ def _standing(run: Run, said: str | None) -> str:
     return f"jobset {run.sets} of {run.sets + len(run.rest)}: {counts}{f' - {said}' if said else ''}"
 
 
-def _summary(run: Run) -> list[str]:
+def summary(run: Run) -> list[str]:
     """What was done and what was not."""
     done = sum(task.status is JobStatus.SUCCESS for task in run.tasks)
     failed = sum(task.error is not None for task in run.tasks)
