@@ -89,15 +89,33 @@ def jobs(after: int = 0) -> list[Job]:
     return [job for job in found if job.number > after]
 
 
-def luxi() -> Path:
-    """The socket of the master's luxid."""
-    return TOP / MASTER / "var/run/ganeti/socket/ganeti-query"
-
-
 def nodes_of(instance: str) -> list[str]:
     """The primary, and the secondary if there is one."""
     ((primary, secondary),) = table("gnt-instance", "pnode,snodes", instance)
     return [primary, secondary] if secondary else [primary]
+
+
+def master_cpu() -> dict[str, float]:
+    """CPU seconds that the daemons of the master have used so far."""
+    return {name: _cpu(MASTER, f"ganeti-{name}") for name in ("luxid", "wconfd")}
+
+
+def nodes_cpu() -> float:
+    """CPU seconds that the node daemons have used so far."""
+    return sum(_cpu(node, "ganeti-noded") for node in GROUPS)
+
+
+def live_requests() -> int:
+    """How often nodes were asked for live data of themselves so far, all of them together."""
+    logs = (TOP / node / "var/log/ganeti/node-daemon.log" for node in GROUPS)
+    return sum(log.read_text().count("POST /node_info ") for log in logs)
+
+
+def _cpu(node: str, daemon: str) -> float:
+    process = (TOP / node / f"var/run/ganeti/{daemon}.pid").read_text().strip()
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    # Its own, and that of its processes that have ended: noded has one for each request.
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,212 @@
+"""What we do on a real Ganeti, told in order: each test takes the cluster as the one before has left it."""
+
+import difflib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.programs import PROGRAMS
+from tests.integration import cluster
+from tests.integration.cluster import GROUPS, jobs, nodes_of, run, table
+from tests.integration.daemon import Daemon
+
+pytestmark = [pytest.mark.integration, pytest.mark.random_order(disabled=True)]
+
+PATIENCE = 60.0  # seconds until the daemon must have come to know what has changed
+EXECUTABLE = ("-I", "htoolsd")
+ADD = ("gnt-instance", "add", *EXECUTABLE, "-o", "none+default", "--no-name-check", "--no-ip-check")
+SMALL = ("-B", "memory=256,vcpus=1")
+DISKS = {
+    "drbd": "0:size=1G",
+    "plain": "0:size=1G",
+    "file": "0:size=1G",
+    "ext": "0:size=1G,provider=none",
+    "sharedfile": "0:size=1G",
+}
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    with Daemon() as daemon:
+        yield daemon
+
+
+def add(name: str, template: str, group: str, *options: str) -> list[str]:
+    """The command that makes an instance in a node group."""
+    disk = ["--disk", DISKS[template]] if template in DISKS else []
+    return [*ADD, *SMALL, "-t", template, *disk, "--node-group", group, *options, name]
+
+
+def batch(path: Path, *names: str) -> list[str]:
+    """The command that makes several DRBD instances in one request."""
+    common: dict[str, object] = {"mode": "create", "hypervisor": "fake", "os_type": "none+default"}
+    common |= {"name_check": False, "ip_check": False, "beparams": {"memory": 256, "vcpus": 1}}
+    common |= {"disk_template": "drbd", "disks": [{"size": 1024}], "nics": [{}], "group_name": "other"}
+    path.write_text(json.dumps([common | {"instance_name": name} for name in names]))
+    return ["gnt-instance", "batch-create", *EXECUTABLE, str(path)]
+
+
+def succeed(*commands: Sequence[object]) -> None:
+    """Run commands side by side; all jobs that this leads to succeed."""
+    before = jobs()
+    run(*commands)
+    done = jobs(after=before[-1].number)
+    assert len(done) >= len(commands)
+    assert {job.status for job in done} == {"success"}, done
+
+
+def requests(name: str, tmp_path: Path) -> Iterator[list[list[str]]]:
+    """Commands that have Ganeti make every kind of request, each one request; go on when they are done.
+
+    In the group where nodes are emptied are only instances that can be moved.
+    """
+    # Requests about shared storage show no disk space: whatever else is there would not fit.
+    yield [
+        add(f"{name}-ext", "ext", "default"),
+        add(f"{name}-sharedfile", "sharedfile", "default"),
+        add(f"{name}-diskless", "diskless", "other"),
+    ]
+    yield [
+        add(f"{name}-drbd", "drbd", "default"),
+        add(f"{name}-plain", "plain", "other"),
+        add(f"{name}-file", "file", "other"),
+        add(f"{name}-stopped", "plain", "other", "--no-start"),
+        batch(tmp_path / "batch", f"{name}-batch1", f"{name}-batch2"),
+    ]
+    old = nodes_of(f"{name}-ext"), nodes_of(f"{name}-sharedfile"), nodes_of(f"{name}-drbd")
+    yield [
+        ["gnt-instance", "migrate", "-f", *EXECUTABLE, f"{name}-ext"],
+        ["gnt-instance", "failover", "-f", *EXECUTABLE, f"{name}-sharedfile"],
+        ["gnt-instance", "replace-disks", *EXECUTABLE, f"{name}-drbd"],
+        ["gnt-instance", "modify", "-t", "drbd", *EXECUTABLE, f"{name}-stopped"],
+    ]
+    new = nodes_of(f"{name}-ext"), nodes_of(f"{name}-sharedfile"), nodes_of(f"{name}-drbd")
+    assert all(before != after for before, after in zip(old, new, strict=True))
+    assert len(nodes_of(f"{name}-stopped")) == 2
+    primary, secondary = nodes_of(f"{name}-drbd")
+    yield [["gnt-node", "evacuate", "-f", *EXECUTABLE, "--secondary-only", secondary]]
+    assert secondary not in nodes_of(f"{name}-drbd")
+    yield [["gnt-node", "evacuate", "-f", *EXECUTABLE, "--primary-only", primary]]
+    assert table("gnt-node", "pinst_cnt", primary) == [["0"]]
+    yield [["gnt-instance", "change-group", *EXECUTABLE, "--to", "other", f"{name}-drbd"]]
+    assert {GROUPS[node] for node in nodes_of(f"{name}-drbd")} == {"other"}
+
+
+def saved(program: object, source: str, directory: Path) -> str:
+    """The cluster in the text format, as an ``hscan`` saves it."""
+    directory.mkdir(exist_ok=True)
+    run([program, source, "-d", directory])
+    return (directory / "LOCAL.data").read_text("utf-8")
+
+
+def agree(tmp_path: Path) -> None:
+    """The daemon's model becomes what Debian's ``hscan`` finds, without being told of anything."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        ours = saved(PROGRAMS / "hscan", "-D", tmp_path / "ours")
+        theirs = saved("/usr/bin/hscan", "-L", tmp_path / "theirs")
+        if ours == theirs:
+            return
+        difference = "\n".join(difflib.unified_diff(theirs.splitlines(), ours.splitlines(), lineterm=""))
+        assert time.monotonic() < end, difference
+
+
+def test_every_request_through_the_daemon(daemon: Daemon, tmp_path: Path) -> None:
+    asked = 0
+    for commands in requests("one", tmp_path):
+        succeed(*commands)
+        asked += len(commands)
+        decisions = daemon.status()["decisions"]
+        assert decisions["served"] == asked
+        assert decisions["failed"] == decisions["refused"] == decisions["broken"] == 0
+        agree(tmp_path)
+
+
+def test_every_request_with_the_daemon_killed(daemon: Daemon, tmp_path: Path) -> None:
+    daemon.kill()
+    run(["gnt-cluster", "modify", "--default-iallocator-params=no-capacity-checks="])
+    for commands in requests("two", tmp_path):
+        succeed(*commands)
+    assert not daemon.answers()
+
+
+@pytest.mark.parametrize(
+    ("tool", "options"),
+    [
+        ("hinfo", ["-v", "-p", "--print-instances"]),
+        ("hcheck", ["-v"]),
+        ("hroller", ["-f"]),
+        ("hspace", ["--machine-readable", "-l", "2"]),
+        ("hspace", ["--disk-template=drbd", "--no-capacity-checks"]),
+        ("hsqueeze", ["-v"]),
+        ("hbal", ["-G", "default", "-C", "-p", "-q"]),
+        ("hbal", ["-G", "other", "--evac-mode", "-O", "node5", "-C", "-q"]),
+    ],
+)
+def test_tools_say_what_debians_say(tool: str, options: list[str]) -> None:
+    (ours,) = run([PROGRAMS / tool, "-L", *options])
+    (theirs,) = run([f"/usr/bin/{tool}", "-L", *options])
+    lines = ours.splitlines(keepends=True)
+    assert "".join(line for line in lines if "Nodes that may be lost" not in line) == theirs
+
+
+def test_balancing_empties_a_drained_node(daemon: Daemon, tmp_path: Path) -> None:
+    used = [name for name, count in table("gnt-node", "name,pinst_cnt", "node2", "node3") if count != "0"]
+    node = used[0]  # the master cannot be drained
+    run(["gnt-node", "modify", "--drained=yes", node])
+    succeed([PROGRAMS / "hbal", "-L", "-G", "default", "-X"])
+    assert table("gnt-node", "pinst_cnt,sinst_cnt", node) == [["0", "0"]]
+    agree(tmp_path)
+    run(["gnt-node", "modify", "--drained=no", node])
+    agree(tmp_path)
+
+
+def test_luxid_started_again(daemon: Daemon, tmp_path: Path) -> None:
+    agree(tmp_path)
+    run(["/usr/lib/ganeti/daemon-util", "stop", "ganeti-luxid"])
+    daemon.wait_until(lambda status: status["luxi"]["state"] == "unreachable")
+    run(["/usr/lib/ganeti/daemon-util", "start", "ganeti-luxid"])
+    succeed(["gnt-instance", "shutdown", "one-plain"])
+    agree(tmp_path)
+    assert daemon.status()["luxi"]["state"] == "reachable"
+
+
+def test_what_reading_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints it. For configuration no node is asked, for all data as often as Debian's tools ask."""
+    rows = []
+
+    def measure(name: str, times: int, work: Callable[[], object]) -> int:
+        """Note what a time of this work costs; how often it has nodes asked for live data."""
+        master, nodes, asked = cluster.master_cpu(), cluster.nodes_cpu(), cluster.live_requests()
+        work()
+        spent = {
+            **{daemon: after - master[daemon] for daemon, after in cluster.master_cpu().items()},
+            "nodes": cluster.nodes_cpu() - nodes,
+        }
+        rows.append((name, {part: seconds / times * 1000 for part, seconds in spent.items()}))
+        return cluster.live_requests() - asked
+
+    def read(program: object, times: int) -> None:
+        for _ in range(times):
+            run([program, "-L", "-G", "default"])
+
+    def refresh(daemon: Daemon, times: int) -> None:
+        for _ in range(times):
+            daemon.refresh()
+
+    with Daemon("config_seconds = 0.01") as daemon:
+        done = daemon.polls()
+        assert measure("htoolsd, configuration", 200, partial(daemon.wait_for_polls, done + 200)) == 0
+    with Daemon("config_seconds = 3600") as daemon:
+        assert measure("htoolsd, everything (refresh)", 10, partial(refresh, daemon, 10)) == 10 * len(GROUPS)
+    assert measure("Debian's hbal -L", 10, partial(read, "/usr/bin/hbal", 10)) == 10 * len(GROUPS)
+    assert measure("our hbal -L", 10, partial(read, PROGRAMS / "hbal", 10)) == 10 * len(GROUPS)
+    with capsys.disabled():
+        print("\n\nCPU time of Ganeti for one reading, ms:")
+        print(f"  {'':30}" + "".join(f"{part:>10}" for part in rows[0][1]))
+        for name, spent in rows:
+            print(f"  {name:30}" + "".join(f"{part:10.1f}" for part in spent.values()))
