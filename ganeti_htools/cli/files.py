@@ -3,10 +3,10 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli.commandline import CommandLine
@@ -82,6 +82,16 @@ def load(line: CommandLine) -> Cluster:
     return with_dynamics(_described(line), line)
 
 
+def load_dated(line: CommandLine) -> tuple[Cluster, Mapping[str, int] | None]:
+    """The same, and if the daemon tells of it, the generations that it is of. Raises HtoolsError."""
+    if line.daemon is None:
+        return load(line), None
+    one_source(line)
+    with _during("failed to load data, aborting"):
+        cluster, generations = from_daemon(line.daemon, line.verbose > 1)
+    return with_dynamics(cluster, line), generations
+
+
 def _described(line: CommandLine) -> Cluster:
     one_source(line)
     with _during("failed to load data, aborting"):
@@ -90,7 +100,7 @@ def _described(line: CommandLine) -> Cluster:
         if line.luxi is not None:
             return from_luxi(line.luxi)
         if line.daemon is not None:
-            return from_daemon(line.daemon, line.verbose > 1)
+            return from_daemon(line.daemon, line.verbose > 1)[0]
         if line.simulate:
             from ganeti_htools.backends import simu  # like others below, seldom needed
 
@@ -144,8 +154,9 @@ def from_luxi(path: str) -> Cluster:
     return luxi.parse(trio.run(ask))
 
 
-def from_daemon(path: str, verbose: bool) -> Cluster:
-    """The cluster as the daemon behind a socket knows it, the usual one if ``path`` is empty.
+def from_daemon(path: str, verbose: bool) -> tuple[Cluster, Mapping[str, int]]:
+    """The cluster as the daemon behind a socket knows it, the usual one if ``path`` is empty; and the
+    generations of its tables.
 
     How old that is, is told if ``verbose``, or if it is older than it should be. Raises HtoolsError.
     """
@@ -153,7 +164,7 @@ def from_daemon(path: str, verbose: bool) -> Cluster:
     from ganeti_htools.luxi import relayed
     from htoolsd import client
 
-    told = client.ask(path or client.usual_socket(), "cluster", {})
+    told: Any = client.ask(path or client.usual_socket(), "cluster", {})
     answers = relayed.read(told)
     match told:
         case {"ages": dict(ages), "late": bool(late), "error": error, "silent": list(silent)}:
@@ -163,7 +174,7 @@ def from_daemon(path: str, verbose: bool) -> Cluster:
                 warn(f"{'Warning: ' if late else ''}htoolsd: {old}{why}")
             for name in silent:
                 warn(f"Warning: node {name} does not report, and is taken for offline")
-    return luxi.parse(answers)
+    return luxi.parse(answers), told["generations"]
 
 
 def with_dynamics(cluster: Cluster, line: CommandLine) -> Cluster:

@@ -69,7 +69,7 @@ def run(line: CommandLine) -> int:
 def _own(line: CommandLine) -> Cluster:
     files.one_source(line)
     if line.daemon is not None:
-        return files.from_daemon(line.daemon, line.verbose > 1)
+        return files.from_daemon(line.daemon, line.verbose > 1)[0]
     return files.from_luxi(line.luxi or "")
 
 

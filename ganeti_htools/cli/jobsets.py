@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ganeti_htools.cli.tables import common_suffix
 from ganeti_htools.engine.balance import Step
@@ -99,6 +100,27 @@ class Names:
 
     def _named(self, nodes: tuple[int, int]) -> tuple[str, ...]:
         return tuple(self.nodes[node] for node in nodes if node != NOWHERE)
+
+
+KINDS = {
+    Kind.FAILOVER: "failovers",
+    Kind.FAILOVER_TO: "failovers to any node",
+    Kind.REPLACE_SECONDARY: "replaced secondaries",
+    Kind.REPLACE_AND_FAILOVER: "replaced secondaries with failover",
+    Kind.REPLACE_PRIMARY: "replaced primaries",
+    Kind.FAILOVER_AND_REPLACE: "failovers with replaced secondary",
+}
+
+
+def cost(moves: Sequence[Move], sets: Sequence[Sequence[Move]]) -> dict[str, Any]:
+    """What moves cost, as JSON."""
+    kinds = [move.step.kind for move in moves]
+    return {
+        "moves": {name: kinds.count(kind) for kind, name in KINDS.items() if kind in kinds},
+        "disk_mib": sum(move.disk for move in moves),
+        "memory_mib": sum(move.memory for move in moves),
+        "jobsets": len(sets),
+    }
 
 
 def jobsets(moves: Sequence[Move]) -> list[list[Move]]:

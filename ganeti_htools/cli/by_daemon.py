@@ -1,0 +1,89 @@
+"""``-D``: plans that htoolsd makes and carries out for a program, which tells of them as of its own."""
+
+import signal
+from collections.abc import AsyncIterable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import trio
+
+from ganeti_htools.cli import executing, files
+from ganeti_htools.cli.commandline import CommandLine, Program
+from ganeti_htools.cli.executing import Say
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd import client, following
+
+_PLANNING = 3600.0  # seconds that a plan may take
+
+
+def plan(line: CommandLine, program: Program, generations: Mapping[str, int] | None) -> Any:
+    """The plan that the daemon makes of the cluster with these generations, by the options of a program.
+
+    Raises HtoolsError.
+    """
+    words = {"tool": program.name, "arguments": line.words, "generations": generations}
+    return client.ask(_socket(line), "plan", words, patience=_PLANNING)
+
+
+def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
+    """Have a plan carried out, and save what comes of it (``-S``): the record of the run.
+
+    What is said goes to ``say``. When this program ends before, the plan goes on. Raises HtoolsError.
+    """
+    client.ask(_socket(line), "execute", {"plan": number, "on_change": line.on_change})
+    outcome: Mapping[str, Any] = trio.run(_follow, _socket(line), number, say)["execution"]
+    if outcome["ending"] == executing.INTERRUPTED:
+        doing = outcome["going_on"]
+        files.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
+    elif line.save is not None:
+        client.ask(_socket(line), "refresh", {})
+        cluster = files.from_daemon(line.daemon or "", verbose=False)[0]
+        rest = [[job["commands"] for job in jobs] for jobs in outcome["not_submitted"]]
+        executing.save(line.save, cluster, rest)
+    return outcome
+
+
+def _socket(line: CommandLine) -> str:
+    return line.daemon or client.usual_socket()
+
+
+async def _follow(path: str, number: str, say: Say) -> Any:
+    """Tell what becomes of a plan until it has ended; the plan then."""
+    changes, told, plan = following.changes(path, number), 0, None
+    with files.progress() as live, trio.open_signal_receiver(signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            cancel = partial(_cancel, path, number)
+            nursery.start_soon(_heed, signals, cancel, nursery.cancel_scope)
+            while news := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
+                live("")
+                for kind, text in news["log"][told:]:
+                    if kind == "said":
+                        say(text)
+                    else:
+                        files.say(f"{text}\n")
+                told, plan = len(news["log"]), news
+                live(news["standing"])
+            nursery.cancel_scope.cancel()
+    if plan is None or plan["state"] in following.GOING:
+        raise HtoolsError(f"not waiting any more; 'htoolsctl plan {number}' tells what becomes of the plan")
+    return plan
+
+
+async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], scope: trio.CancelScope) -> None:
+    """Have the plan stopped after the current jobs when interrupted, at once when interrupted again."""
+    interruptions = 0
+    async for _ in signals:
+        interruptions += 1
+        if interruptions == 1:
+            files.say("Interrupted: stopping once the current jobs have ended; again to stop at once\n")
+        if interruptions > 2:
+            scope.cancel()
+        else:
+            await trio.to_thread.run_sync(cancel, interruptions > 1, abandon_on_cancel=True)
+
+
+def _cancel(path: str, number: str, now: bool) -> None:
+    try:
+        client.ask(path, "cancel", {"plan": number, "now": now})
+    except HtoolsError as error:
+        files.say(f"The plan cannot be stopped: {error}\n")

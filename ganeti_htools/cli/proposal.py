@@ -1,0 +1,62 @@
+"""What a program would do with a cluster, for whoever does it in its place."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti_htools.cli.executing import Say
+from ganeti_htools.engine.balance import Step
+from ganeti_htools.engine.moves import Kind
+from ganeti_htools.engine.recheck import NamedStep, named
+from ganeti_htools.execution import Check, Plan
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan.
+
+    ``purpose`` is like "rebalancing"; ``groups`` names the node groups in which it may move instances;
+    ``score`` and ``cost`` are JSON, and so is ``found``, of which the program makes the same plan again.
+    ``review`` makes what looks at the plan before each set of jobs, of ``--on-change`` and of where to tell.
+    """
+
+    purpose: str
+    groups: tuple[str, ...]
+    jobs: Plan
+    score: dict[str, float]
+    cost: dict[str, Any]
+    found: dict[str, Any]
+    review: Callable[[str, Say], Check]
+
+
+def told(state: State, steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Steps from a state as JSON."""
+    return [
+        {
+            "instance": each.instance,
+            "move": each.kind.value,
+            "node": each.node,
+            "from": each.was,
+            "to": each.now,
+            "score": step.score,
+        }
+        for each, step in zip(named(state, steps), steps, strict=True)
+    ]
+
+
+def heard(steps: Iterable[Any]) -> list[tuple[NamedStep, float]]:
+    """The steps again, each with the score afterwards. Raises DataError."""
+    try:
+        return [
+            (
+                NamedStep(
+                    step["instance"], Kind(step["move"]), step["node"], (*step["from"],), (*step["to"],)
+                ),
+                float(step["score"]),
+            )
+            for step in steps
+        ]
+    except (KeyError, TypeError, ValueError):
+        raise DataError("htoolsd tells the plan in another form than expected") from None
