@@ -95,8 +95,9 @@ async def submit(
             answers = [str(error)] * len(missing)
         except NoAnswerError as error:
             now = trio.current_time()
-            since = min(since, now)
-            await away(str(error))
+            if since == math.inf:
+                since = now
+                await away(str(error))
             if now - since >= patience.away:
                 raise GivenUpError(f"{error}; given up after {patience.away:g} s") from error
             if error.sent:

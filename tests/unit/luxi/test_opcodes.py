@@ -54,8 +54,9 @@ def test_power() -> None:
 def test_signed() -> None:
     signature = Signature("hbal", "because", "rebalancing via us", "beef", PRIORITIES["low"])
     first, second = signature.sign([opcodes.migrate("a"), opcodes.migrate("b")], "2/1", 1795242548842917000)
-    assert first | {"instance_name": "b"} == second
-    assert first == opcodes.migrate("a") | {
+    assert {**first, "instance_name": "b"} == second
+    assert first == {
+        **opcodes.migrate("a"),
         "priority": 10,
         "depends": None,
         "comment": "rebalancing via us, run beef, job 2/1",
