@@ -59,6 +59,8 @@ END
 --min-gain-limit float
 --no-disk-moves none
 --avoid-disk-moves float
+--long-solution-threshold integer
+--avoid-long-solutions float
 --optimise float
 --select-instances manyinstances
 --no-instance-moves none

@@ -27,6 +27,7 @@ class CommandLine:
     arguments: tuple[str, ...] = ()
     accept_existing_errors: bool = False
     avoid_disk_moves: float | None = None
+    avoid_long_solutions: float = 0.0
     daemon: str | None = None
     disk_template: DiskTemplate | None = None
     dynu_file: str | None = None
@@ -48,6 +49,7 @@ class CommandLine:
     ignore_soft_errors: bool = False
     independent_groups: bool = False
     json: bool = False
+    long_solution_threshold: int = 1000
     luxi: str | None = None
     machine_readable: bool = False
     master: str = ""

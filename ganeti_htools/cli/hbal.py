@@ -50,6 +50,8 @@ def balancing(line: CommandLine) -> Balancing:
     return Balancing(
         disk_moves=not line.no_disk_moves,
         disk_moves_factor=line.avoid_disk_moves,
+        long_threshold=line.long_solution_threshold,
+        long_factor=line.avoid_long_solutions,
         instance_moves=not line.no_instance_moves,
         restricted_migration=line.restricted_migration,
         evacuation=line.evac_mode,
@@ -65,8 +67,12 @@ def run(line: CommandLine) -> None:
     """Read, plan, tell. Raises HtoolsError."""
     if line.arguments:
         raise HtoolsError("This program doesn't take any arguments.")
-    if line.optimise and line.avoid_disk_moves is not None:
-        raise HtoolsError("--optimise judges whole plans: it cannot go with --avoid-disk-moves")
+    for option, factor in (
+        ("--avoid-disk-moves", line.avoid_disk_moves),
+        ("--avoid-long-solutions", line.avoid_long_solutions),
+    ):
+        if line.optimise and factor:
+            raise HtoolsError(f"--optimise judges whole plans: it cannot go with {option}")
 
     def tell(*texts: str) -> None:
         if not line.json:
@@ -139,7 +145,7 @@ def run(line: CommandLine) -> None:
     if run is not None:
         from ganeti_htools.cli import executing
 
-        executing.conclude(executing.record(run))
+        executing.conclude(run)
     elif line.exec and made:
         raise HtoolsError("hbal: Execution of commands possible only on LUXI")
 

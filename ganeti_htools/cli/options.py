@@ -231,6 +231,18 @@ AVOID_DISK_MOVES = _factor(
     "avoid-disk-moves",
     "copy disks only where this gains more than FACTOR times what moves without copying gain",
 )
+AVOID_LONG_SOLUTIONS = _factor(
+    "avoid-long-solutions",
+    "once the plan is long, only steps that divide the score by more than FACTOR times how long it is",
+)
+LONG_SOLUTION_THRESHOLD = _valued(
+    "",
+    "long-solution-threshold",
+    "the plan is long if it takes so many SECONDS",
+    values.whole,
+    "SECONDS",
+    "integer",
+)
 OPTIMISE = _valued(
     "",
     "optimise",

@@ -7,8 +7,9 @@ import numpy as np
 
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.moves import Kind
+from ganeti_htools.engine.pace import NEGLIGIBLE, Pace
 from ganeti_htools.engine.relocate import Crew, Surroundings, muster
-from ganeti_htools.engine.search import Search
+from ganeti_htools.engine.search import Best, Search
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
 
@@ -25,10 +26,15 @@ class Balancing:
     0, and none once the score is within ``min_score`` of the best that is possible. With
     ``disk_moves_factor`` a step copies disks only where it gains more than that many times what the
     best one gains that copies none.
+
+    With a ``long_factor`` of at least 0.01, moves are left out that gain too little for the time they take
+    once the plan takes ``long_threshold`` seconds (see :mod:`.pace`).
     """
 
     disk_moves: bool = True
     disk_moves_factor: float | None = None
+    long_threshold: float = 1000.0
+    long_factor: float = 0.0
     instance_moves: bool = True
     restricted_migration: bool = False
     evacuation: bool = False
@@ -77,19 +83,28 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
         force = options.ignore_soft_errors
         return Search(around, crews, scope, force, lambda crew, kind: allowed(around, crew, kind, options))
 
-    search, factor, cheap = searching(options), options.disk_moves_factor, None
-    if factor is not None and options.disk_moves:
+    search, pace, cheap = searching(options), None, None
+    factor = 1.0 if options.disk_moves_factor is None else options.disk_moves_factor
+    if options.long_factor >= NEGLIGIBLE:
+        pace = Pace(state, options.long_threshold, options.long_factor, optimal_score(state, scope))
+    if options.disk_moves and (options.disk_moves_factor is not None or pace):
         cheap = searching(replace(options, disk_moves=False))
+
+    def best_of(search: Search) -> Best | None:
+        return pace.best(search, current) if pace else search.best(current)
+
     number = 0
     while (options.max_length < 0 or number < options.max_length) and current > limit:
-        best = search.best(current)
-        if best and cheap and factor is not None and best.kind in COPYING:
-            other = cheap.best(current)
-            if other and current - best.score <= (current - other.score) * factor:
+        best = best_of(search)
+        if cheap and (pace or (best and best.kind in COPYING)):
+            other = best_of(cheap)
+            if other and (not best or current - best.score <= (current - other.score) * factor):
                 best = other
         if best is None or not gains(current, best.score, options):
             return
         instance, trial = best.trial.asked.index, best.trial
+        if pace:
+            pace.note(best)
         moves.settle(state, trial)
         search.note(trial)
         if cheap:

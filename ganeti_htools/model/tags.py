@@ -2,7 +2,8 @@
 
 Exclusion: instances sharing such a tag avoid sharing a primary node. Migration: a node sends
 instances only to nodes that may receive all of its migration tags. Location: nodes sharing such a
-tag fail together. Desired location: an instance prefers a node with the same location tag.
+tag fail together. Desired location: an instance prefers a node with the same location tag. Bandwidth:
+how fast nodes with such tags reach each other (Ganeti's design "migration speed accounting in hbal").
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,8 @@ MIGRATION = "htools:migration:"
 ALLOW_MIGRATION = "htools:allowmigration:"
 LOCATION = "htools:nlocation:"
 DESIRED_LOCATION = "htools:desiredlocation:"
+BANDWIDTH = "htools:bandwidth:"
+MAX_SPEED = 1 << 40  # Mbit/s; larger figures are taken for damage
 
 
 def _suffixes(prefix: str, tags: Iterable[str]) -> list[str]:
@@ -55,3 +58,28 @@ def receivable_migration_tags(cluster_tags: Iterable[str], node_tags: Iterable[s
     own = migration_tags(cluster_tags, node_tags)
     pairs = [rule.rsplit("::", 1) for rule in _suffixes(ALLOW_MIGRATION, cluster_tags)]
     return own | {pair[0] for pair in pairs if len(pair) == 2 and pair[1] in own}
+
+
+def bandwidth_tags(
+    cluster_tags: Iterable[str], group_tags: Iterable[str], node_tags: Iterable[str]
+) -> frozenset[str]:
+    """Network classes a node belongs to: its own, then of its group and of the cluster where the prefix is
+    another.
+    """
+    cluster_tags = tuple(cluster_tags)
+    prefixes = [prefix + ":" for prefix in _suffixes(BANDWIDTH, cluster_tags)]
+    result: tuple[str, ...] = ()
+    for level in (node_tags, group_tags, cluster_tags):
+        known = tuple(tag.partition(":")[0] + ":" for tag in result)
+        result += tuple(tag for tag in _starting(prefixes, level) if not tag.startswith(known))
+    return frozenset(result)
+
+
+def bandwidths(cluster_tags: Iterable[str]) -> list[tuple[str, str, int]]:
+    """Pairs of network classes with what is between them (Mbit/s), from cluster tags ``FROM::TO::SPEED``."""
+    rules = [rule.split("::") for rule in _suffixes(BANDWIDTH, cluster_tags)]
+    return [
+        (rule[0], rule[1], int(rule[2]))
+        for rule in rules
+        if len(rule) == 3 and rule[2].isascii() and rule[2].isdigit() and 0 < int(rule[2]) <= MAX_SPEED
+    ]

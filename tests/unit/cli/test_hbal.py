@@ -1,6 +1,7 @@
 import json
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,7 @@ def test_only_the_group_is_saved(tmp_path: Path) -> None:
         (["--select-instances", "z"], "Unknown instance"),
         (["-X"], "hbal: Execution of commands possible only on LUXI"),
         (["--optimise=1", "--avoid-disk-moves=2"], "it cannot go with --avoid-disk-moves"),
+        (["--optimise=1", "--avoid-long-solutions=2"], "it cannot go with --avoid-long-solutions"),
         (["-C/nonexistent/file"], "/nonexistent/file: cannot be written: No such file or directory"),
     ],
 )
@@ -155,6 +157,26 @@ def test_one_line_about_what_is_wrong(
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("Error: ")
     assert message in last
+
+
+@pytest.mark.parametrize("option", ["--avoid-disk-moves", "--avoid-long-solutions"])
+def test_factors_below_0(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        hbal.main([f"{option}=-1"])
+    assert stopped.value.code == 1
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last == f"{option}: cannot parse string '-1', expected a number from 0 to {1 << 40}"
+
+
+def test_steps_that_take_too_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # Memory is 1,000 MiB, disks are 1,024 MiB; at 10 Mbit/s to copy the one takes 800 seconds.
+    slow = replace(uneven(), tags=("htools:bandwidth:nic", "nic:a", "htools:bandwidth:nic:a::nic:a::10"))
+    assert run(tmp_path, uneven(), "--avoid-long-solutions=100") == 0
+    assert "Solution length=0" not in capsys.readouterr().out
+    assert run(tmp_path, slow, "--avoid-long-solutions=100", "--long-solution-threshold=799") == 0
+    assert "Solution length=0" in capsys.readouterr().out
+    assert run(tmp_path, slow, "--avoid-long-solutions=100", "--long-solution-threshold=801") == 0
+    assert " a=f\n" in capsys.readouterr().out
 
 
 def test_a_plan_that_is_optimised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

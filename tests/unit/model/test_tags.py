@@ -32,3 +32,20 @@ def test_migration() -> None:
     assert received == {"cpu:new", "cpu:old"}
     assert tags.receivable_migration_tags(CLUSTER, ("cpu:old",)) == {"cpu:old"}
     assert tags.receivable_migration_tags(CLUSTER, ()) == frozenset()
+
+
+def test_bandwidth() -> None:
+    cluster = ("htools:bandwidth:nic", "htools:bandwidth:site", "nic:slow", "site:a", "x:y")
+    assert tags.bandwidth_tags(cluster, (), ("nic",)) == {"nic:slow", "site:a"}
+    assert tags.bandwidth_tags(cluster, ("nic:fast", "other:1"), ()) == {"nic:fast", "site:a"}
+    assert tags.bandwidth_tags(cluster, ("nic:fast",), ("nic:new", "nic:newer")) == {
+        "nic:new",
+        "nic:newer",
+        "site:a",
+    }
+    assert tags.bandwidth_tags((), ("nic:fast",), ("nic:new",)) == frozenset()
+
+
+def test_speeds() -> None:
+    told = [f"htools:bandwidth:{rule}" for rule in ("nic", "a::b::100", "a::b", "a::b::c::1", "a::b::-1")]
+    assert tags.bandwidths((*told, "htools:bandwidth:a::b::0", "a::b::7")) == [("a", "b", 100)]
