@@ -108,6 +108,10 @@ class Site:
     options: Options
     progress: Callable[[int], object] = lambda placed: None
 
+    def guards(self, mirrored: bool) -> bool:
+        """Whether the redundancy of the whole is looked at when such an instance is placed."""
+        return self.options.capacity and not (mirrored and self.options.accept_existing)
+
     def redundancy(self, state: State) -> Redundancy:
         """What can be said of the redundancy of all nodes."""
         known = assess(state, np.ones(len(state.group), np.bool_), self.options)
@@ -209,7 +213,8 @@ def _less(limit: int | None, placed: int) -> int | None:
 
 def ranked(failures: Failures) -> list[Fail]:
     """Reasons, the most frequent first, of equal ones the last. (``failures`` are in the order of Fail.)"""
-    return sorted(reversed(failures), key=failures.__getitem__, reverse=True)
+    latest_first = list(failures)[::-1]
+    return sorted(latest_first, key=failures.__getitem__, reverse=True)
 
 
 def worst(failures: Failures) -> Fail:
@@ -241,7 +246,7 @@ class _Prospects:
         self.ends: dict[tuple[Size, Fail], Size | None] = {}
         self.unfit: list[Size] = []
         self.hopeful: set[Size] = set()
-        self.redundancy: Redundancy | None = None
+        self.redundancy = site.redundancy(state)
         self.refused = self._always_refused(state.policies)
         self.ahead = 1
 
@@ -269,7 +274,7 @@ class _Prospects:
         return self.known[size]
 
     def hopeless(self, size: Size) -> bool:
-        """Whether nothing fits that is at least this large in everything, whatever policies allow."""
+        """Whether nothing has a place that is at least this large in everything, whatever policies allow."""
         mem, dsk, vcpus = (
             max(pair) for pair in zip((size.mem, size.dsk, size.vcpus), self.floor, strict=True)
         )
@@ -277,11 +282,19 @@ class _Prospects:
         if size in self.hopeful:
             return False
         if not any(size.holds(unfit) for unfit in self.unfit):
-            if self._verdicts([size], self.refused)[0].fits:
+            if self._verdicts([size], self.refused)[0].fits and not self._ruled_out(size):
                 self.hopeful.add(size)
                 return False
             self.unfit.append(size)
         return True
+
+    def _ruled_out(self, size: Size) -> bool:
+        """Whether certainly no place leaves the whole redundant, if that is asked for."""
+        asked = self.state.ask(self.kind.instance(size))
+        if not self.site.guards(asked.mirrored):
+            return False
+        groups = [self.site.nodes[at] for at in self.groups] if asked.mirrored else [self.site.nodes]
+        return all(self.redundancy.rules_out(asked, nodes) for nodes in groups)
 
     def sidestep(self, level: _Level) -> Size | None:
         """The first smaller size that has a redundant place: less of the most frequent reason, or else
@@ -322,8 +335,6 @@ class _Prospects:
         state, site = self.state, self.site
         if not site.options.capacity:
             return True
-        if self.redundancy is None:
-            self.redundancy = site.redundancy(state)
         asked = state.ask(self.kind.instance(size))
         if asked.mirrored:
             return any(found.trial is not None for found in _on_pairs(state, asked, site, self.redundancy))
@@ -422,12 +433,10 @@ def _filled(
     if limit is not None and limit < 0:
         limit = None
     mirrored = kind.template is DiskTemplate.DRBD
-    if not site.options.capacity or (mirrored and site.options.accept_existing):
+    if not site.guards(mirrored):
         return state, fill(state, row, site.nodes, first, limit, site.progress)
-    if limit != 0 and not mirrored:
-        fits = _fitting(state, row, site.nodes)
-        if len(fits) and site.redundancy(state).rules_out(state.ask(row), fits):
-            return _one_by_one(state, row, site, first, placed, limit)
+    if limit != 0 and (solution := _solution(state, state.ask(row), site)).trial is None:
+        return state, Filled(0, _all_reasons(solution))
     step = _guess(state, size)
     while True:
         trial = state.copy()
@@ -446,10 +455,8 @@ def _filled(
     return _one_by_one(state, row, site, first, placed, limit)
 
 
-def _fitting(state: State, row: Instance, nodes: Ints) -> Ints:
-    trial = moves.allocate_one(state, state.ask(row), nodes, np.ones(len(state.group), np.bool_))
-    fitting: Ints = nodes[trial.codes == FITS]
-    return fitting
+def _all_reasons(solution: Solution) -> Failures:
+    return {fail: solution.failures.get(fail, 0) for fail in Fail}
 
 
 def _guess(state: State, size: Size) -> int:
@@ -466,7 +473,7 @@ def _one_by_one(
         asked = state.ask(replace(row, name=f"{row.name}-{first + placed}"))
         solution = _solution(state, asked, site)
         if solution.trial is None or limit == 0:
-            return state, Filled(placed, {fail: solution.failures.get(fail, 0) for fail in Fail})
+            return state, Filled(placed, _all_reasons(solution))
         moves.settle(state, solution.trial)
         placed, limit = placed + 1, _less(limit, 1)
         site.progress(placed)

@@ -87,7 +87,8 @@ class Trial:
             return self
 
         def pick(values: Any) -> Any:
-            return values[[candidate if len(values) > 1 else 0]]
+            at = candidate if len(values) > 1 else 0
+            return values[at : at + 1]
 
         return Trial(
             self.asked,

@@ -16,7 +16,7 @@ it are simulated.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ import numpy as np
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.moves import Trial
 from ganeti_htools.engine.options import Options
+from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, distinct
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.policy import Demand, violation
@@ -47,17 +48,19 @@ ROUNDING = 1e-9
 class Refugees:
     """What has to find room when a node is lost and does not fail over; arrays over nodes.
 
-    How many; memory and disk of all together and of the largest (MiB), and the greatest common divisor
-    of their sizes, 0 if all are 0. ``shared`` tells whether any is on shared storage, so that migration
-    tags matter.
+    How many; memory and disk (MiB) of all together, of the largest and the smallest, and the greatest
+    common divisor of their sizes, 0 if all are 0. ``shared`` tells whether any is on shared storage, so
+    that migration tags matter.
     """
 
     number: Ints
     mem_total: Ints
     mem_largest: Ints
+    mem_least: Ints
     mem_unit: Ints
     dsk_total: Ints
     dsk_largest: Ints
+    dsk_least: Ints
     dsk_unit: Ints
     shared: Bools
 
@@ -67,10 +70,12 @@ class Refugees:
         new.number[node] += 1
         new.mem_total[node] += asked.record_mem
         new.mem_largest[node] = max(asked.record_mem, int(self.mem_largest[node]))
+        new.mem_least[node] = min(asked.record_mem, int(self.mem_least[node]))
         new.mem_unit[node] = math.gcd(asked.record_mem, int(self.mem_unit[node]))
         dsk = asked.dsk if asked.local else 0
         new.dsk_total[node] += dsk
         new.dsk_largest[node] = max(dsk, int(self.dsk_largest[node]))
+        new.dsk_least[node] = min(dsk, int(self.dsk_least[node]))
         new.dsk_unit[node] = math.gcd(dsk, int(self.dsk_unit[node]))
         new.shared[node] |= asked.row.template.survives_node
         return new
@@ -110,7 +115,8 @@ class Redundancy:
 
     ``looked`` are the nodes whose loss counts, ``broken`` those whose loss cannot be survived.
     ``load[p, s]`` is the memory (MiB) that instances of ``p`` need on ``s`` should ``p`` be lost;
-    ``pairs`` are the rows of the ``p`` and ``s`` between which there are any.
+    ``pairs`` are the rows of the ``p`` and ``s`` between which there are any. ``tried`` tells of nodes
+    whether a loss that was simulated is survived.
     """
 
     state: State
@@ -121,11 +127,17 @@ class Redundancy:
     load: Ints
     pairs: tuple[Ints, Ints]
     refugees: Refugees
+    tried: dict[int, bool] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> bool:
+        """Whether a loss certainly cannot be survived, so that nothing may be placed at all."""
+        return bool((self.broken & self.looked).any())
 
     def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
         """As :class:`Check` says, for a new instance."""
         size = len(self.free)
-        if (self.broken & self.looked).any():
+        if self.missing:
             return np.zeros(
                 (len(primaries),) if secondaries is None else (len(primaries), len(secondaries)), np.bool_
             )
@@ -219,17 +231,17 @@ class Redundancy:
 
     def holds(self) -> bool:
         """Whether the state is redundant as it is, by simulation where need be."""
-        if (self.broken & self.looked).any():
+        if self.missing:
             return False
         return _all_can_be_emptied(self.state, self.unsettled().tolist(), self.scope, [])
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says, for a new instance."""
-        asked, primary = trial.asked, int(trial.pnode[0])
+        asked, primary, secondary = trial.asked, int(trial.pnode[0]), int(trial.snode[0])
         unsettled = self.unsettled(asked, primary).tolist()
         if not unsettled:
             return True
-        lost = self._without_room(asked, primary, unsettled)
+        lost = self._without_room(asked, primary, secondary, unsettled)
         if lost is not None:
             suspects[:] = [lost, *(node for node in suspects if node != lost)]
             return False
@@ -238,27 +250,40 @@ class Redundancy:
         return _all_can_be_emptied(state, unsettled, self.scope, suspects)
 
     def rules_out(self, asked: Asked, nodes: Ints) -> bool:
-        """Whether an instance without secondary certainly leaves no state redundant on any of the nodes.
+        """Whether a new instance certainly leaves no state redundant, wherever on the nodes it is.
 
-        Nor do then that one and others together.
+        Nor does then a larger one, nor that one and others together.
         """
+        if asked.mirrored:
+            pairs = self.admits(asked, nodes, nodes) & ~np.eye(len(nodes), dtype=np.bool_)
+            return not pairs.any()
         admitted = nodes[self.admits(asked, nodes, None)].tolist()
         return all(
-            self._without_room(asked, node, self.unsettled(asked, node).tolist()) is not None
+            self._without_room(asked, node, NOWHERE, self.unsettled(asked, node).tolist()) is not None
             for node in admitted
         )
 
-    def _without_room(self, asked: Asked, primary: int, lost: Sequence[int]) -> int | None:
+    def _without_room(self, asked: Asked, primary: int, secondary: int, lost: Sequence[int]) -> int | None:
         """The first of some nodes whose refugees certainly find no room after a placement."""
-        if asked.mirrored:
-            return None
-        after = self._after(asked, primary)
-        return next((node for node in lost if _room_missing(self, node, *after)), None)
+        refugees, free, disk = self._after(asked, primary)
+        away = free
+        if asked.mirrored and not asked.forthcoming:
+            away = _less(self.free, secondary, asked.record_mem)  # what it takes when its primary is lost
+            disk = _less(_less(self.state.columns.f_dsk, primary, asked.dsk), secondary, asked.dsk)
+        found = (
+            node
+            for node in lost
+            if _room_missing(self, node, refugees, away if node == primary else free, disk)
+        )
+        return next(found, None)
 
     def hopeless(self, suspects: list[int]) -> bool:
         """As :class:`Check` says."""
-        doubtful = suspects[0] in self.unsettled()
-        return doubtful and not can_be_emptied(self.state, suspects[0], self.scope)
+        node = suspects[0]
+        if node not in self.tried:
+            doubtful = node in self.unsettled()
+            self.tried[node] = not doubtful or can_be_emptied(self.state, node, self.scope)
+        return not self.tried[node]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +298,7 @@ class Unmirrored:
     def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
         """As :class:`Check` says."""
         assert secondaries is not None
-        redundant = not (self.before.broken & self.before.looked).any()
-        return np.full((len(primaries), len(secondaries)), redundant)
+        return np.full((len(primaries), len(secondaries)), not self.before.missing)
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says: nodes have the figures they get, the instance is what it was."""
@@ -312,12 +336,14 @@ def _refugees(state: State, settled: Bools) -> Refugees:
     nodes = state.pnode[rows]
     dsk = np.where(LOCAL[state.template[rows]], state.dsk[rows], 0)
 
-    def figures(values: Ints) -> tuple[Ints, Ints, Ints]:
+    def figures(values: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         total, largest, unit = np.zeros((3, size), np.int64)
+        least = np.full(size, MAX_MIB)
         np.add.at(total, nodes, values)
         np.maximum.at(largest, nodes, values)
+        np.minimum.at(least, nodes, values)
         np.gcd.at(unit, nodes, values)
-        return total, largest, unit
+        return total, largest, least, unit
 
     shared = np.zeros(size, np.bool_)
     shared[nodes[SURVIVES[state.template[rows]]]] = True
@@ -360,17 +386,29 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
 
 
 def _room_missing(redundancy: Redundancy, node: int, refugees: Refugees, free: Ints, disk: Ints) -> bool:
-    """Whether the largest refugee fits nowhere, or there are more than there is room for."""
+    """Whether the largest refugee fits nowhere, or there are more than there is room for.
+
+    Nodes without room for the smallest take none.
+    """
     mates = redundancy.scope & (redundancy.state.group == redundancy.state.group[node])
     mates[node] = False
-
-    def missing(left: Ints, total: int, largest: int, unit: int) -> bool:
-        return not (left > largest).any() or int(np.maximum(_usable(left, unit), 0).sum()) < total
-
-    memory = refugees.mem_total[node], refugees.mem_largest[node], refugees.mem_unit[node]
-    disks = refugees.dsk_total[node], refugees.dsk_largest[node], refugees.dsk_unit[node]
     left = free - redundancy.load[node]
-    return missing(left[mates], *memory) or (disks[1] > 0 and missing(disk[mates], *disks))
+    mates &= left > refugees.mem_least[node]
+    if refugees.dsk_least[node]:
+        mates &= disk > refugees.dsk_least[node]
+    number = refugees.number[node]
+
+    def missing(left: Ints, total: int, largest: int, least: int, unit: int) -> bool:
+        room = np.maximum(_usable(left, unit), 0)
+        if not (left > largest).any() or int(room.sum()) < total:
+            return True
+        return bool(least and (room // least).sum() < number)
+
+    memory = (refugees.mem_total, refugees.mem_largest, refugees.mem_least, refugees.mem_unit)
+    disks = (refugees.dsk_total, refugees.dsk_largest, refugees.dsk_least, refugees.dsk_unit)
+    if missing(left[mates], *(int(figures[node]) for figures in memory)):
+        return True
+    return bool(refugees.dsk_largest[node]) and missing(disk[mates], *(int(each[node]) for each in disks))
 
 
 def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:
