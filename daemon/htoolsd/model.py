@@ -24,10 +24,11 @@ TABLES = {
 _FIGURES = [name for name in NODE_LIVE_FIELDS if name != "name"]
 _NEEDED = ("mtotal", "mnode", "mfree", "ctotal", "cnos")  # without these a node cannot be used
 _WANTED = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
-_LOST = "ERROR_nodeoffline"
 
-# Rows of ``answers`` by the identities of the two that were joined, and whether the primary node is offline.
-Joints = Mapping[tuple[int, int, bool], Row]
+# Whether a primary node is offline now, and was when live data was asked for.
+Roles = tuple[bool, bool]
+# Rows of ``answers`` by the identities of the two that were joined, and the primary node's roles.
+Joints = Mapping[tuple[int, int, Roles], Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,7 @@ def unheard(model: Model) -> frozenset[str]:
     """Nodes in use of which the last live data says nothing, since they were not there or not in use then."""
     heard = _named(model.tables["live_nodes"].rows)
     used = (row.values["name"] for row in model.tables["nodes"].rows if _in_use(row))
-    return frozenset(
-        name for name in used if name not in heard or heard[name].missing.get("mtotal") is Missing.OFFLINE
-    )
+    return frozenset(name for name in used if name not in heard or _was_offline(heard[name]))
 
 
 def _revised(name: str, before: Table, rows: Sequence[Row]) -> Table:
@@ -108,8 +107,14 @@ def _merged(model: Model) -> Model:
     """The model with what follows from its tables."""
     tables, before = model.tables, model.answers
     offline = frozenset(row.values["name"] for row in tables["nodes"].rows if row.values.get("offline"))
-    nodes, node_joints = _joined(model, "nodes", before.nodes if before else (), _reporting, offline)
-    instances, joints = _joined(model, "instances", before.instances if before else (), _with_status, offline)
+    then = frozenset(row.values["name"] for row in tables["live_nodes"].rows if _was_offline(row))
+
+    def primary(instance: Row) -> Roles:
+        name = instance.values.get("pnode")
+        return name in offline, name in then
+
+    nodes, node_joints = _joined(model, "nodes", before.nodes if before else (), _reporting, _no_roles)
+    instances, joints = _joined(model, "instances", before.instances if before else (), _with_status, primary)
     answers = ClusterAnswers(
         nodes, instances, dict(tables["cluster"].rows[0].values), list(tables["groups"].rows)
     )
@@ -124,23 +129,31 @@ def _merged(model: Model) -> Model:
     )
 
 
+def _was_offline(live: Row) -> bool:
+    return live.missing.get("mtotal") is Missing.OFFLINE
+
+
+def _no_roles(_node: Row) -> Roles:
+    return False, False
+
+
 def _joined(
     model: Model,
     table: str,
     before: Iterable[Row],
-    join: Callable[[Row, Row | None, bool], Row],
-    offline: frozenset[str],
+    join: Callable[[Row, Row | None, Roles], Row],
+    roles: Callable[[Row], Roles],
 ) -> tuple[list[Row], Joints]:
-    """The rows of a table with their live data; ``join`` is also told whether the primary node is offline."""
+    """The rows of a table with their live data, and what was joined."""
     found, known = _named(model.tables[f"live_{table}"].rows), _named(before)
     rows, joints = [], {}
     for row in model.tables[table].rows:
-        name, lost = row.values["name"], row.values.get("pnode") in offline
-        live = found.get(name)
-        key = (id(row), id(live), lost)
+        name = row.values["name"]
+        live, role = found.get(name), roles(row)
+        key = (id(row), id(live), role)
         new = model.joints.get(key)
         if new is None:
-            new = join(row, live, lost)
+            new = join(row, live, role)
             new = old if (old := known.get(name, new)) == new else new
         rows.append(new)
         joints[key] = new
@@ -152,7 +165,7 @@ def _in_use(node: Row) -> bool:
     return not node.values.get("offline") and node.values.get("vm_capable") is not False
 
 
-def _reporting(node: Row, live: Row | None, _lost: bool) -> Row:
+def _reporting(node: Row, live: Row | None, _roles: Roles) -> Row:
     """A node with what it reports, if it is asked at all; offline if that does not make it usable."""
     if node.values.get("offline"):
         return Row(node.values, {**node.missing, **dict.fromkeys(_FIGURES, Missing.OFFLINE)})
@@ -167,21 +180,19 @@ def _reporting(node: Row, live: Row | None, _lost: bool) -> Row:
     return Row(values, missing)
 
 
-def _with_status(instance: Row, live: Row | None, primary_offline: bool) -> Row:
-    """An instance with the status that was found, or the one that it is to have.
+def _with_status(instance: Row, live: Row | None, roles: Roles) -> Row:
+    """An instance with the status that was found, or the one that follows from what it is to be.
 
     What was found holds as long as the instance is to be as it was then, and where it was then, and its
-    primary node has not changed its role.
+    primary node has the role that it had then.
     """
     values, missing = dict(instance.values), dict(instance.missing)
     wanted = values.pop("admin_state", None)
     missing.pop("admin_state", None)
-    values["status"] = _WANTED.get(wanted, "ADMIN_down")
-    if primary_offline:
-        values["status"] = _LOST
-    elif live is not None and _found_for(live) == (wanted, values.get("pnode")):
-        found = live.values.get("status", _LOST)
-        values["status"] = values["status"] if found == _LOST else found
+    offline, then = roles
+    values["status"] = "ERROR_nodeoffline" if offline else _WANTED.get(wanted, "ADMIN_down")
+    if live is not None and offline is then and _found_for(live) == (wanted, values.get("pnode")):
+        values["status"] = live.values.get("status", values["status"])
     return Row(values, missing)
 
 

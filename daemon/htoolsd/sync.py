@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Literal
 
 import structlog
@@ -146,9 +147,10 @@ class Sync:
 
     @property
     def late(self) -> bool:
-        """Whether the model is older than it is meant to be, or not there."""
+        """Whether the model is older than it is meant to be, is not there, or is not followed up."""
         ages = self.ages()
-        return any(ages.get(kind, 1e9) > 2 * period + 10 for kind, period in self._periods.items())
+        old = any(ages.get(kind, inf) > 2 * period + 10 for kind, period in self._periods.items())
+        return old or self.luxi.state != "reachable"
 
     def status(self) -> dict[str, Any]:
         """The model in figures, and how it is kept."""

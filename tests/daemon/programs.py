@@ -75,7 +75,14 @@ def wait_until(condition: Callable[[], object]) -> None:
 class Daemon:
     """A running htoolsd."""
 
-    def __init__(self, directory: Path, *, gated: bool = False, config: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        gated: bool = False,
+        config: str = "",
+        environment: dict[str, str] | None = None,
+    ) -> None:
         directory.mkdir(exist_ok=True)
         self.socket = directory / "socket"
         self.state = directory / "state"
@@ -93,7 +100,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"HTOOLSD_TEST_GATE": str(self.gate)},
+                env=os.environ | {"HTOOLSD_TEST_GATE": str(self.gate)} | (environment or {}),
             )
         wait_until(lambda: self.process.poll() is not None or self._answers())
         assert self.process.poll() is None, self.log.read_text()
@@ -133,8 +140,10 @@ class Daemon:
 
 
 @contextmanager
-def running(directory: Path, *, gated: bool = False, config: str = "") -> Iterator[Daemon]:
-    daemon = Daemon(directory, gated=gated, config=config)
+def running(
+    directory: Path, *, gated: bool = False, config: str = "", environment: dict[str, str] | None = None
+) -> Iterator[Daemon]:
+    daemon = Daemon(directory, gated=gated, config=config, environment=environment)
     try:
         yield daemon
     finally:

@@ -1,0 +1,228 @@
+"""The daemon and a Ganeti master that it follows, both as processes."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
+from htoolsd.client import RefusedError, ask
+from tests.clusters import Shape, cluster
+from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, executable, run, running, wait_until
+from tests.messages import allocate, encode, message
+from tests.simulators import Simulator, simulator
+from tests.text_format import text as text_of
+
+OFTEN = "config_seconds = 0.05\n"
+SHAPE = Shape(
+    nodes=6, instances=24, templates={"drbd": 2, "ext": 1, "plain": 1}, offline=1, drained=1, down=0.2
+)
+
+
+def served(shape: Shape = SHAPE) -> Cluster:
+    return text.parse(text_of(cluster(11, shape)), "generated")
+
+
+@pytest.fixture
+def ganeti(tmp_path: Path) -> Iterator[Simulator]:
+    (tmp_path / "daemon").mkdir()
+    with simulator(tmp_path / "daemon", served(), "--job-seconds=0.01") as ganeti:
+        yield ganeti
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, ganeti: Simulator) -> Iterator[Daemon]:
+    with running(tmp_path / "daemon", config=OFTEN) as daemon:
+        wait_until(lambda: known(daemon)["nodes"] == 6)
+        yield daemon
+
+
+def known(daemon: Daemon) -> Any:
+    return daemon.status()["cluster"]
+
+
+def tool(name: str, *options: object) -> Finished:
+    return run(PROGRAMS / name, *options)
+
+
+TOOLS = [
+    ("hcheck",),
+    ("hinfo", "-p+ptags", "--print-instances"),
+    ("hroller", "--print-moves"),
+    ("hspace", "--machine-readable"),
+    ("hsqueeze", "-p"),
+]
+
+
+def test_every_tool_says_the_same_as_if_it_had_asked_ganeti(daemon: Daemon, ganeti: Simulator) -> None:
+    for name, *options in TOOLS:
+        ours = tool(name, f"-D{daemon.socket}", *options)
+        asked = tool(name, f"-L{ganeti.socket}", *options)
+        assert (ours.returncode, ours.stdout, ours.stderr) == (asked.returncode, asked.stdout, asked.stderr)
+        assert ours.stdout
+
+
+def test_a_cluster_is_saved_as_the_daemon_knows_it(daemon: Daemon, ganeti: Simulator, tmp_path: Path) -> None:
+    finished = tool("hscan", f"-D{daemon.socket}", "-d", tmp_path)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert (tmp_path / "LOCAL.data").read_text() == ganeti.cluster()
+
+
+def test_how_old_it_is_is_told_to_whom_it_may_concern(daemon: Daemon, ganeti: Simulator) -> None:
+    ages = r"htoolsd: configuration data \d+ s old, live data \d+ s old"
+    option = f"-D{daemon.socket}"
+    assert tool("hinfo", option).stderr == ""
+    assert re.fullmatch(ages + "\n", tool("hinfo", option, "-v").stderr)
+    ganeti.tell("master", False)
+    wait_until(lambda: known(daemon)["late"])
+    late = tool("hinfo", option)
+    assert late.returncode == 0
+    assert re.fullmatch(rf"Warning: {ages} \(.*Ganeti cannot be reached: .*\)\n", late.stderr)
+    assert "(late)" in tool("htoolsctl", "--socket", daemon.socket, "status").stdout
+    ganeti.tell("master", True)
+    wait_until(lambda: not known(daemon)["late"])
+    assert tool("hinfo", option).stderr == ""
+
+
+def test_a_node_that_does_not_report_is_named_and_not_used(daemon: Daemon, ganeti: Simulator) -> None:
+    lost = next(node.name for node in served().nodes if not node.offline and not node.master)
+    ganeti.tell("lose", lost)
+    refreshed = tool("htoolsctl", "--socket", daemon.socket, "refresh")
+    assert (refreshed.returncode, refreshed.stderr) == (0, "")
+    assert known(daemon)["silent"] == [lost]
+    assert f"silent     {lost}: " in tool("htoolsctl", "--socket", daemon.socket, "status").stdout
+    finished = tool("hscan", f"-D{daemon.socket}", "-d", daemon.state)
+    assert finished.stderr == f"Warning: node {lost} does not report, and is taken for offline\n"
+    assert (daemon.state / "LOCAL.data").read_text() == ganeti.cluster()
+    assert "Ganeti has no data" in tool("hinfo", f"-L{ganeti.socket}").stderr
+
+
+def test_jobs_show_in_the_model(daemon: Daemon, ganeti: Simulator) -> None:
+    before = known(daemon)["generations"]
+    name = next(row.name for row in served().instances)
+    opcode = {
+        "OP_ID": "OP_TAGS_SET",
+        "kind": "instance",
+        "name": name,
+        "tags": ["new"],
+        "reason": [["t", "", 1]],
+    }
+    ganeti.ask("SubmitManyJobs", [[opcode]])
+    wait_until(lambda: known(daemon)["generations"]["instances"] > before["instances"])
+    told: Any = ask(str(daemon.socket), "cluster", {})
+    fields, data = told["instances"]["fields"], told["instances"]["data"]
+    tags = {row[fields.index("name")][1]: row[fields.index("tags")][1] for row in data}
+    assert "new" in tags[name]
+    assert told["generations"] == before | {"instances": before["instances"] + 1}
+
+
+def test_what_is_not_known_yet_cannot_be_told(tmp_path: Path) -> None:
+    with running(tmp_path / "daemon", config=OFTEN) as daemon:
+        wait_until(lambda: daemon.status()["luxi"]["error"])
+        finished = tool("hinfo", f"-D{daemon.socket}")
+        assert (finished.returncode, finished.stdout) == (1, "")
+        assert re.fullmatch(
+            r"Error: failed to load data, aborting: the cluster is not known yet: .* cannot be reached: .*\n",
+            finished.stderr,
+        )
+        with pytest.raises(RefusedError, match=r"^configuration: .* cannot be reached"):
+            ask(str(daemon.socket), "refresh", {})
+    finished = tool("hinfo", f"-D{daemon.socket}")
+    assert re.fullmatch(r"Error: failed to load data, aborting: .*/socket: .*\n", finished.stderr)
+
+
+def test_one_source_at_a_time(tmp_path: Path) -> None:
+    for other in ("-L", "-mhost", "-tfile"):
+        finished = tool("hinfo", "-D", other)
+        assert finished.stderr == (
+            "Error: Only one of the rapi, luxi, daemon, and data files options should be given.\n"
+        )
+
+
+def test_a_request_without_disk_space_is_decided_with_what_nodes_reported(
+    tmp_path: Path, daemon: Daemon
+) -> None:
+    data = cluster(11, SHAPE)
+    none = {"total_disk": 0, "free_disk": 0}
+    nodes = {name: node if node["offline"] else node | none for name, node in data["nodes"].items()}
+    request = tmp_path / "request"
+    request.write_text(encode(message(data | {"nodes": nodes}, allocate("new", "sharedfile"))))
+    plain = tool("hail", request)
+    assert (json.loads(plain.stdout)["success"], "FailN1" in plain.stdout) == (False, True)
+    decided = json.loads(executable(daemon.socket, request).stdout)
+    assert decided["success"]
+    assert re.search(r"as reported \d+ s ago$", decided["info"])
+
+
+def test_elsewhere_than_on_the_master_it_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "ssconf_master_node").write_text("other.example.org\n")
+    (tmp_path / "config").write_text(f'ssconf_dir = "{tmp_path}"\nsocket = "{tmp_path}/socket"\n')
+    finished = run(
+        *(
+            sys.executable,
+            "-m",
+            "htoolsd",
+            "--config",
+            tmp_path / "config",
+            "--state-dir",
+            tmp_path / "state",
+        ),
+    )
+    assert finished.returncode == 11
+    assert finished.stderr == "htoolsd: not the master node, that is other.example.org\n"
+    assert sorted(os.listdir(tmp_path)) == ["config", "ssconf_master_node"]
+
+
+def test_the_role_is_handed_over_and_back(tmp_path: Path, ganeti: Simulator) -> None:
+    named = tmp_path / "daemon" / "ssconf_master_node"
+    named.write_text("node1\n")
+    with running(tmp_path / "daemon", config=OFTEN, environment={"GANETI_HOSTNAME": "node1"}) as daemon:
+        wait_until(lambda: known(daemon)["nodes"] == 6)
+        named.write_text("node2\n")
+        wait_until(lambda: known(daemon)["master"] is False)
+        status = daemon.status()
+        assert (status["luxi"]["state"], status["cluster"]["nodes"]) == ("not asked", 6)
+        with pytest.raises(RefusedError, match=r"^this is not the master node$"):
+            ask(str(daemon.socket), "refresh", {})
+        named.write_text("node1\n")
+        wait_until(lambda: not known(daemon)["late"])
+
+
+def test_the_service_manager_is_kept_informed(tmp_path: Path, ganeti: Simulator) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(PATIENCE)
+        manager.bind(str(tmp_path / "notify"))
+        surroundings = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+        with running(tmp_path / "daemon", config=OFTEN, environment=surroundings) as daemon:
+            assert manager.recv(1000) == b"READY=1"
+            told = [manager.recv(1000)]
+            while b"6 nodes" not in told[-1]:
+                told.append(manager.recv(1000))
+            assert told[-1] == b"STATUS=6 nodes, 24 instances"
+            daemon.signal(signal.SIGTERM)
+            while told[-1] != b"STOPPING=1":
+                told.append(manager.recv(1000))
+            assert daemon.wait() == 0
+
+
+def test_a_large_cluster_keeps_nobody_waiting(tmp_path: Path) -> None:
+    (tmp_path / "daemon").mkdir()
+    shape = Shape(nodes=100, instances=1000)
+    with simulator(tmp_path / "daemon", served(shape)), running(tmp_path / "daemon", config=OFTEN) as daemon:
+        wait_until(lambda: known(daemon)["instances"] == 1000)
+        clients = [
+            subprocess.Popen([PROGRAMS / "hinfo", f"-D{daemon.socket}"], stdout=subprocess.PIPE, text=True)
+            for _ in range(3)
+        ]
+        outputs = {client.communicate(timeout=PATIENCE)[0] for client in clients}
+        assert len(outputs) == 1
+        assert [client.returncode for client in clients] == [0, 0, 0]
