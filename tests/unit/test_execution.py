@@ -190,7 +190,7 @@ async def test_left_at_once_jobs_go_on(autojump_clock: MockClock) -> None:
         assert run.ending is None
         assert going_on(run) == "jobs 1"
         assert run.rest == [[MIRRORED], [BACK]]
-        await trio.sleep(100)
+        await trio.sleep(200)
         assert master.states() == ["success"]
 
 

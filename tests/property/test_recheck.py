@@ -1,0 +1,135 @@
+"""Plans hold on the cluster they were made for, and on no other that stands in their way."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine import recheck
+from ganeti_htools.engine.balance import Balancing, rebalance, score_of
+from ganeti_htools.engine.moves import Kind
+from ganeti_htools.engine.recheck import NamedStep
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from tests.clusters import MOVABLE, Shape
+from tests.oracle.programs import any_cluster
+from tests.oracle.test_simulator import made
+
+OPTIONS = Balancing(min_gain=0.0, min_gain_limit=0.0, max_length=12)
+
+
+def everything(state: State) -> tuple[Bools, Bools]:
+    """All nodes, all instances."""
+    return np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
+
+
+def planned(state: State, options: Balancing = OPTIONS) -> tuple[State, list[NamedStep]]:
+    """Where a plan leads, and its steps."""
+    scope, movable = everything(state)
+    after, steps = rebalance(state, scope, options, movable)
+    return after, list(recheck.named(state, steps))
+
+
+def obstacle(cluster: Cluster, steps: list[NamedStep]) -> str | None:
+    state = derive(cluster)
+    scope, movable = everything(state)
+    return recheck.obstacle(state, scope, steps, OPTIONS, movable)
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 15) for start in range(0, 60, 15)])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_plan_holds_where_it_was_made(seeds: range, force: bool) -> None:
+    made = 0
+    for seed in seeds:
+        state = derive(any_cluster(random.Random(seed)))
+        options = replace(OPTIONS, ignore_soft_errors=force, restricted_migration=seed % 5 == 0)
+        after, steps = planned(state, options)
+        made += len(steps)
+        again = state.copy()
+        scope, movable = everything(state)
+        assert recheck.obstacle(again, scope, steps, options, movable) is None
+        assert again.pnode.tolist() == after.pnode.tolist()
+        assert again.snode.tolist() == after.snode.tolist()
+        assert score_of(again, scope) == pytest.approx(score_of(after, scope), abs=1e-12)
+    assert made > 20
+
+
+@pytest.fixture(name="plan")
+def some_plan() -> tuple[Cluster, list[NamedStep]]:
+    rows = made(3, Shape(nodes=6, instances=30, templates=MOVABLE, drained=1))
+    steps = planned(derive(rows))[1]
+    assert len(steps) > 3
+    return rows, steps
+
+
+Plan = tuple[Cluster, list[NamedStep]]
+
+
+def test_an_instance_that_is_gone(plan: Plan) -> None:
+    rows, steps = plan
+    gone = steps[2].instance
+    left = tuple(row for row in rows.instances if row.name != gone)
+    assert obstacle(replace(rows, instances=left), steps) == f"instance {gone} is gone"
+
+
+def test_an_instance_that_somebody_moved(plan: Plan) -> None:
+    rows, steps = plan
+    moved = steps[1]
+    other = next(node.name for node in rows.nodes if node.name not in moved.was)
+    there = tuple(replace(row, pnode=other) if row.name == moved.instance else row for row in rows.instances)
+    expected = f"instance {moved.instance} is on {', '.join((other, *moved.was[1:]))}, not on"
+    assert str(obstacle(replace(rows, instances=there), steps)).startswith(expected)
+
+
+def test_an_instance_that_grew(plan: Plan) -> None:
+    rows, steps = plan
+    grown = steps[0].instance
+    more = tuple(replace(row, mem=10**6) if row.name == grown else row for row in rows.instances)
+    told = obstacle(replace(rows, instances=more), steps)
+    assert str(told).startswith(f"instance {grown} does not fit on ")
+    assert "FailMem" in str(told)
+
+
+def test_an_instance_that_is_not_to_be_balanced_any_more(plan: Plan) -> None:
+    rows, steps = plan
+    kept = steps[0].instance
+    left = tuple(replace(row, auto_balance=row.name != kept) for row in rows.instances)
+    assert obstacle(replace(rows, instances=left), steps) == f"instance {kept} must not be moved"
+
+
+def on_node(plan: Plan, spoil: Callable[[State, Bools, int], None]) -> tuple[NamedStep, str | None]:
+    """A step to a new node, and why it cannot be made once something is wrong with the node."""
+    rows, steps = plan
+    step = next(step for step in steps if step.kind is Kind.REPLACE_SECONDARY)
+    state = derive(rows)
+    scope, movable = everything(state)
+    spoil(state, scope, state.nodes[str(step.node)])
+    return step, recheck.obstacle(state, scope, [step], OPTIONS, movable)
+
+
+def test_a_node_that_is_not_used_any_more(plan: Plan) -> None:
+    def drain(state: State, _scope: Bools, node: int) -> None:
+        state.columns.offline[node] = True
+
+    step, told = on_node(plan, drain)
+    assert told == f"node {step.node} is offline or drained"
+
+
+def test_a_node_in_another_group(plan: Plan) -> None:
+    def leave(_state: State, scope: Bools, node: int) -> None:
+        scope[node] = False
+
+    step, told = on_node(plan, leave)
+    assert told == f"node {step.node} is in another group"
+
+
+def test_a_node_that_is_gone(plan: Plan) -> None:
+    def vanish(state: State, _scope: Bools, node: int) -> None:
+        state.nodes = {name: row for name, row in state.nodes.items() if row != node}
+
+    step, told = on_node(plan, vanish)
+    assert told == f"node {step.node} is gone"

@@ -1,0 +1,163 @@
+"""``-X`` as administrators see it: programs of their own, against the simulator."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
+from tests.clusters import MOVABLE, Shape
+from tests.daemon.programs import wait_until
+from tests.oracle.test_simulator import made
+from tests.simulators import PATIENCE, Simulator, simulator
+from tests.unit.simulator.worlds import role
+
+STEPS = 4
+
+
+def uneven() -> Cluster:
+    """A cluster that takes a few jobsets to balance."""
+    return made(3, Shape(nodes=6, instances=30, templates=MOVABLE, drained=1))
+
+
+@contextmanager
+def hbal(ganeti: Simulator, *options: object) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", f"-L{ganeti.socket}", f"-l{STEPS}", "-X"]
+    process = subprocess.Popen(
+        [*command, *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def until(process: subprocess.Popen[str], beginning: str) -> None:
+    """Read its output up to a line."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(beginning):
+            return
+    pytest.fail(f"never said {beginning}")
+
+
+def plan(ganeti: Simulator) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", f"-L{ganeti.socket}", f"-l{STEPS}", "--json"]
+    done = subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+    steps: list[dict[str, Any]] = json.loads(done.stdout)["steps"]
+    return steps
+
+
+def test_what_is_done_is_told_and_saved(tmp_path: Path) -> None:
+    with simulator(tmp_path, uneven(), "--job-seconds=0") as ganeti:
+        with hbal(ganeti, "-S", tmp_path / "saved") as process:
+            status, out, err = result(process)
+        assert status == 0
+        jobs = [line for line in out.splitlines() if line.startswith("Job ")]
+        assert len(jobs) == STEPS
+        assert jobs[0].startswith("Job 1 (inst")
+        assert all(line.endswith("): success") for line in jobs)
+        assert out.endswith(f"\nJobs: {STEPS} succeeded\n")
+        assert (tmp_path / "saved.executed").read_text() == ganeti.cluster()
+        assert text.parse((tmp_path / "saved.balanced").read_text(), "").instances
+        assert "gnt-instance" not in (tmp_path / "saved.remaining").read_text()
+        assert "saved.executed" in err
+
+
+def test_a_failure(tmp_path: Path) -> None:
+    with simulator(tmp_path, uneven(), "--job-seconds=0", "--fail=REPLACE_DISKS") as ganeti:
+        with hbal(ganeti, "-S", tmp_path / "saved", "--json") as process:
+            status, out, err = result(process)
+        assert status == 1
+        outcome = json.loads(out)["execution"]
+        failed = [job for job in outcome["jobs"] if job["error"]]
+        assert outcome["ending"] == "failed"
+        assert failed
+        assert failed[0]["status"] == "error"
+        assert "INSTANCE_REPLACE_DISKS(" in failed[0]["error"]
+        assert len(outcome["jobs"]) + sum(map(len, outcome["not_submitted"])) == STEPS
+        last = err.splitlines()[-1]
+        assert last.startswith("Error: Not all jobs completed successfully: job ")
+        assert last.endswith(failed[0]["error"])
+        rest = [command for jobs in outcome["not_submitted"] for job in jobs for command in job["commands"]]
+        script = (tmp_path / "saved.remaining").read_text()
+        assert [line.strip() for line in script.splitlines() if "gnt-instance" in line] == rest
+
+
+def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
+    with simulator(tmp_path, uneven(), "--job-seconds=1") as ganeti, hbal(ganeti) as process:
+        until(process, "Got job IDs 1")
+        process.send_signal(signal.SIGINT)
+        status, out, err = result(process)
+        assert status == 0
+        assert "Interrupted: stopping" in err
+        assert [state for _, state in ganeti.tell("jobs")] == ["success"]
+        assert f"Jobs: 1 succeeded, {STEPS - 1} not submitted\n  not submitted: inst" in out
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)])
+def test_interrupted_again_it_stops_at_once(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
+    with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti, hbal(ganeti) as process:
+        until(process, "Got job IDs 1")
+        first, *more = signals
+        process.send_signal(first)
+        for another in more:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("Interrupted: ")
+            process.send_signal(another)
+        status, out, err = result(process)
+        assert status == 2
+        assert "Exiting at once; these go on in Ganeti: jobs 1\n" in err
+        assert "1 not ended" in out
+        assert [state for _, state in ganeti.tell("jobs")] == ["running"]
+
+
+@pytest.mark.parametrize("wish", ["stop", "replan"])
+def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
+    with simulator(tmp_path, uneven(), "--job-seconds=2") as ganeti:
+        first, *later = plan(ganeti)
+        master = next(row.name for row in text.parse(ganeti.cluster(), "").nodes if row.master)
+        drained = next(
+            node
+            for step in later
+            for node in step["to"]
+            if node not in (*step["from"], *first["to"], *first["from"]) and node != master
+        )
+        with hbal(ganeti, f"--on-change={wish}") as process:
+            until(process, "Got job IDs 1")
+            ganeti.tell("job_seconds", 0)
+            ganeti.ask("SubmitJob", [role(drained, drained=True)])
+            wait_until(lambda: [2, "success"] in ganeti.tell("jobs"))
+            status, out, err = result(process)
+        reason = f"node {drained} is offline or drained"
+        if wish == "stop":
+            assert status == 1
+            assert err.endswith(f"Error: The plan does not fit the cluster any more: {reason}\n")
+            assert len(ganeti.tell("jobs")) == 2
+        else:
+            assert status == 0
+            assert f"The plan does not fit the cluster any more: {reason}\nPlanning anew...\n" in out
+            assert {state for _, state in ganeti.tell("jobs")} == {"success"}
+            assert sum(line.startswith("Job ") for line in out.splitlines()) <= STEPS
+
+
+def test_without_luxi_nothing_is_carried_out(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.data"
+    path.write_text(text.dump(uneven()))
+    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", "-t", str(path), "-X"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 1
+    assert done.stderr == "Error: hbal: Execution of commands possible only on LUXI\n"
