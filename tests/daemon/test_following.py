@@ -59,7 +59,6 @@ TOOLS = [
     ("hinfo", "-p+ptags", "--print-instances"),
     ("hroller", "--print-moves"),
     ("hspace", "--machine-readable"),
-    ("hsqueeze", "-p"),
 ]
 
 
