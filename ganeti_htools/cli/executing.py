@@ -37,8 +37,10 @@ from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.state import State
+
+_SAID = 60  # characters of what a job says that fit on a line with the rest
 
 Say = Callable[..., None]  # lines
 
@@ -264,7 +266,8 @@ def _ended(task: Task) -> str:
 def _standing(run: Run, said: str | None) -> str:
     states = [task.status.value for task in run.current if task.status]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    return f"jobset {run.sets} of {run.sets + len(run.rest)}: {counts}{f' - {said}' if said else ''}"
+    told = f" - {on_one_line(said)[:_SAID]}" if said else ""
+    return f"jobset {run.sets} of {run.sets + len(run.rest)}: {counts}{told}"
 
 
 def summary(run: Run) -> list[str]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.clusters import MOVABLE, Shape
 from tests.daemon.programs import wait_until
 from tests.oracle.test_simulator import made
 from tests.simulators import PATIENCE, Simulator, simulator
-from tests.unit.simulator.worlds import role
+from tests.unit.simulator.worlds import migrate, role
 
 STEPS = 4
 
@@ -28,8 +29,8 @@ def uneven() -> Cluster:
 
 
 @contextmanager
-def hbal(ganeti: Simulator, *options: object) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", f"-L{ganeti.socket}", f"-l{STEPS}", "-X"]
+def program(name: str, ganeti: Simulator, *options: object) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", f"ganeti_htools.cli.{name}", f"-L{ganeti.socket}", "-X"]
     process = subprocess.Popen(
         [*command, *map(str, options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -38,6 +39,10 @@ def hbal(ganeti: Simulator, *options: object) -> Iterator[subprocess.Popen[str]]
     finally:
         process.kill()
         process.communicate()
+
+
+hbal = partial(program, "hbal")
+hsqueeze = partial(program, "hsqueeze")
 
 
 def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -63,7 +68,7 @@ def plan(ganeti: Simulator) -> list[dict[str, Any]]:
 
 def test_what_is_done_is_told_and_saved(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=0") as ganeti:
-        with hbal(ganeti, "-S", tmp_path / "saved") as process:
+        with hbal(ganeti, f"-l{STEPS}", "-S", tmp_path / "saved") as process:
             status, out, err = result(process)
         assert status == 0
         jobs = [line for line in out.splitlines() if line.startswith("Job ")]
@@ -79,7 +84,7 @@ def test_what_is_done_is_told_and_saved(tmp_path: Path) -> None:
 
 def test_a_failure(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=0", "--fail=REPLACE_DISKS") as ganeti:
-        with hbal(ganeti, "-S", tmp_path / "saved", "--json") as process:
+        with hbal(ganeti, f"-l{STEPS}", "-S", tmp_path / "saved", "--json") as process:
             status, out, err = result(process)
         assert status == 1
         outcome = json.loads(out)["execution"]
@@ -98,7 +103,7 @@ def test_a_failure(tmp_path: Path) -> None:
 
 
 def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
-    with simulator(tmp_path, uneven(), "--job-seconds=1") as ganeti, hbal(ganeti) as process:
+    with simulator(tmp_path, uneven(), "--job-seconds=1") as ganeti, hbal(ganeti, f"-l{STEPS}") as process:
         until(process, "Got job IDs 1")
         process.send_signal(signal.SIGINT)
         status, out, err = result(process)
@@ -110,7 +115,7 @@ def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)])
 def test_interrupted_again_it_stops_at_once(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
-    with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti, hbal(ganeti) as process:
+    with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti, hbal(ganeti, f"-l{STEPS}") as process:
         until(process, "Got job IDs 1")
         first, *more = signals
         process.send_signal(first)
@@ -136,7 +141,7 @@ def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
             for node in step["to"]
             if node not in (*step["from"], *first["to"], *first["from"]) and node != master
         )
-        with hbal(ganeti, f"--on-change={wish}") as process:
+        with hbal(ganeti, f"-l{STEPS}", f"--on-change={wish}") as process:
             until(process, "Got job IDs 1")
             ganeti.tell("job_seconds", 0)
             ganeti.ask("SubmitJob", [role(drained, drained=True)])
@@ -152,6 +157,41 @@ def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
             assert f"The plan does not fit the cluster any more: {reason}\nPlanning anew...\n" in out
             assert {state for _, state in ganeti.tell("jobs")} == {"success"}
             assert sum(line.startswith("Job ") for line in out.splitlines()) <= STEPS
+
+
+@pytest.mark.parametrize("wish", ["stop", "replan"])
+def test_only_empty_nodes_are_powered_down(tmp_path: Path, wish: str) -> None:
+    """Somebody uses a node again that has been emptied."""
+    idle = made(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
+    with simulator(tmp_path, idle, "--job-seconds=1") as ganeti:
+        with hsqueeze(ganeti, f"--on-change={wish}", "--target-resources=0") as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "'Nodes to offline'\n"
+            emptied = process.stdout.readline().strip()
+            line = process.stdout.readline()
+            while "(tag " not in line:
+                line = process.stdout.readline()
+            until(process, "Got job IDs ")
+            ganeti.tell("job_seconds", 0)
+            back = text.parse(ganeti.cluster(), "").instances[0].name
+            ganeti.ask("SubmitJob", [migrate(back, target_node=emptied)])
+            wait_until(lambda: primary(ganeti, back) == emptied)
+            status, out, err = result(process)
+        told = f"instance {back} would be left on a node that is powered down"
+        off = {row.name for row in text.parse(ganeti.cluster(), "").nodes if row.offline}
+        if wish == "stop":
+            assert status == 1
+            assert told in err
+            assert not off
+        else:
+            assert status == 0
+            assert told in out
+            assert off
+            assert off.isdisjoint(row.pnode for row in text.parse(ganeti.cluster(), "").instances)
+
+
+def primary(ganeti: Simulator, name: str) -> str:
+    return next(row.pnode for row in text.parse(ganeti.cluster(), "").instances if row.name == name)
 
 
 def test_without_luxi_nothing_is_carried_out(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""Whether a plan to power nodes down or up can still be carried out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine import squeeze
+from ganeti_htools.engine.moves import Kind
+from ganeti_htools.engine.recheck import NamedStep
+from ganeti_htools.engine.squeeze import Action
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.types import DiskTemplate
+from tests import by_hand
+from tests.by_hand import instance
+
+SMALL = Instance("small", 100, 0, (), 1, auto_balance=False, template=DiskTemplate.EXT)
+HUGE = replace(SMALL, mem=9500)
+AWAY = NamedStep("a", Kind.FAILOVER_TO, "n0", ("n2",), ("n0",))
+
+
+def described(**changes: object) -> Cluster:
+    """Three nodes, n0 the master; one instance on n2, whose place or node may be changed."""
+    rows = [instance("a", DiskTemplate.EXT, "n2"), instance("b", DiskTemplate.EXT, "n1")]
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows)
+    first, *others, last = made.nodes
+    return replace(made, nodes=(replace(first, master=True), *others, replace(last, **changes)))  # type: ignore[arg-type]
+
+
+def obstacle(
+    cluster: Cluster,
+    action: Action = Action.OFFLINE,
+    nodes: tuple[str, ...] = ("n2",),
+    steps: tuple[NamedStep, ...] = (AWAY,),
+    target: Instance = SMALL,
+) -> str | None:
+    state = derive(cluster)
+    return squeeze.obstacle(state, action, nodes, steps, target, np.ones(len(state.pnode), np.bool_))
+
+
+def test_a_node_that_will_be_empty() -> None:
+    assert obstacle(described()) is None
+
+
+def test_a_node_that_will_not() -> None:
+    left = "instance a would be left on a node that is powered down"
+    assert obstacle(described(), steps=()) == left
+    more = instance("c", DiskTemplate.DRBD, "n1", "n2")
+    cluster = described()
+    cluster = replace(cluster, instances=(*cluster.instances, more))
+    assert obstacle(cluster) == left.replace("instance a", "instance c")
+
+
+def test_one_that_only_forthcoming_instances_are_on_is_empty() -> None:
+    cluster = described()
+    rows = tuple(replace(row, forthcoming=row.name == "a") for row in cluster.instances)
+    assert obstacle(replace(cluster, instances=rows), steps=()) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes", "expected"),
+    [
+        ({"master": True}, ("n2",), "node n2 is the master"),
+        ({"offline": True}, ("n2",), "node n2 is offline or drained"),
+        ({}, ("n2", "n3"), "node n3 is gone"),
+    ],
+)
+def test_a_node_that_must_not_be_powered_down(
+    changes: dict[str, object], nodes: tuple[str, ...], expected: str
+) -> None:
+    assert obstacle(described(**changes), nodes=nodes) == expected
+
+
+def test_room_that_others_have_taken() -> None:
+    assert obstacle(described(), target=HUGE) == "nodes would not keep the target resources free"
+
+
+def test_powering_up() -> None:
+    asleep = described(offline=True, tags=("htools:standby:auto",))
+    back = NamedStep("b", Kind.FAILOVER_TO, "n2", ("n1",), ("n2",))
+    assert obstacle(asleep, Action.ONLINE, steps=(back,)) is None
+    for other in (described(offline=True), described(tags=("htools:standby:auto",))):
+        assert obstacle(other, Action.ONLINE, steps=()) == "node n2 is not offline with a standby tag"
+    assert obstacle(asleep, Action.ONLINE, nodes=(), steps=(back,)) == "node n2 is offline or drained"
+    assert obstacle(described(), Action.ONLINE, nodes=(), steps=(back,)) is None
