@@ -39,9 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         place = mastership.here(config.ssconf_dir)
         if not place.leads():
             print(f"htoolsd: not the master node, that is {place.master()}", file=sys.stderr)
+            notify("READY=1")  # systemd takes a service for failed that ends before it is ready
             return EXIT_NOT_MASTER
         lock(config.state_dir)  # held until the process ends
-            notify("READY=1")  # systemd takes a service for failed that ends before it is ready
         listener = listen(config.socket, config.group)
     except HtoolsError as err:
         print(f"htoolsd: {err}", file=sys.stderr)
