@@ -89,8 +89,10 @@ END
 -L,--luxi file
 -D,--daemon file
 --rapi-ca file
+--state-of-record none
 -I,--ialloc-src file
 --no-disk-moves none
+--avoid-disk-moves float
 --no-instance-moves none
 -E,--evac-mode none
 -U,--dynu-file file
@@ -202,6 +204,7 @@ END
 -L,--luxi file
 -D,--daemon file
 --rapi-ca file
+--state-of-record none
 -I,--ialloc-src file
 -v,--verbose none
 -q,--quiet none

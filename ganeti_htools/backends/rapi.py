@@ -18,12 +18,16 @@ RESOURCES = {
 _DEFAULT_GROUP = "00000000-0000-0000-0000-000000000000"
 
 
-def parse(documents: Mapping[str, bytes]) -> Cluster:
-    """The cluster in these documents, by the names of RESOURCES. Raises DataError."""
+def parse(documents: Mapping[str, bytes], state_of_record: bool = False) -> Cluster:
+    """The cluster in these documents, by the names of RESOURCES. Raises DataError.
+
+    The memory of an instance is what it runs with, or with ``state_of_record`` what it is configured with.
+    """
     info = Fields("Parsing cluster info", parse_json(documents["info"], "Parsing cluster info"))
     groups = [queried.group(fields) for fields in _objects(documents["groups"], "group")]
     nodes = [_node(fields) for fields in _objects(documents["nodes"], "node")]
-    instances = [_instance(fields) for fields in _objects(documents["instances"], "instance")]
+    found = _objects(documents["instances"], "instance")
+    instances = [_instance(fields, state_of_record) for fields in found]
     return queried.cluster(info, groups, nodes, instances)
 
 
@@ -54,11 +58,10 @@ def _node(fields: Fields) -> Node:
     return queried.with_live(node, fields) if live else node
 
 
-def _instance(fields: Fields) -> Instance:
+def _instance(fields: Fields, state_of_record: bool) -> Instance:
     params = fields.object("beparams")
     secondaries = fields.texts("snodes")
-    # What it runs with, unless it does not run.
-    running = isinstance(fields.value("oper_ram"), int | float)
+    running = not state_of_record and isinstance(fields.value("oper_ram"), int | float)
     configured = "memory" if params.has("memory") else "maxmem"
     return Instance(
         fields.text("name"),

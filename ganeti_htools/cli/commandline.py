@@ -90,6 +90,7 @@ class CommandLine:
     spindle_use: int | None = None
     standard_alloc: tuple[int, ...] = ()
     skip_non_redundant: bool = False
+    state_of_record: bool = False
     static_kvm_node_memory: int = 4096
     target_resources: float = 2.0
     text_data: str | None = None

@@ -96,7 +96,7 @@ def _described(line: CommandLine) -> Cluster:
     one_source(line)
     with _during("failed to load data, aborting"):
         if line.master:
-            return from_rapi(line.master, line.rapi_ca)
+            return from_rapi(line.master, line.rapi_ca, line.state_of_record)
         if line.luxi is not None:
             return from_luxi(line.luxi)
         if line.daemon is not None:
@@ -124,20 +124,19 @@ def one_source(line: CommandLine) -> None:
         raise HtoolsError(f"Only one of the rapi, {others} and data files options should be given.")
 
 
-def from_rapi(address: str, ca: str | None) -> Cluster:
+def from_rapi(address: str, ca: str | None, state_of_record: bool = False) -> Cluster:
     """The cluster of a RAPI server, or of a directory (``file://PATH``). Raises HtoolsError."""
     from ganeti_htools.backends import rapi  # like the modules below, seldom needed
 
     if address.startswith("file://"):
         directory = address.removeprefix("file://")
-        return rapi.parse(
-            {name: read_bytes(os.path.join(directory, f"{name}.json")) for name in rapi.RESOURCES}
-        )
+        documents = {name: read_bytes(os.path.join(directory, f"{name}.json")) for name in rapi.RESOURCES}
+        return rapi.parse(documents, state_of_record)
     import trio
 
     from ganeti_htools.backends import rapi_http
 
-    return rapi.parse(trio.run(rapi_http.fetch, address, ca))
+    return rapi.parse(trio.run(rapi_http.fetch, address, ca), state_of_record)
 
 
 def from_luxi(path: str) -> Cluster:

@@ -124,6 +124,11 @@ MOND_XEN = switch("", "mond-xen", "with --mond, use what Xen reports of each ins
 EXIT_ON_MISSING_MOND_DATA = switch(
     "", "exit-on-missing-mond-data", "with --mond, stop if dynamic data is incomplete"
 )
+STATE_OF_RECORD = switch(
+    "",
+    "state-of-record",
+    "take the memory that instances are configured with, not what they run with, from the remote API",
+)
 STATIC_KVM_NODE_MEMORY = Option(
     "",
     "static-kvm-node-memory",

@@ -23,8 +23,9 @@ SHAPE = Shape(
 )
 
 
-def parse(data: dict[str, Any]) -> Cluster:
-    return rapi.parse({name: json.dumps(document).encode() for name, document in data.items()})
+def parse(data: dict[str, Any], *, state_of_record: bool = False) -> Cluster:
+    documents = {name: json.dumps(document).encode() for name, document in data.items()}
+    return rapi.parse(documents, state_of_record)
 
 
 def small() -> dict[str, Any]:
@@ -61,6 +62,7 @@ def test_memory_is_what_an_instance_runs_with() -> None:
         (111, Status.RUNNING),
         (333, Status.ERROR_DOWN),
     ]
+    assert [row.mem for row in parse(data, state_of_record=True).instances] == [222, 333]
 
 
 def test_memory_of_old_servers() -> None:

@@ -5,6 +5,8 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hspace
+from tests.clusters import Shape, cluster
+from tests.rapi_documents import documents
 
 SIMULATED = ("--simulate=p,3,100g,16g,8,12", "--disk-template=drbd", "--tiered-alloc=40g,8g,2")
 
@@ -84,3 +86,18 @@ def test_wrong_values(capsys: pytest.CaptureFixture[str], option: str, problem: 
         hspace.main([*SIMULATED, option])
     assert stopped.value.code == 1
     assert problem in capsys.readouterr().err
+
+
+def test_instances_as_they_are_configured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    described = documents(cluster(1, Shape(nodes=3, instances=2, templates={"drbd": 1}, down=0)))
+    for instance, running, configured in zip(described["instances"], (4096, 1024), (1024, 512), strict=True):
+        instance["oper_ram"], instance["beparams"]["maxmem"] = running, configured
+    for name, document in described.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+
+    def used(*options: str) -> int:
+        arguments = [f"--master=file://{tmp_path}", "--json", "--max-length=0", *options]
+        assert hspace.main(arguments) == 0
+        return int(json.loads(capsys.readouterr().out)["cluster"]["resources"]["i_mem"])
+
+    assert (used(), used("--state-of-record")) == (4096 + 1024, 1024 + 512)
