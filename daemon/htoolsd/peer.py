@@ -5,6 +5,7 @@ import select
 import socket
 import struct
 import threading
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +44,10 @@ class Credentials:
     pid: int
     uid: int
     gid: int
+
+
+# Whose call a task answers.
+caller: ContextVar[Credentials] = ContextVar("caller")
 
 
 class Peer(Protocol):

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     FILE = "bad-file"
     BUSY = "busy"
     CLUSTER = "no-cluster"
+    PLAN = "bad-plan"
     STOPPING = "stopping"
     INTERNAL = "internal"
 

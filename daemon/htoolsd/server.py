@@ -11,7 +11,7 @@ from structlog.contextvars import bind_contextvars
 
 from ganeti_htools.luxi.framing import Decoder, FramingError
 from htoolsd.methods import Methods
-from htoolsd.peer import PassedFile, Peer
+from htoolsd.peer import PassedFile, Peer, caller
 from htoolsd.protocol import Call, Kind, RefusalError, decode_call, failure, success
 
 _log = structlog.get_logger()
@@ -76,6 +76,7 @@ class Server:
     async def serve(self, peer: Peer) -> None:
         """Everything between a client's arrival and its leaving."""
         bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # of this task alone
+        caller.set(peer.credentials)  # likewise
         incoming = _Incoming(Decoder(self._limits.message))
         self.connections += 1
         try:

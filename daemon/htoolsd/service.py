@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from htoolsd.methods import Methods
 from htoolsd.model import LIVE
 from htoolsd.notify import notify
 from htoolsd.peer import SocketPeer
+from htoolsd.plans import Plans
 from htoolsd.server import Limits, Server
 from htoolsd.sync import Sync
 from htoolsd.version import VERSION
@@ -95,9 +97,10 @@ async def _run(config: Config, place: Place, listener: Listener) -> None:
     methods = Methods()
     limits = Limits(config.connections, config.message_mib << 20, config.idle_seconds, config.write_seconds)
     server = Server(methods, limits)
+    plans = Plans(os.path.join(config.state_dir, "plans"), sync)
     methods.add(decisions.method)
-    methods.add(status.method(config, server, sync, decisions))
-    for method in ClusterMethods(sync).methods:
+    methods.add(status.method(config, server, sync, decisions, plans))
+    for method in (*ClusterMethods(sync).methods, *plans.methods):
         methods.add(method)
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
 
@@ -109,6 +112,7 @@ async def _run(config: Config, place: Place, listener: Listener) -> None:
         listener.remove()
         accepting.cancel()
         decisions.stop()
+        plans.stop()
         server.stop()
 
     async def client(stream: trio.SocketStream) -> None:
@@ -118,10 +122,11 @@ async def _run(config: Config, place: Place, listener: Listener) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(_on_signal, stop)
         nursery.start_soon(sync.run)
-        notify("READY=1")
-        _log.info("ready", version=VERSION, socket=config.socket)
         with finishing:
             async with trio.open_nursery() as clients:
+                await clients.start(plans.run)
+                notify("READY=1")
+                _log.info("ready", version=VERSION, socket=config.socket)
                 with accepting:
                     listening = trio.SocketListener(trio.socket.from_stdlib_socket(listener.socket))
                     await trio.serve_listeners(client, [listening], handler_nursery=clients)

@@ -8,6 +8,7 @@ from pathlib import Path
 from htoolsd.config import Config
 from htoolsd.decisions import Decisions
 from htoolsd.methods import Args, File, Method
+from htoolsd.plans import Plans
 from htoolsd.server import Server
 from htoolsd.sync import Sync
 from htoolsd.version import VERSION
@@ -19,7 +20,7 @@ def resident_mib() -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)
 
 
-def method(config: Config, server: Server, sync: Sync, decisions: Decisions) -> Method:
+def method(config: Config, server: Server, sync: Sync, decisions: Decisions, plans: Plans) -> Method:
     """``status``; times are seconds of the epoch unless their name says otherwise."""
     started, clock = time.time(), time.monotonic()
 
@@ -34,6 +35,7 @@ def method(config: Config, server: Server, sync: Sync, decisions: Decisions) -> 
             "luxi": asdict(sync.luxi),
             "cluster": sync.status(),
             "decisions": decisions.status(),
+            "plans": plans.status(),
             "memory_mib": resident_mib(),
         }
 

@@ -33,6 +33,7 @@ CONFIGURATION_PATIENCE = 60.0  # seconds for an answer that luxid need not ask n
 RETRY = 30.0  # seconds after live data could not be had
 _BUSY = 10  # with jobs ending all the time, live data is asked for so many times as often as usual at most
 _ROW = 500  # bytes, about
+_RECENT = 10  # models that are remembered, so that a client can go on with what it was told of
 
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
 
@@ -121,6 +122,7 @@ class Sync:
     ) -> None:
         self.luxi = Luxi(path)
         self.model = Model()
+        self._models: deque[Model] = deque(maxlen=_RECENT)
         self.master: bool | None = None
         self._is_master = is_master
         self._periods = {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
@@ -166,6 +168,12 @@ class Sync:
             "unfinished_jobs": len(self._queue.unfinished) if self._queue else None,
             "polls": {kind: polls.status() for kind, polls in self._polls.items()},
         }
+
+    def model_of(self, generations: object) -> Model | None:
+        """The recent model with these generations, the newest for None; None if there is none."""
+        if generations is None:
+            return self.model
+        return next((model for model in self._models if model.generations == generations), None)
 
     def want_live(self) -> None:
         """Have live data asked for at once, after a job has ended say."""
@@ -281,6 +289,8 @@ class Sync:
             was = self.model.silent
             size = sum(map(len, tables.values())) * _ROW
             self.model = await aside(size, lambda: learnt(self.model, kind, tables, asked))
+            if not self._models or self._models[-1].generations != self.model.generations:
+                self._models.append(self.model)
         if self.model.silent != was:
             _log.warning("nodes do not report", nodes=self.model.silent)
 

@@ -3,21 +3,20 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, general
 from ganeti_htools.cli import files, states, tables
 from ganeti_htools.cli.commandline import CommandLine, obey
-from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
+from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
 from ganeti_htools.cli.programs import HBAL
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.balance import Balancing, Step, optimal_score, score_of, stepwise
-from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -25,8 +24,11 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 
 if TYPE_CHECKING:
+    from ganeti_htools.cli.proposal import Proposal
     from ganeti_htools.engine.optimise import Plan as Optimised
-    from ganeti_htools.execution import Check, Plan, Review, Run
+    from ganeti_htools.execution import Check, Plan, Review
+
+_PURPOSE = "rebalancing"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,7 +80,7 @@ def run(line: CommandLine) -> None:
         if not line.json:
             print(*texts, sep="\n", flush=True)
 
-    cluster = files.load(line)
+    cluster, generations = files.load_dated(line)
     state = states.of(cluster, line)
     movable = states.movable(state, line)
     if line.verbose > 1:
@@ -116,7 +118,12 @@ def run(line: CommandLine) -> None:
             _report(state, scope, group, [], [], (initial, initial), (before, before))
         return
     tell("Trying to minimize the CV...")
-    found, made, greedy = _plan(state, scope, movable, line, tell)
+    told = None
+    if line.daemon is not None:
+        from ganeti_htools.cli import by_daemon  # seldom needed
+
+        told = by_daemon.plan(line, HBAL, generations)
+    found, made, greedy = _plan(state, scope, movable, line, tell, told)
     after = _statistics(found, scope)
     final = made[-1].step.score if made else initial
     sets = jobsets(made)
@@ -139,13 +146,13 @@ def run(line: CommandLine) -> None:
     _show(found, scope, "Final", line)
     if line.verbose > 3:
         tell(_totals("Original", state, scope), _totals("Final", found, scope))
-    run = _execute(line, state, group, sets, tell) if line.exec and made and line.luxi is not None else None
+    outcome = _execute(line, state, group, sets, told, tell) if line.exec and made else None
     if line.json:
-        _report(state, scope, group, made, sets, (initial, final), (before, after), run, greedy)
-    if run is not None:
+        _report(state, scope, group, made, sets, (initial, final), (before, after), outcome, greedy)
+    if outcome is not None:
         from ganeti_htools.cli import executing
 
-        executing.conclude(run)
+        executing.conclude_by(outcome)
     elif line.exec and made:
         raise HtoolsError("hbal: Execution of commands possible only on LUXI")
 
@@ -166,25 +173,30 @@ def _tell_of_cluster(state: State, line: CommandLine, tell: Tell) -> None:
         tell(f"Note: Stripping common suffix of '{suffix}' from names")
 
 
-def _select_group(state: State, wanted: str | None) -> tuple[str, Bools]:
+def _list_groups(title: str, names: Iterable[str]) -> NoReturn:
+    files.say("".join(f"{text}\n" for text in (title, *(f"  {name}" for name in names))))
+    raise HtoolsError("Aborting.")
+
+
+def _name_groups(title: str, names: Iterable[str]) -> NoReturn:
+    raise HtoolsError(f"{title} {', '.join(names)}")
+
+
+def _select_group(
+    state: State, wanted: str | None, refuse: Callable[[str, Iterable[str]], NoReturn] = _list_groups
+) -> tuple[str, Bools]:
     """Name and nodes of the group to be balanced. Raises HtoolsError."""
     groups = state.cluster.groups
     if wanted is None:
         present = sorted(set(state.group.tolist()))
         if len(present) != 1:
-            _list_groups("Found multiple node groups:", (groups[row].name for row in present))
-            raise HtoolsError("Aborting.")
+            refuse("Found multiple node groups:", (groups[row].name for row in present))
         return groups[present[0]].name, np.ones(len(state.group), np.bool_)
     rows = [row for row, group in enumerate(groups) if wanted in (group.name, group.uuid)]
     if len(rows) != 1:
         title = f"Node group {wanted} not found. Node group list is:"
-        _list_groups(title, (group.name for group in groups))
-        raise HtoolsError("Aborting.")
+        refuse(title, (group.name for group in groups))
     return groups[rows[0]].name, state.group == rows[0]
-
-
-def _list_groups(title: str, names: Iterable[str]) -> None:
-    files.say("".join(f"{text}\n" for text in (title, *(f"  {name}" for name in names))))
 
 
 def _about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Iterator[str]:
@@ -226,10 +238,10 @@ def _quoted(name: str) -> str:
 
 
 def _plan(
-    state: State, scope: Bools, movable: Bools, line: CommandLine, tell: Tell
+    state: State, scope: Bools, movable: Bools, line: CommandLine, tell: Tell, told: Any = None
 ) -> tuple[State, list[Move], list[Move] | None]:
     """Balance, telling each step: the state then, the moves, and those of the greedy plan if others might
-    have been better.
+    have been better. If htoolsd has ``told`` of its plan, it is that one.
     """
     names, found, greedy = Names(state), state.copy(), None
     here = np.flatnonzero(scope[state.pnode]).tolist()
@@ -238,7 +250,14 @@ def _plan(
     made: list[Move] = []
     with files.progress() as progress:
         steps: Iterable[Step] = stepwise(found, scope, balancing(line), movable)
-        if line.optimise:
+        if told is not None:
+            from ganeti_htools.cli.proposal import retraced
+
+            steps = retraced(found, movable, told["found"]["steps"])
+            if told["found"]["greedy"] is not None:
+                usual_steps = retraced(state.copy(), movable, told["found"]["greedy"])
+                greedy = list(map(Names(state).move, usual_steps))
+        elif line.optimise:
             usual, best = _optimised(state, scope, movable, line, progress)
             greedy, found, steps = list(map(Names(state).move, usual.steps)), best.after, best.steps
         for step in steps:
@@ -273,16 +292,50 @@ def _optimised(
 
 
 def _execute(
-    line: CommandLine, state: State, group: str, sets: Sequence[Sequence[Move]], tell: Tell
-) -> "Run":
-    """Carry the plan for a group out (``-X``): what became of it."""
+    line: CommandLine, state: State, group: str, sets: Sequence[Sequence[Move]], told: Any, tell: Tell
+) -> Mapping[str, Any] | None:
+    """Carry the plan for a group out (``-X``), or have it carried out: the record of that; None if neither
+    can be.
+    """
     from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
 
     say = executing.undeterred(tell)
+    if told is not None:
+        from ganeti_htools.cli import by_daemon
+
+        return by_daemon.carry_out(line, told["id"], say)
+    if line.luxi is None:
+        return None
     plan = executing.moves(state, sets[:1] if line.first_job_group else sets)
-    run = executing.begin(line, HBAL, "rebalancing", plan)
+    run = executing.begin(line, HBAL, _PURPOSE, plan)
     executing.carry_out(line, run, reviewer(line, group, say), say)
-    return run
+    return executing.record(run)
+
+
+def propose(cluster: Cluster, line: CommandLine, heed: Callable[[], None]) -> "Proposal":
+    """The plan that the program makes for a cluster; ``heed`` is called between steps. Raises HtoolsError."""
+    from ganeti_htools.cli import executing, proposal
+
+    line = replace(line, verbose=0)
+    state = states.of(files.with_dynamics(cluster, line), line)
+    group, scope = _select_group(state, line.group, _name_groups)
+    movable = states.movable(state, line)
+    initial = score_of(state, scope)
+    _, made, greedy = _plan(state, scope, movable, line, lambda *_texts: heed())
+    sets = jobsets(made)
+
+    def told(moves: Sequence[Move]) -> list[dict[str, Any]]:
+        return proposal.told(state, [move.step for move in moves])
+
+    return proposal.Proposal(
+        _PURPOSE,
+        (group,),
+        executing.moves(state, sets[:1] if line.first_job_group else sets),
+        {"before": initial, "after": made[-1].step.score if made else initial},
+        cost_of(made, sets),
+        {"steps": told(made), "greedy": None if greedy is None else told(greedy)},
+        lambda on_change, say: reviewer(replace(line, on_change=on_change), group, say),
+    )
 
 
 def reviewer(line: CommandLine, group: str, tell: Tell) -> "Check":
@@ -318,28 +371,8 @@ def reviewer(line: CommandLine, group: str, tell: Tell) -> "Check":
     return check
 
 
-KINDS = {
-    Kind.FAILOVER: "failovers",
-    Kind.FAILOVER_TO: "failovers to any node",
-    Kind.REPLACE_SECONDARY: "replaced secondaries",
-    Kind.REPLACE_AND_FAILOVER: "replaced secondaries with failover",
-    Kind.REPLACE_PRIMARY: "replaced primaries",
-    Kind.FAILOVER_AND_REPLACE: "failovers with replaced secondary",
-}
-
-
-def _cost(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> dict[str, Any]:
-    kinds = [move.step.kind for move in made]
-    return {
-        "moves": {name: kinds.count(kind) for kind, name in KINDS.items() if kind in kinds},
-        "disk_mib": sum(move.disk for move in made),
-        "memory_mib": sum(move.memory for move in made),
-        "jobsets": len(sets),
-    }
-
-
 def _cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> str:
-    cost = _cost(made, sets)
+    cost = cost_of(made, sets)
     moves = ", ".join(f"{number} {name}" for name, number in cost["moves"].items())
     return (
         f"Cost: {moves}; to copy: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory; "
@@ -431,7 +464,7 @@ def _report(
     sets: Sequence[Sequence[Move]],
     scores: tuple[float, float],
     figures: tuple[Statistics, Statistics],
-    run: "Run | None" = None,
+    outcome: Mapping[str, Any] | None = None,
     greedy: Sequence[Move] | None = None,
 ) -> None:
     """The plan as a JSON document, with what became of it if it was carried out, and what the greedy plan
@@ -465,25 +498,17 @@ def _report(
                 name: {"weight": weight, "before": float(old), "after": float(new)}
                 for (name, weight, *_), old, new in zip(COMPONENTS, *parts, strict=True)
             },
-            "cost": _cost(made, sets),
+            "cost": cost_of(made, sets),
             "steps": steps,
             **({} if greedy is None else {"greedy": _rival(greedy, scores[0])}),
-            **_outcome(run),
+            **({} if outcome is None else {"execution": outcome}),
         }
     )
 
 
 def _rival(made: Sequence[Move], initial: float) -> dict[str, Any]:
     score = made[-1].step.score if made else initial
-    return {"score": score, "cost": _cost(made, jobsets(made))}
-
-
-def _outcome(run: "Run | None") -> dict[str, Any]:
-    if run is None:
-        return {}
-    from ganeti_htools.cli import executing
-
-    return {"execution": executing.record(run)}
+    return {"score": score, "cost": cost_of(made, jobsets(made))}
 
 
 def _nodes(primary: int, secondary: int) -> list[int]:

@@ -2,16 +2,19 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ganeti_htools.cli import files, states, tables
 from ganeti_htools.cli.commandline import CommandLine
-from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
+from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
 from ganeti_htools.cli.program import execute, print_json
 from ganeti_htools.cli.programs import HSQUEEZE
 from ganeti_htools.engine import squeeze
+from ganeti_htools.engine.balance import score_of
 from ganeti_htools.engine.squeeze import Action, Plan
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
 from ganeti_htools.model.errors import HtoolsError
@@ -21,7 +24,8 @@ from ganeti_htools.model.types import DiskTemplate
 
 if TYPE_CHECKING:
     from ganeti_htools.cli.executing import Say
-    from ganeti_htools.execution import Check, Review, Run
+    from ganeti_htools.cli.proposal import Proposal
+    from ganeti_htools.execution import Check, Review
     from ganeti_htools.execution import Plan as Jobs
 
 _TITLES = {
@@ -44,26 +48,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(line: CommandLine) -> int:
     """Plan and tell; the exit status. Raises HtoolsError."""
-    cluster = files.load(line)
+    cluster, generations = files.load_dated(line)
     state = states.of(cluster, line)
     _save(line, "original", "before hsqueeze run", cluster)
     _show(line, "Initial", state)
-    plan = _plan(line, state, cluster.ipolicy.std)
-    names = Names(state, whole_instances=True)
-    sets = jobsets([names.move(step) for step in plan.steps])
-    lines = _script(plan, sets, [names.nodes[row] for row in plan.nodes])
+    told = None
+    if line.daemon is not None:
+        from ganeti_htools.cli import by_daemon  # seldom needed
+
+        told = by_daemon.plan(line, HSQUEEZE, generations)
+        plan = _heard(line, state, told["found"])
+    else:
+        plan = _plan(line, state, cluster.ipolicy.std)
+    sets = _sets(state, plan)
+    names = Names(state).nodes
+    lines = _script(plan, sets, [names[row] for row in plan.nodes])
     if not line.json:
         _tell(line, state, plan)
     _give_commands(line, lines)
-    wanted, run = line.exec and plan.action is not Action.NOTHING, None
-    if wanted and line.luxi is not None:
-        run = _execute(line, state, plan, sets)
+    wanted = line.exec and plan.action is not Action.NOTHING
+    outcome = _execute(line, state, plan, sets, told) if wanted else None
     if line.json:
-        _report(state, plan, sets, run)
-    if run is not None:
+        _report(state, plan, sets, outcome)
+    if outcome is not None:
         from ganeti_htools.cli import executing
 
-        executing.conclude(run)
+        executing.conclude_by(outcome)
     elif wanted:
         sys.stdout.flush()
         raise HtoolsError("hsqueeze: Execution of commands possible only on LUXI")
@@ -72,8 +82,15 @@ def run(line: CommandLine) -> int:
     return 0
 
 
-def _execute(line: CommandLine, state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Run":
-    """Carry the plan out (``-X``): what became of it."""
+def _sets(state: State, plan: Plan) -> list[list[Move]]:
+    names = Names(state, whole_instances=True)
+    return jobsets([names.move(step) for step in plan.steps])
+
+
+def _execute(
+    line: CommandLine, state: State, plan: Plan, sets: Sequence[Sequence[Move]], told: Any
+) -> Mapping[str, Any] | None:
+    """Carry the plan out (``-X``), or have it carried out: the record of that; None if neither can be."""
     from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
 
     def tell(*texts: str) -> None:
@@ -81,11 +98,58 @@ def _execute(line: CommandLine, state: State, plan: Plan, sets: Sequence[Sequenc
             print(*texts, sep="\n", flush=True)
 
     say = executing.undeterred(tell)
-    purpose = "condensing" if plan.action is Action.OFFLINE else "expanding"
-    jobs = _jobs(state, plan, sets)
-    run = executing.begin(line, HSQUEEZE, f"{purpose} by {len(plan.nodes)} nodes", jobs)
+    if told is not None:
+        from ganeti_htools.cli import by_daemon
+
+        return by_daemon.carry_out(line, told["id"], say)
+    if line.luxi is None:
+        return None
+    run = executing.begin(line, HSQUEEZE, _purpose(plan), _jobs(state, plan, sets))
     executing.carry_out(line, run, reviewer(line, state, plan, say), say)
-    return run
+    return executing.record(run)
+
+
+def _purpose(plan: Plan) -> str:
+    return f"{'condensing' if plan.action is Action.OFFLINE else 'expanding'} by {len(plan.nodes)} nodes"
+
+
+def propose(cluster: Cluster, line: CommandLine, heed: Callable[[], None]) -> "Proposal":
+    """The plan that the program makes for a cluster; ``heed`` is called meanwhile. Raises HtoolsError.
+
+    Made anew, it may touch any node, so it is one for all groups.
+    """
+    from ganeti_htools.cli import proposal
+
+    line = replace(line, verbose=0)
+    state = states.of(files.with_dynamics(cluster, line), line)
+    plan = _plan(line, state, cluster.ipolicy.std, heed)
+    sets = _sets(state, plan)
+    everywhere = np.ones(len(state.group), np.bool_)
+    return proposal.Proposal(
+        _purpose(plan),
+        tuple(group.name for group in cluster.groups),
+        _jobs(state, plan, sets),
+        {"before": score_of(state, everywhere), "after": score_of(plan.state, everywhere)},
+        cost_of([move for jobs in sets for move in jobs], sets),
+        {
+            "action": plan.action.value,
+            "nodes": state.names(plan.nodes),
+            "enough": plan.enough,
+            "steps": proposal.told(state, plan.steps),
+        },
+        lambda on_change, say: reviewer(replace(line, on_change=on_change), state, plan, say),
+    )
+
+
+def _heard(line: CommandLine, state: State, told: Any) -> Plan:
+    """The plan that htoolsd has told of. Raises DataError."""
+    from ganeti_htools.cli import proposal
+
+    action = Action(told["action"])
+    rows = tuple(state.nodes[name] for name in told["nodes"])
+    after = squeeze.switched(state, rows, action is Action.OFFLINE)
+    steps = tuple(proposal.retraced(after, states.movable(state, line), told["steps"]))
+    return Plan(action, rows, steps, after, told["enough"])
 
 
 def _jobs(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Jobs":
@@ -140,16 +204,16 @@ def reviewer(line: CommandLine, state: State, plan: Plan, tell: "Say") -> "Check
         new = _plan(line, now, cluster.ipolicy.std)
         action, nodes = new.action, now.names(new.nodes)
         tell(_TITLES[action], *nodes)
-        names = Names(now, whole_instances=True)
-        return Review(obstacle, _jobs(now, new, jobsets([names.move(step) for step in new.steps])))
+        return Review(obstacle, _jobs(now, new, _sets(now, new)))
 
     return check
 
 
-def _plan(line: CommandLine, state: State, standard: ISpec) -> Plan:
+def _plan(line: CommandLine, state: State, standard: ISpec, heed: Callable[[], None] = lambda: None) -> Plan:
     with files.progress() as tell:
 
         def progress(tried: int, all_of: int) -> None:
+            heed()
             tell(f"{tried} of {all_of} nodes tried")
 
         return squeeze.plan(
@@ -198,7 +262,9 @@ def _tell(line: CommandLine, state: State, plan: Plan) -> None:
         print("Onlining all nodes will not yield enough capacity")
 
 
-def _report(state: State, plan: Plan, sets: Sequence[Sequence[Move]], run: "Run | None") -> None:
+def _report(
+    state: State, plan: Plan, sets: Sequence[Sequence[Move]], outcome: Mapping[str, Any] | None
+) -> None:
     print_json(
         {
             "action": plan.action.value,
@@ -218,17 +284,9 @@ def _report(state: State, plan: Plan, sets: Sequence[Sequence[Move]], run: "Run 
                 ]
                 for jobs in sets
             ],
-            **_outcome(run),
+            **({} if outcome is None else {"execution": outcome}),
         }
     )
-
-
-def _outcome(run: "Run | None") -> dict[str, Any]:
-    if run is None:
-        return {}
-    from ganeti_htools.cli import executing
-
-    return {"execution": executing.record(run)}
 
 
 def _script(plan: Plan, sets: Sequence[Sequence[Move]], nodes: Sequence[str]) -> str:

@@ -112,7 +112,7 @@ KINDS = {
 }
 
 
-def cost(moves: Sequence[Move], sets: Sequence[Sequence[Move]]) -> dict[str, Any]:
+def cost_of(moves: Sequence[Move], sets: Sequence[Sequence[Move]]) -> dict[str, Any]:
     """What moves cost, as JSON."""
     kinds = [move.step.kind for move in moves]
     return {

@@ -1,14 +1,15 @@
 """What a program would do with a cluster, for whoever does it in its place."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.cli.executing import Say
 from ganeti_htools.engine.balance import Step
 from ganeti_htools.engine.moves import Kind
-from ganeti_htools.engine.recheck import NamedStep, named
+from ganeti_htools.engine.recheck import NamedStep, named, retrace
 from ganeti_htools.execution import Check, Plan
+from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
 
@@ -46,17 +47,15 @@ def told(state: State, steps: Sequence[Step]) -> list[dict[str, Any]]:
     ]
 
 
-def heard(steps: Iterable[Any]) -> list[tuple[NamedStep, float]]:
-    """The steps again, each with the score afterwards. Raises DataError."""
+def retraced(state: State, movable: Bools, steps: Iterable[Any]) -> Iterator[Step]:
+    """The steps again, made on the same state, in place. Raises DataError."""
+    return retrace(state, movable, map(_heard, steps))
+
+
+def _heard(step: Any) -> tuple[NamedStep, float]:
+    """A step, and the score afterwards."""
     try:
-        return [
-            (
-                NamedStep(
-                    step["instance"], Kind(step["move"]), step["node"], (*step["from"],), (*step["to"],)
-                ),
-                float(step["score"]),
-            )
-            for step in steps
-        ]
+        nodes = tuple(step["from"]), tuple(step["to"])
+        return NamedStep(step["instance"], Kind(step["move"]), step["node"], *nodes), float(step["score"])
     except (KeyError, TypeError, ValueError):
         raise DataError("htoolsd tells the plan in another form than expected") from None

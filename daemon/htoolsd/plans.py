@@ -1,0 +1,362 @@
+"""Plans: made by the daemon, carried out by it, told of while that goes on and long after.
+
+A plan that is carried out is on disk before each set of its jobs is submitted, and after each change, so
+whatever happens to the daemon, it can be told what was done and what was not. A plan that was interrupted
+is not taken up again; what became of its jobs is found out.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+import trio
+
+from ganeti_htools.cli import executing, files, hbal, hsqueeze
+from ganeti_htools.cli.commandline import CommandLine, Program
+from ganeti_htools.cli.parameters import parse_plan
+from ganeti_htools.cli.programs import HBAL, HSQUEEZE
+from ganeti_htools.cli.proposal import Proposal
+from ganeti_htools.execution import Check, Ending, Event, Progress, Submitting, Tell, execute, trace
+from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.jobs import Patience
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import DataError, HtoolsError, UsageError
+from htoolsd.methods import Args, File, Method
+from htoolsd.peer import caller
+from htoolsd.plan import Plan, State, kept, restored
+from htoolsd.protocol import Kind, RefusalError
+from htoolsd.sync import NotSyncedError, Sync
+
+_log = structlog.get_logger()
+
+KEPT = 100  # plans that are over
+_LONGEST = 20.0  # seconds that news are waited for
+_FOR_EVER = Patience(away=math.inf)
+
+Propose = Callable[[Cluster, CommandLine, Callable[[], None]], Proposal]
+_TOOLS: dict[str, tuple[Program, Propose]] = {
+    "hbal": (HBAL, hbal.propose),
+    "hsqueeze": (HSQUEEZE, hsqueeze.propose),
+}
+
+
+class NotRecordedError(HtoolsError):
+    """A plan could not be written to disk."""
+
+
+class Plans:
+    """All plans that are known, by id. They are kept in ``directory``."""
+
+    def __init__(self, directory: str, sync: Sync) -> None:
+        self._directory = directory
+        self._sync = sync
+        self._plans: dict[str, Plan] = {}
+        self._computing = trio.CapacityLimiter(1)
+        self._stopping = trio.Event()
+        self._executions: trio.Nursery
+        self._traces: trio.Nursery
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """How plans are asked for over the socket."""
+        plan = "id of a plan, or its beginning"
+        return (
+            Method(
+                "plan",
+                1,
+                "Makes the plan that hbal or hsqueeze makes, which can be executed then. The result is the"
+                " plan, and in found what the tool needs to make it again.",
+                {
+                    "tool": "hbal or hsqueeze",
+                    "arguments": "list of strings, the command line of the tool; optional",
+                    "generations": "of the cluster, as told by cluster; optional, the newest otherwise",
+                },
+                self._make,
+            ),
+            Method(
+                "execute",
+                1,
+                "Begins to carry out a plan, and does not wait for its end.",
+                {
+                    "plan": plan,
+                    "on_change": "replan or stop, where it does not fit the cluster any more; optional",
+                },
+                self._execute,
+            ),
+            Method(
+                "plans", 1, "Lists the plans, the oldest first, with how many jobs are done.", {}, self._list
+            ),
+            Method(
+                "follow",
+                1,
+                f"Tells of a plan: at once, or when it has changed, or after {_LONGEST:g} s.",
+                {"plan": plan, "serial": "the serial of the plan when it was told last; optional"},
+                self._follow,
+            ),
+            Method(
+                "cancel",
+                1,
+                "Stops a plan after the set of jobs that is under way.",
+                {"plan": plan, "now": "true to leave the jobs alone at once, which go on; optional"},
+                self._cancel,
+            ),
+        )
+
+    def status(self) -> dict[str, Any]:
+        """How many plans are in each state."""
+        states = [plan.state for plan in self._plans.values()]
+        return {state: states.count(state) for state in State if state in states}
+
+    def stop(self) -> None:
+        """Let those that are carried out end after the jobs under way, and no other begin."""
+        self._stopping.set()
+        for plan in self._plans.values():
+            if plan.state.going:
+                _stop(plan)
+            plan.changed()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Carry out plans until they are stopped and have ended. Started when the kept ones are known."""
+        await self._recall()
+        async with trio.open_nursery() as self._executions, trio.open_nursery() as self._traces:
+            for plan in self._plans.values():
+                if plan.run.current:
+                    self._traces.start_soon(self._trace, plan)
+            task_status.started()
+            await self._stopping.wait()
+            self._traces.cancel_scope.cancel()
+
+    async def _recall(self) -> None:
+        """Know the plans of earlier daemons."""
+        try:
+            found = await trio.to_thread.run_sync(lambda: list(kept(self._directory)))
+        except OSError as error:
+            _log.error("plans cannot be read", path=error.filename, error=error.strerror)
+            return
+        for path, text in found:
+            try:
+                plan = restored(text)
+            except DataError as error:
+                _log.error("plan cannot be read", path=path, error=str(error))
+                continue
+            self._plans[plan.id] = plan
+            if plan.state.going:
+                plan.end(time.time())
+                _log.warning("plan was interrupted", plan=plan.id)
+                await self._record_if_possible(plan)
+        self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
+
+    # What can be asked for. All raise RefusalError.
+
+    async def _make(self, args: Args, _file: File) -> object:
+        match args:
+            case {"tool": str(tool)} if tool in _TOOLS:
+                program, propose = _TOOLS[tool]
+            case _:
+                raise RefusalError(Kind.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
+        words = args.get("arguments", [])
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise RefusalError(Kind.ARGUMENTS, "plan: arguments: expected a list of strings")
+        model = self._sync.model_of(args.get("generations"))
+        if model is None or model.cluster is None:
+            raise RefusalError(Kind.CLUSTER, "the cluster is not known, or has changed since; ask again")
+        try:
+            line = parse_plan(program, words)
+        except UsageError as error:
+            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
+        try:
+            proposal = await trio.to_thread.run_sync(
+                propose,
+                model.cluster,
+                line,
+                trio.from_thread.check_cancelled,
+                abandon_on_cancel=True,
+                limiter=self._computing,
+            )
+        except HtoolsError as error:
+            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
+        run = executing.begin(line, program, proposal.purpose, proposal.jobs)
+        client = caller.get()
+        facts = {
+            "id": run.signature.run,
+            "tool": tool,
+            "arguments": words,
+            "groups": list(proposal.groups),
+            "made": time.time(),
+            "by": {"uid": client.uid, "pid": client.pid},
+            "generations": model.generations,
+            "score": proposal.score,
+            "cost": proposal.cost,
+            "on_change": line.on_change,
+        }
+        plan = self._plans[run.signature.run] = Plan(facts, run, proposal.review)
+        await self._forget_old()
+        _log.info("planned", plan=plan.id, tool=tool, jobs=sum(map(len, run.rest)))
+        return {**plan.document(), "found": proposal.found}
+
+    async def _execute(self, args: Args, _file: File) -> object:
+        plan = self._known("execute", args)
+        on_change = args.get("on_change", plan.facts["on_change"])
+        if on_change not in ("replan", "stop"):
+            raise RefusalError(Kind.ARGUMENTS, "execute: on_change: expected replan or stop")
+        if self._stopping.is_set():
+            raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
+        if plan.state is not State.PLANNED or plan.review is None:
+            raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state} already")
+        for other in self._plans.values():
+            common = set(plan.facts["groups"]) & set(other.facts["groups"])
+            if other.state.going and common:
+                where = f"node group {', '.join(sorted(common))}"
+                raise RefusalError(Kind.BUSY, f"plan {other.id} is being carried out in {where}")
+        with trio.CancelScope(shield=True):
+            plan.begin(time.time())
+            try:
+                await self._record(plan)
+            except NotRecordedError as error:
+                plan.state, plan.began = State.PLANNED, None
+                plan.changed()
+                raise RefusalError(
+                    Kind.PLAN, f"a plan that cannot be recorded is not executed: {error}"
+                ) from None
+        self._executions.start_soon(self._carry_out, plan, plan.review(on_change, plan.say))
+        return plan.summary()
+
+    async def _list(self, _args: Args, _file: File) -> object:
+        return [plan.summary() for plan in self._plans.values()]
+
+    async def _follow(self, args: Args, _file: File) -> object:
+        plan = self._known("follow", args)
+        with trio.move_on_after(_LONGEST):
+            while plan.serial == args.get("serial") and not self._stopping.is_set():
+                await plan.news.wait()
+        return plan.document()
+
+    async def _cancel(self, args: Args, _file: File) -> object:
+        plan, now = self._known("cancel", args), args.get("now", False)
+        if not isinstance(now, bool):
+            raise RefusalError(Kind.ARGUMENTS, "cancel: now: expected true or false")
+        if not plan.state.going:
+            raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state}, not being carried out")
+        _stop(plan)
+        if now:
+            plan.scope.cancel()
+        return plan.summary()
+
+    def _known(self, method: str, args: Args) -> Plan:
+        match args:
+            case {"plan": str(name)} if name:
+                found = [plan for key, plan in self._plans.items() if key.startswith(name)]
+            case _:
+                raise RefusalError(Kind.ARGUMENTS, f"{method}: plan: expected the id of a plan")
+        if len(found) != 1:
+            problem = "begins several ids" if found else "is the id of no plan that is known"
+            raise RefusalError(Kind.PLAN, f"{name!r:.80} {problem}; plans lists them")
+        return found[0]
+
+    # Carrying out
+
+    async def _carry_out(self, plan: Plan, check: Check) -> None:
+        run = plan.run
+        _log.info("plan begun", plan=plan.id)
+        try:
+            with plan.scope:
+                async with Client(self._sync.luxi.path) as ganeti:
+                    tell = self._teller(plan)
+                    await execute(run, ganeti, self._read, check, tell, plan.stop, time.time_ns)
+        except NotRecordedError as error:
+            run.take_back([task for task in run.current if task.number is None])
+            run.ending, run.reason = Ending.LOST, f"the plan could not be recorded: {error}"
+        except HtoolsError as error:
+            run.ending, run.reason = Ending.LOST, str(error)
+        except Exception as error:  # a defect, and no reason to end the daemon
+            _log.exception("plan failed", plan=plan.id)
+            run.ending, run.reason = Ending.LOST, f"{type(error).__name__}: {error}"
+        finally:
+            plan.end(time.time())
+            with trio.CancelScope(shield=True):
+                await self._record_if_possible(plan)
+                await self._forget_old()
+            self._sync.want_live()
+            _log.info("plan ended", plan=plan.id, state=plan.state, error=plan.error)
+        if run.current and not self._stopping.is_set():
+            self._traces.start_soon(self._trace, plan)
+
+    async def _trace(self, plan: Plan) -> None:
+        """Find out what becomes of the jobs of a plan that is not carried out any more."""
+        try:
+            async with Client(self._sync.luxi.path) as ganeti:
+                await trace(plan.run, ganeti, self._teller(plan), _FOR_EVER)
+        except Exception:
+            _log.exception("jobs cannot be followed", plan=plan.id)
+        plan.stand("")
+        await self._record_if_possible(plan)
+
+    async def _read(self) -> Cluster:
+        """The cluster as it is now. Raises DataError: that it has to be waited for."""
+        try:
+            await self._sync.refresh()
+        except NotSyncedError as error:
+            raise DataError(str(error)) from None
+        model = self._sync.model
+        if model.cluster is None or model.silent:
+            raise DataError(f"nodes that are in use do not report: {', '.join(model.silent)}")
+        return model.cluster
+
+    def _teller(self, plan: Plan) -> Tell:
+        said = executing.teller(plan.run, plan.say, plan.warn, plan.stand)
+
+        async def tell(event: Event) -> None:
+            await said(event)
+            if isinstance(event, Submitting):
+                await self._record(plan)
+            elif not isinstance(event, Progress) or event.said is None:
+                await self._record_if_possible(plan)
+            plan.changed()
+
+        return tell
+
+    # Keeping
+
+    async def _record(self, plan: Plan) -> None:
+        """Raises NotRecordedError."""
+        text = plan.text()
+        try:
+            await trio.to_thread.run_sync(files.write_text, self._path(plan), text)
+        except HtoolsError as error:
+            raise NotRecordedError(str(error)) from None
+
+    async def _record_if_possible(self, plan: Plan) -> None:
+        """What has happened has happened, known to the disk or not."""
+        try:
+            await self._record(plan)
+        except NotRecordedError as error:
+            _log.error("plan not recorded", plan=plan.id, error=str(error))
+
+    async def _forget_old(self) -> None:
+        """Forget all but the newest of those that are over, and of those that nobody executed."""
+        planned = [plan for plan in self._plans.values() if plan.state is State.PLANNED]
+        over = [plan for plan in self._plans.values() if plan not in planned and not plan.state.going]
+        for plan in planned[:-KEPT]:
+            del self._plans[plan.id]
+        await trio.to_thread.run_sync(_remove, [self._path(plan) for plan in over[:-KEPT]])
+        for plan in over[:-KEPT]:
+            self._plans.pop(plan.id, None)
+
+    def _path(self, plan: Plan) -> str:
+        return os.path.join(self._directory, f"{plan.id}.json")
+
+
+def _remove(paths: Sequence[str]) -> None:
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def _stop(plan: Plan) -> None:
+    plan.state = State.STOPPING
+    plan.stop.set()
+    plan.changed()
