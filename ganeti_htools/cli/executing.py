@@ -204,20 +204,21 @@ async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -
             answers = await queries.whole_cluster(ganeti)
             return await trio.to_thread.run_sync(luxi.parse, answers)
 
+        cluster = None
         with files.progress() as live, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_heed, signals, stop, nursery.cancel_scope)
                 await execute(run, ganeti, read, check, teller(run, say, _warn, live), stop, time.time_ns)
+                if after and run.ending is not Ending.LOST:
+                    try:
+                        cluster = await read()
+                    except HtoolsError as error:
+                        _warn(f"The cluster state after execution cannot be saved: {error}")
                 nursery.cancel_scope.cancel()
         if run.ending is None:
             doing = going_on(run)
-            files.say(f"Exiting at once{doing and f'; these go on in Ganeti: {doing}'}\n")
-        elif after and run.ending is not Ending.LOST:
-            try:
-                return await read()
-            except HtoolsError as error:
-                files.say(f"The cluster state after execution cannot be saved: {error}\n")
-    return None
+            _warn(f"Exiting at once{doing and f'; these go on in Ganeti: {doing}'}")
+    return cluster
 
 
 async def _heed(signals: AsyncIterable[int], stop: trio.Event, scope: trio.CancelScope) -> None:

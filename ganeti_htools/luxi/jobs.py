@@ -30,7 +30,7 @@ class Patience:
 
     answer: float = 180.0
     away: float = 600.0
-    late: float = 10.0
+    late: float = 30.0
 
 
 PATIENCE = Patience()
