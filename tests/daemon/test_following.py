@@ -55,10 +55,12 @@ def tool(name: str, *options: object) -> Finished:
 
 
 TOOLS = [
+    ("hbal", "-p", "--print-instances", "-C"),
     ("hcheck",),
     ("hinfo", "-p+ptags", "--print-instances"),
     ("hroller", "--print-moves"),
     ("hspace", "--machine-readable"),
+    ("hsqueeze", "-p"),
 ]
 
 
