@@ -1,7 +1,9 @@
-"""Shows htoolsd at work without Ganeti: a daemon, Ganeti's way of asking it, and what it decides.
+"""Shows htoolsd at work without Ganeti: a daemon that follows a cluster, and what it decides and does.
 
-Starts the daemon in a temporary directory, runs the iallocator executable on the requests beside this
-file as Ganeti's master would, then once more with the daemon gone. Leaves nothing behind.
+A simulator plays the Ganeti master of the cluster in the requests beside this file. In a temporary
+directory, the daemon follows it; the iallocator executable is run on the requests as Ganeti's master
+would; a node group is balanced; and the executable is run once more with the daemon gone. Leaves
+nothing behind.
 """
 
 import json
@@ -15,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ganeti_htools.backends import iallocator, text
+
 HERE = Path(__file__).resolve().parent
 PROGRAMS = Path(sys.executable).parent
 EXECUTABLE = HERE.parent / "iallocator" / "htoolsd"
@@ -22,29 +26,27 @@ START_SECONDS = 20
 
 
 @contextmanager
-def daemon(directory: Path) -> Iterator[Mapping[str, str]]:
-    """A running daemon; the environment in which its clients find it."""
-    socket = directory / "htoolsd.sock"
-    arguments: list[str | Path] = [
-        "--socket",
-        socket,
-        "--state-dir",
-        directory / "state",
-        "--luxi",
-        directory / "no-luxid",
-    ]
-    with (directory / "log").open("w") as log:
-        process = subprocess.Popen([PROGRAMS / "htoolsd", *arguments], stderr=log)
+def running(directory: Path, socket: Path, program: str, *arguments: str | Path) -> Iterator[None]:
+    """A program that serves on a socket, until the end of the block."""
+    log = directory / f"{program}.log"
+    with log.open("w") as output:
+        process = subprocess.Popen([PROGRAMS / program, *arguments], stdout=output, stderr=output)
     try:
         deadline = time.monotonic() + START_SECONDS
         while not socket.exists():
             if process.poll() is not None or time.monotonic() > deadline:
-                sys.exit("htoolsd did not start:\n" + (directory / "log").read_text())
+                sys.exit(f"{program} did not start:\n" + log.read_text())
             time.sleep(0.02)
-        yield os.environ | {"HTOOLSD_SOCKET": str(socket)}
+        yield
     finally:
         process.terminate()
         process.wait()
+
+
+def run(environment: Mapping[str, str], program: str, *arguments: str) -> None:
+    """Show a command and what it prints."""
+    print(f"\n$ {program} {' '.join(arguments)}", flush=True)
+    subprocess.run([PROGRAMS / program, *arguments], env=environment, check=True)
 
 
 def decide(request: Path, environment: Mapping[str, str]) -> tuple[dict[str, Any], float, str]:
@@ -110,24 +112,37 @@ def main() -> None:
     first = json.loads(requests[0].read_text())
     print(
         f"A cluster of {len(first['nodes'])} nodes in {len(first['nodegroups'])} groups with"
-        f" {len(first['instances'])} instances. Ganeti's master writes a request to a file and runs the"
-        "\niallocator executable on it; that asks htoolsd. Times are of the whole process.\n"
+        f" {len(first['instances'])} instances, played by htools-simulator; htoolsd follows it.\n"
+        "\nGaneti's master writes a request to a file and runs the iallocator executable on it; that asks"
+        "\nhtoolsd. Times are of the whole process.\n"
     )
-    with tempfile.TemporaryDirectory(prefix="htoolsd-demo-") as directory:
-        with daemon(Path(directory)) as environment:
+    with tempfile.TemporaryDirectory(prefix="htoolsd-demo-") as name:
+        directory = Path(name)
+        cluster, luxi, socket = directory / "cluster.data", directory / "luxi", directory / "htoolsd.sock"
+        cluster.write_text(text.dump(iallocator.read(requests[0].read_bytes()).cluster))
+        environment = os.environ | {"HTOOLSD_SOCKET": str(socket)}
+        ganeti = running(
+            directory, luxi, "htools-simulator", "--job-seconds", "0.3", "--socket", luxi, cluster
+        )
+        daemon = running(
+            directory, socket, "htoolsd", "--socket", socket, "--state-dir", directory, "--luxi", luxi
+        )
+        with ganeti, daemon:
             for request in requests:
                 content = json.loads(request.read_text())
                 answer, milliseconds, _ = decide(request, environment)
                 print(f"{milliseconds:7.1f} ms  {question(content)}")
                 for line in verdict(content, answer):
                     print(f"            -> {line}")
-            print("\n$ htoolsctl status", flush=True)
-            subprocess.run([PROGRAMS / "htoolsctl", "status"], env=environment, check=True)
+            print("\nA node group is balanced: planned and carried out by the daemon.")
+            run(environment, "hbal", "-D", "-G", "group1", "-X")
+            run(environment, "htoolsctl", "plans")
+            run(environment, "htoolsctl", "status")
         print("\nThe daemon is stopped now. Ganeti still gets its answer, only later:\n")
         answer, milliseconds, stderr = decide(requests[0], environment)
         print(f"{milliseconds:7.1f} ms  {question(first)}")
         print(f"            -> {verdict(first, answer)[0]}")
-        print(f"            on stderr: {stderr.replace(directory, '...')}")
+        print(f"            on stderr: {stderr.replace(name, '...')}")
 
 
 if __name__ == "__main__":
