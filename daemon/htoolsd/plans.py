@@ -109,7 +109,7 @@ class Plans:
     def status(self) -> dict[str, Any]:
         """How many plans are in each state."""
         states = [plan.state for plan in self._plans.values()]
-        return {state: states.count(state) for state in State if state in states}
+        return {state.value: states.count(state) for state in State if state in states}
 
     def stop(self) -> None:
         """Let those that are carried out end after the jobs under way, and no other begin."""
