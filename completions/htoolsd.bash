@@ -267,7 +267,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,methods,decide 1 1
+choices=status,refresh,methods,plans,plan,execute,cancel,decide 1 1
 END
             ;;
         htoolsd) cat <<'END'

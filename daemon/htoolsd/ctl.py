@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ganeti_htools.model.errors import DataError, HtoolsError
+from htoolsd import ctl_plans
 from htoolsd.client import RefusedError, ask, usual_socket
 from htoolsd.config import DEFAULT_SOCKET
 from htoolsd.version import VERSION
@@ -28,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = int(options.run(options))
         sys.stdout.flush()
         return status
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except RefusedError as err:
@@ -61,10 +64,17 @@ def _parser() -> argparse.ArgumentParser:
         ("status", _status, "Shows how the daemon is and what it has done."),
         ("refresh", _refresh, "Has the daemon ask Ganeti and all nodes anew."),
         ("methods", _methods, "Lists what the daemon can be asked for."),
+        ("plans", ctl_plans.plans, "Lists the plans that the daemon has made, and how far they are."),
+        ("plan", ctl_plans.follow, "Tells of a plan until it has ended."),
+        ("execute", ctl_plans.execute, "Has a plan carried out, and tells of it until it has ended."),
+        ("cancel", ctl_plans.cancel, "Stops a plan once the jobs under way have ended."),
     ):
-        add(name, run, doc).add_argument(
-            "--json", action="store_true", help="print the daemon's answer as JSON"
-        )
+        command = add(name, run, doc)
+        command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
+        if name in ("plan", "execute", "cancel"):
+            command.add_argument("plan", metavar="ID", help="the plan, or the beginning of its id")
+        if name == "cancel":
+            command.add_argument("--now", action="store_true", help="do not wait for the jobs under way")
     decide = add("decide", _decide, "Decides an iallocator request.")
     decide.usage = "htoolsctl decide FILE [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")

@@ -45,7 +45,8 @@ def test_options() -> None:
 def test_choices() -> None:
     assert complete("hail", "--mond", "=") == ["yes", "no"]
     assert complete("hail", "--mond", "=", "y") == ["yes"]
-    assert complete("htoolsctl", "") == ["status", "refresh", "methods", "decide"]
+    commands = ["status", "refresh", "methods", "plans", "plan", "execute", "cancel", "decide"]
+    assert complete("htoolsctl", "") == commands
 
 
 def test_an_argument_that_may_be_left_out_has_to_be_attached() -> None:

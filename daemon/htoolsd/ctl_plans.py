@@ -1,0 +1,92 @@
+"""The commands of ``htoolsctl`` that are about plans."""
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from htoolsd.client import ask
+from htoolsd.following import changes
+
+# As the tools end with -X.
+_STATUS = {"failed": 1, "interrupted": 2}
+_HEADER = ("Plan", "Tool", "State", "Made", "Jobs", "Score", "Groups")
+
+
+def plans(options: Namespace) -> int:
+    """List the plans."""
+    listed: Any = ask(options.socket, "plans", {})
+    if options.json:
+        print(json.dumps(listed, indent=2))
+    else:
+        rows = [_HEADER, *map(_row, listed)]
+        width = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = (cell.ljust(size) for cell, size in zip(row, width, strict=True))
+            print("  ".join(cells).rstrip())
+    return 0
+
+
+def follow(options: Namespace) -> int:
+    """Tell of a plan until it has ended; the exit status tells how."""
+    plan, told = None, 0
+    for plan in changes(options.socket, options.plan):
+        if not options.json:
+            if not told:
+                print("\n".join(_described(plan)), flush=True)
+            for _, line in plan["log"][told:]:
+                print(line, flush=True)
+            told = max(1, len(plan["log"]))
+    assert plan is not None
+    if options.json:
+        print(json.dumps(plan, indent=2))
+    else:
+        doing = plan["execution"]["going_on"]
+        why = plan["error"] or (f"may go on: {doing}" if doing else "")
+        print(f"{plan['state']}{f': {why}' if why else ''}")
+    return _STATUS.get(plan["state"], 0)
+
+
+def execute(options: Namespace) -> int:
+    """Have a plan carried out, and follow it."""
+    ask(options.socket, "execute", {"plan": options.plan})
+    return follow(options)
+
+
+def cancel(options: Namespace) -> int:
+    """Have a plan stopped."""
+    told: Any = ask(options.socket, "cancel", {"plan": options.plan, "now": options.now})
+    if options.json:
+        print(json.dumps(told, indent=2))
+    elif options.now:
+        print(f"plan {told['id']} is left; jobs that are under way go on")
+    else:
+        print(f"plan {told['id']} stops when the jobs under way have ended")
+    return 0
+
+
+def _made(plan: Any) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan["made"]))
+
+
+def _score(plan: Any) -> str:
+    return f"{plan['score']['before']:.8f} => {plan['score']['after']:.8f}"
+
+
+def _row(plan: Any) -> tuple[str, ...]:
+    jobs = plan["jobs"]
+    count = f"{jobs['succeeded']} of {sum(jobs.values())}"
+    groups = ",".join(plan["groups"])
+    return plan["id"], plan["tool"], plan["state"], _made(plan), count, _score(plan), groups
+
+
+def _described(plan: Any) -> Iterator[str]:
+    by = plan["by"]
+    yield f"Plan {plan['id']} of {plan['tool']}, made {_made(plan)} by user {by['uid']}, process {by['pid']}"
+    yield f"Arguments: {' '.join(plan['arguments']) or 'none'}"
+    yield f"Node groups: {', '.join(plan['groups'])}; score {_score(plan)}"
+    if plan["state"] == "planned":
+        for number, jobs in enumerate(plan["execution"]["not_submitted"], 1):
+            yield f"Jobset {number}:"
+            yield from (f"  {job['title']}" for job in jobs)
