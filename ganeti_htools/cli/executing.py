@@ -268,7 +268,7 @@ def _standing(run: Run, said: str | None) -> str:
     states = [task.status.value for task in run.current if task.status]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     told = f" - {on_one_line(said)[:_SAID]}" if said else ""
-    return f"jobset {run.sets} of {run.sets + len(run.rest)}: {counts}{told}"
+    return f"jobset {run.sets} of {run.sets + len(run.rest)}{f': {counts}' if counts else ''}{told}"
 
 
 def summary(run: Run) -> list[str]:
