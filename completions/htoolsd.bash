@@ -18,6 +18,7 @@ _htoolsd_words() {
 --accept-existing-errors none
 --restrict-allocation-to manynodes
 --explain none
+--json none
 --mond choices=yes,no
 --mond-data file
 --mond-xen none

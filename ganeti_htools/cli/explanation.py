@@ -10,13 +10,12 @@ from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Names
 from ganeti_htools.engine.alternatives import Alternative, alternatives
 from ganeti_htools.engine.balance import Balancing, Step
-from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restricted
+from ganeti_htools.engine.deliberation import Considered, deliberate
 from ganeti_htools.engine.options import Options
-from ganeti_htools.engine.prospects import prospects
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.errors import HtoolsError, RequestFailed
-from ganeti_htools.model.request import Allocate, Request
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.request import NodeEvacuate, Relocate, Request
 from ganeti_htools.model.state import State
 
 
@@ -50,40 +49,66 @@ def tell(
     print(tables.table(header, rows, (False, False, True, True, False)), end="")
 
 
-def tell_places(state: State, request: Request, options: Options) -> None:
-    """Print what can be said of each place of the instance that is to be allocated. Raises HtoolsError."""
-    if not isinstance(request, Allocate):
-        raise HtoolsError("--explain is for requests of type allocate only")
-    if is_dedicated(state, request):
-        raise HtoolsError("--explain is not for nodes with exclusive storage: no score decides there")
-    placement = request.placement
-    options = restricted(request, options)
-    group = None if placement.group is None else group_row(state, placement.group)
-    asked = state.ask(placement.instance)
-    base, found = prospects(state, asked, placement.count, group, options)
-    before, score = tuple(float(value) for value in base.components()), float(base.score())
-    print(f"Places for {asked.row.name}, {asked.row.template.value}, score without it {fixed(score, 8)}:")
-    rows = []
-    for each in found:
-        nodes = ":".join(state.names(node for node in (each.pnode, each.snode) if node != NOWHERE))
-        if each.why:
-            rows.append((nodes, each.why, "", ""))
+def tell_places(state: State, request: Request, options: Options, json: bool) -> None:
+    """Print what can be said of each place of the instances that a request is about. Raises HtoolsError."""
+    documents = []
+    for number, each in enumerate(deliberate(state, request, options)):
+        if json:
+            documents.append(_considered_json(state, each))
         else:
-            changes = " ".join(_changes(each.components, before))
-            rows.append((nodes, fixed(each.score, 8), f"{each.score - score:+.8f}", changes))
-    header = ("Nodes", "Score", "Change", "By component, weighted")
-    print(tables.table(header, rows, (False, True, True, False)), end="")
-    try:
-        result = decide(state, request, options).result
-        assert isinstance(result, tuple)
-        print(f"Chosen: {', '.join(state.names(result[0].nodes))}")
-    except RequestFailed as failure:
-        print(f"No place: {failure}")
+            print("\n" * (number > 0), end="")
+            _print_considered(state, request, each)
+    if json:
+        print(orjson.dumps(documents, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY).decode())
+
+
+def _print_considered(state: State, request: Request, each: Considered) -> None:
+    row, score = each.asked.row, fixed(float(each.before.score()), 8)
+    about = "now" if isinstance(request, Relocate | NodeEvacuate) else "without it"
+    print(f"Places for {row.name}, {row.template.value}, score {about} {score}:")
+    if each.places:
+        before = tuple(float(value) for value in each.before.components())
+        rows = []
+        for place in each.places:
+            nodes = ":".join(state.names(_rows(place.pnode, place.snode)))
+            if place.why:
+                rows.append((nodes, place.why, "", ""))
+            else:
+                change = f"{place.score - float(each.before.score()):+.8f}"
+                changes = " ".join(_changes(place.components, before))
+                rows.append((nodes, fixed(place.score, 8), change, changes))
+        header = ("Nodes", "Score", "Change", "By component, weighted")
+        print(tables.table(header, rows, (False, True, True, False)), end="")
+    print(f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}")
+
+
+def _considered_json(state: State, each: Considered) -> dict[str, object]:
+    before, score = tuple(float(value) for value in each.before.components()), float(each.before.score())
+    places: list[dict[str, object]] = []
+    for place in each.places:
+        told: dict[str, object] = {"nodes": state.names(_rows(place.pnode, place.snode))}
+        if place.why:
+            places.append(told | {"why": place.why})
+        else:
+            components = _components_json(place.components, before)
+            figures = {"score": place.score, "change": place.score - score, "components": components}
+            places.append(told | figures)
+    return {
+        "instance": each.asked.row.name,
+        "disk_template": each.asked.row.template.value,
+        "score": score,
+        "places": places,
+        "chosen": state.names(each.nodes) or None,
+        "why": each.why or None,
+    }
+
+
+def _rows(*nodes: int) -> list[int]:
+    return [node for node in nodes if node != NOWHERE]
 
 
 def _places(state: State, index: int) -> list[str]:
-    nodes = (int(state.pnode[index]), int(state.snode[index]))
-    return state.names(node for node in nodes if node != NOWHERE)
+    return state.names(_rows(int(state.pnode[index]), int(state.snode[index])))
 
 
 def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
@@ -95,12 +120,18 @@ def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
 
 
 def _document(state: State, each: Alternative, before: tuple[float, ...], score: float) -> dict[str, object]:
-    nodes = [node for node in (each.pnode, each.snode) if node != NOWHERE]
-    document: dict[str, object] = {"move": each.kind.value, "to": state.names(nodes)}
+    document: dict[str, object] = {
+        "move": each.kind.value,
+        "to": state.names(_rows(each.pnode, each.snode)),
+    }
     if each.fail:
         return document | {"fail": each.fail.value}
-    components = {
-        name: {"weight": weight, "before": old, "after": new}
-        for (name, weight, *_), old, new in zip(COMPONENTS, before, each.components, strict=True)
-    }
+    components = _components_json(each.components, before)
     return document | {"score": each.score, "change": each.score - score, "components": components}
+
+
+def _components_json(after: Sequence[float], before: Sequence[float]) -> dict[str, dict[str, float]]:
+    return {
+        name: {"weight": weight, "before": old, "after": new}
+        for (name, weight, *_), old, new in zip(COMPONENTS, before, after, strict=True)
+    }

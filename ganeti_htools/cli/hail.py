@@ -52,7 +52,7 @@ def run(line: CommandLine) -> None:
     if line.explain is not None:
         from ganeti_htools.cli import explanation  # seldom needed
 
-        explanation.tell_places(state, request, options)
+        explanation.tell_places(state, request, options, line.json)
         return
     if line.verbose > 1:
         files.say(f"Received request: {record(request)}\n")

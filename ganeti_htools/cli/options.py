@@ -285,7 +285,7 @@ EXPLAIN = _valued(
     "oneinstance",
 )
 EXPLAIN_PLACES = Option(
-    "", "explain", "only tell what each place of the new instance would do", lambda _old, _argument: ""
+    "", "explain", "only tell what each place of the instances would do", lambda _old, _argument: ""
 )
 MAX_LENGTH = _valued(
     "l",

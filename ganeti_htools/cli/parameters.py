@@ -11,6 +11,7 @@ from ganeti_htools.model.errors import UsageError
 # What a program that only decides can do nothing with: these read or write files, or print more.
 ONE_SHOT = (
     "explain",
+    "json",
     "dynu_file",
     "mond",
     "mond_data",

@@ -91,6 +91,7 @@ HAIL = Program(
         ACCEPT_EXISTING_ERRORS,
         RESTRICT_ALLOCATION_TO,
         EXPLAIN_PLACES,
+        JSON,
         MOND,
         MOND_DATA,
         MOND_XEN,

@@ -12,8 +12,9 @@ from ganeti_htools.engine.evacuate import Evacuation, change_group, evacuate_nod
 from ganeti_htools.engine.explain import explain
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.redundancy import Unmirrored, assess
+from ganeti_htools.engine.score import Statistics
 from ganeti_htools.model import request as wanted
-from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate
@@ -134,8 +135,23 @@ def _settle(state: State, asked: Asked, solution: Solution | None, info: str) ->
     return Placed(asked.row.name, solution.nodes, info)
 
 
-def _secondary(state: State, index: int, options: Options) -> Decision:
-    """A secondary for an instance that has none and is to become mirrored, in its group."""
+@dataclass(frozen=True, slots=True)
+class Mirroring:
+    """An instance taken off a state to be placed anew as mirrored, with its ``primary`` (row) as it is.
+
+    ``targets`` are the rows of possible secondaries, ``base`` the statistics without it.
+    """
+
+    state: State
+    asked: Asked
+    primary: int
+    targets: Ints
+    base: Statistics
+    redundancy: Unmirrored | None
+
+
+def mirroring(state: State, index: int, options: Options) -> Mirroring:
+    """An instance that has no secondary and is to get one in its group. Raises RequestFailed if it has."""
     if state.snode[index] != NOWHERE:
         raise RequestFailed("Instance already has a secondary")
     primary = int(state.pnode[index])
@@ -146,7 +162,16 @@ def _secondary(state: State, index: int, options: Options) -> Decision:
     targets = np.flatnonzero(state.group == state.group[primary])
     targets = targets[targets != primary]
     base = choice.base(state, everyone, moves.crowding(state, everyone))
-    solution = allocate.on_pairs(state, asked, np.array([primary]), targets, base, options, redundancy)
+    return Mirroring(state, asked, primary, targets, base, redundancy)
+
+
+def _secondary(state: State, index: int, options: Options) -> Decision:
+    """A secondary for an instance that has none and is to become mirrored, in its group."""
+    found = mirroring(state, index, options)
+    state, asked, primary = found.state, found.asked, found.primary
+    solution = allocate.on_pairs(
+        state, asked, np.array([primary]), found.targets, found.base, options, found.redundancy
+    )
     info = solution_line(state, solution)
     if solution.trial is None:
         outcome = Outcome(int(state.group[primary]), solution)

@@ -4,7 +4,7 @@ The rules are those of ``hail(1)`` (node evacuation, group change, relocation): 
 nodes of a group that are not to be emptied themselves; scores are those of the target group.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,48 +50,64 @@ class Evacuation:
 
 def evacuate_nodes(state: State, instances: Sequence[int], mode: EvacMode, options: Options) -> Evacuation:
     """Move each instance off its primary, its secondary or both, within its group."""
+    state, moved, failed = state.copy(), [], []
+    for index, group, targets in leaving(state, instances, mode):
+        try:
+            steps = evacuate(state, state.instance(index), mode, group, targets, options)
+        except RequestFailed as failure:
+            failed.append((index, str(failure)))
+        else:
+            moved.append(_moved(state, index, steps))
+    return Evacuation(tuple(moved), tuple(failed), state)
+
+
+def leaving(state: State, instances: Sequence[int], mode: EvacMode) -> Iterator[tuple[int, int, Ints]]:
+    """Each instance with its group and the nodes there (rows) that it may go to.
+
+    The state may be changed in between: it is looked at when an instance is asked for.
+    """
     emptied = np.zeros(len(state.group), np.bool_)
     for index in instances:
         if mode is not EvacMode.SECONDARY:
             emptied[state.pnode[index]] = True
         if mode is not EvacMode.PRIMARY and state.instance(index).mirrored and state.snode[index] != NOWHERE:
             emptied[state.snode[index]] = True
-    state, moved, failed = state.copy(), [], []
     for index in instances:
         group = int(state.group[state.pnode[index]])
         usable = (state.group == group) & ~emptied & ~state.columns.offline
         usable[state.pnode[index]] = False
-        try:
-            steps = _evacuate(state, state.instance(index), mode, group, np.flatnonzero(usable), options)
-        except RequestFailed as failure:
-            failed.append((index, str(failure)))
-        else:
-            moved.append(_moved(state, index, steps))
-    return Evacuation(tuple(moved), tuple(failed), state)
+        yield index, group, np.flatnonzero(usable)
 
 
 def change_group(
     state: State, instances: Sequence[int], targets: Sequence[int], options: Options
 ) -> Evacuation:
     """Move each instance to the best of the target groups, of all others if none are given."""
-    left = {int(state.group[state.pnode[index]]) for index in instances}
-    allowed = [group for group in (targets or range(len(state.cluster.groups))) if group not in left]
+    allowed = allowed_groups(state, instances, targets)
     state, moved, failed = state.copy(), [], []
     for index in instances:
-        asked = state.instance(index)
-        count = asked.row.template.required_nodes
-        best, outcomes = in_best_group(state, asked, count, options, allowed)
-        if best is None:
-            failed.append((index, _no_group(state, asked, allowed, outcomes)))
-            continue
-        usable = (state.group == best.group) & ~state.columns.offline
         try:
-            steps = _evacuate(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), Options())
+            steps = regroup(state, state.instance(index), allowed, options)
         except RequestFailed as failure:
             failed.append((index, str(failure)))
         else:
             moved.append(_moved(state, index, steps))
     return Evacuation(tuple(moved), tuple(failed), state)
+
+
+def allowed_groups(state: State, instances: Sequence[int], targets: Sequence[int]) -> list[int]:
+    """The groups of ``targets``, or if there are none all, without those that the instances are in."""
+    left = {int(state.group[state.pnode[index]]) for index in instances}
+    return [group for group in (targets or range(len(state.cluster.groups))) if group not in left]
+
+
+def regroup(state: State, asked: Asked, allowed: Sequence[int], options: Options) -> list[Step]:
+    """Move one instance to the best of the allowed groups, in place. Raises RequestFailed if it cannot."""
+    best, outcomes = in_best_group(state, asked, asked.row.template.required_nodes, options, allowed)
+    if best is None:
+        raise RequestFailed(_no_group(state, asked, allowed, outcomes))
+    usable = (state.group == best.group) & ~state.columns.offline
+    return evacuate(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), Options())
 
 
 def _no_group(state: State, asked: Asked, allowed: Sequence[int], outcomes: Sequence[Outcome]) -> str:
@@ -103,6 +119,15 @@ def _no_group(state: State, asked: Asked, allowed: Sequence[int], outcomes: Sequ
 
 def relocate(state: State, index: int, count: int, leaving: Sequence[int], options: Options) -> Evacuation:
     """Move one instance off the one node named: its secondary if mirrored, else its primary."""
+    mode = relocation_mode(state, index, count, leaving)
+    result = evacuate_nodes(state, [index], mode, options)
+    if result.failed:
+        raise RequestFailed(result.failed[0][1])
+    return result
+
+
+def relocation_mode(state: State, index: int, count: int, leaving: Sequence[int]) -> EvacMode:
+    """What the one node named is to an instance. Raises RequestFailed if it is not the one to leave."""
     if count != 1:
         raise RequestFailed(f"Exchange {count} nodes mode is not implemented")
     mirror = state.cluster.instances[index].template.mirror
@@ -116,11 +141,7 @@ def relocate(state: State, index: int, count: int, leaving: Sequence[int], optio
         raise RequestFailed(
             f"Unsupported request: excluded nodes not equal to instance's {role}({own} versus {names})"
         )
-    mode = EvacMode.SECONDARY if internal else EvacMode.PRIMARY
-    result = evacuate_nodes(state, [index], mode, options)
-    if result.failed:
-        raise RequestFailed(result.failed[0][1])
-    return result
+    return EvacMode.SECONDARY if internal else EvacMode.PRIMARY
 
 
 def _moved(state: State, index: int, steps: list[Step]) -> Moved:
@@ -130,10 +151,21 @@ def _moved(state: State, index: int, steps: list[Step]) -> Moved:
     return Moved(index, int(state.group[nodes[0]]), tuple(nodes), tuple(steps))
 
 
-def _evacuate(
+def evacuate(
     state: State, asked: Asked, mode: EvacMode, group: int, targets: Ints, options: Options
 ) -> list[Step]:
     """Move one instance, in place; the steps. Raises RequestFailed if it cannot."""
+    kind = way(state, asked, mode)
+    if kind is None:
+        return _both_nodes(state, asked, group, targets, options)
+    if kind is Kind.FAILOVER:
+        _failover(state, asked, options)
+        return [Step(Kind.FAILOVER)]
+    return _one_node(state, asked, kind, group, targets, options)
+
+
+def way(state: State, asked: Asked, mode: EvacMode) -> Kind | None:
+    """How an instance moves, None if it leaves both its nodes. Raises RequestFailed if it cannot."""
     template = asked.row.template
     if not asked.mirrored:
         if template.mirror is Mirror.NONE:
@@ -142,15 +174,12 @@ def _evacuate(
             raise RequestFailed(
                 f"Instances with disk template '{template.value}' can't execute change secondary"
             )
-        return _one_node(state, asked, Kind.FAILOVER_TO, group, targets, options)
+        return Kind.FAILOVER_TO
     if state.snode[asked.index] == NOWHERE:
         raise RequestFailed("Instance has no secondary node")
     if mode is EvacMode.PRIMARY:
-        _failover(state, asked, options)
-        return [Step(Kind.FAILOVER)]
-    if mode is EvacMode.SECONDARY:
-        return _one_node(state, asked, Kind.REPLACE_SECONDARY, group, targets, options)
-    return _both_nodes(state, asked, group, targets, options)
+        return Kind.FAILOVER
+    return Kind.REPLACE_SECONDARY if mode is EvacMode.SECONDARY else None
 
 
 def _failover(state: State, asked: Asked, options: Options) -> None:

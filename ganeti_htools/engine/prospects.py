@@ -61,7 +61,7 @@ def prospects(
             found += _pairs(state, asked, nodes, base, options, redundancy)
         elif len(nodes):
             trial = moves.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
-            found += _judged(trial, _confirmed(trial, asked, redundancy), base)
+            found += weighed(trial, confirmed(trial, asked, redundancy), base)
     return base, sorted(found, key=lambda each: each.pnode)
 
 
@@ -73,11 +73,15 @@ def _closed(state: State, asked: Asked, group: int, wanted: bool) -> str:
     return "group is unallocable" if closed and not wanted else ""
 
 
-def _confirmed(trial: Trial, asked: Asked, redundancy: Check | None) -> Bools:
-    """Which candidates on one node leave the cluster redundant."""
+def confirmed(trial: Trial, asked: Asked, redundancy: Check | None) -> Bools:
+    """Which candidates, on one node each or with one primary, leave the cluster redundant."""
     if redundancy is None:
         return np.ones(len(trial.codes), np.bool_)
-    good = redundancy.admits(asked, trial.pnode, None)
+    good: Bools
+    if asked.mirrored:
+        good = redundancy.admits(asked, trial.pnode[:1], trial.snode)[0]
+    else:
+        good = redundancy.admits(asked, trial.pnode, None)
     suspects: list[int] = []
     for i in np.flatnonzero(good & (trial.codes == FITS)).tolist():
         good[i] = redundancy.confirms(trial.only(i), suspects)
@@ -114,10 +118,10 @@ def _pairs(
                 hopeless = redundancy.hopeless(suspects)
                 break
         if best is None:
-            yield Prospect(node, NOWHERE, (Fail.N1 if fits.any() else _commonest(trial.codes)).value)
+            yield Prospect(node, NOWHERE, (Fail.N1 if fits.any() else commonest(trial.codes)).value)
         else:
             chosen = _one(state, trial, best, options)
-            yield from _judged(chosen, np.array([True]), base)
+            yield from weighed(chosen, np.array([True]), base)
 
 
 def _one(state: State, trial: Trial, candidate: int, options: Options) -> Trial:
@@ -125,14 +129,18 @@ def _one(state: State, trial: Trial, candidate: int, options: Options) -> Trial:
     return moves.allocate_pairs(state, trial.asked, *pair, state.peers[pair], options.ignore_soft_errors)
 
 
-def _commonest(codes: Codes) -> Fail:
+def commonest(codes: Codes) -> Fail:
+    """The reason that occurs most often."""
     return FAIL[int(np.bincount(codes).argmax())]
 
 
-def _judged(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Prospect]:
+def weighed(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Prospect]:
+    """Each candidate of a trial, rejected or with its score."""
     scores, parts = judged(base, trial.touched, trial.crowding, trial.codes.shape)
-    secondaries = np.broadcast_to(trial.snode, trial.codes.shape).tolist()
-    for i, (code, node) in enumerate(zip(trial.codes.tolist(), trial.pnode.tolist(), strict=True)):
+    primaries, secondaries = (
+        np.broadcast_to(rows, trial.codes.shape).tolist() for rows in (trial.pnode, trial.snode)
+    )
+    for i, (code, node) in enumerate(zip(trial.codes.tolist(), primaries, strict=True)):
         if code != FITS:
             yield Prospect(node, secondaries[i], FAIL[code].value)
         elif not redundant[i]:

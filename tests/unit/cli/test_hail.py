@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -56,9 +57,59 @@ def test_explain_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "not to be used" in capsys.readouterr().out
 
 
-def test_explain_is_for_new_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explained(tmp_path, messages.change_group(list(DATA["instances"])[:1])) == 1
-    assert capsys.readouterr().err == "Error: --explain is for requests of type allocate only\n"
+def test_explain_tells_of_each_instance_in_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wishes = [messages.allocate(f"new{i}.example.org", "plain", memory=128, disks=[1024]) for i in (1, 2)]
+    assert explained(tmp_path, messages.multi_allocate(wishes), "--no-capacity-checks") == 0
+    first, second = capsys.readouterr().out.split("\n\n")
+    chosen = [part.splitlines()[-1].removeprefix("Chosen: ") for part in (first, second)]
+    (place,) = (row.split() for row in first.splitlines() if row.split()[0] == chosen[0])
+    assert second.startswith("Places for new2.example.org, plain, score without it ")
+    # The second is to be placed on the cluster with the first.
+    before = float(second.splitlines()[0].split()[-1].rstrip(":"))
+    assert before == pytest.approx(float(place[1]), abs=2e-8)
+
+
+def test_explain_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = messages.allocate("new.example.org", "drbd", memory=128, disks=[1024])
+    assert explained(tmp_path, request, "--no-capacity-checks", "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["instance"], told["disk_template"], told["why"]) == ("new.example.org", "drbd", None)
+    assert [place["nodes"][0] for place in told["places"]] == list(DATA["nodes"])
+    assert [place["why"] for place in told["places"] if "why" in place] == ["offline"]
+    scores = {tuple(place["nodes"]): place for place in told["places"] if "why" not in place}
+    best = min(scores, key=lambda nodes: scores[nodes]["score"])
+    assert told["chosen"] == list(best)
+    for place in scores.values():
+        parts = place["components"].values()
+        change = sum(part["weight"] * (part["after"] - part["before"]) for part in parts)
+        assert place["change"] == pytest.approx(place["score"] - told["score"])
+        assert place["change"] == pytest.approx(change, abs=1e-6)
+
+
+def test_explain_where_an_instance_can_go(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = cluster(3, Shape(nodes=5, instances=4, groups=2, fill=0.3, templates={"ext": 1}))
+    name = next(iter(data["instances"]))
+    (here,) = data["instances"][name]["nodes"]
+    path = tmp_path / "request"
+    path.write_text(messages.encode(messages.message(data, messages.relocate(data, name))))
+    assert hail.main([str(path), "--explain", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert [place["nodes"] for place in told["places"]] == [[node] for node in data["nodes"]]
+    group = data["nodes"][here]["group"]
+    for place in told["places"]:
+        (node,) = place["nodes"]
+        if node == here:
+            assert place["why"] == "has it already"
+        elif data["nodes"][node]["group"] != group:
+            assert place["why"] == "in another group"
+        else:
+            assert "score" in place
+    assert told["chosen"] in [place["nodes"] for place in told["places"] if "score" in place]
+
+
+def test_explain_says_if_nothing_can_be_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explained(tmp_path, messages.change_group(list(DATA["instances"])[:1])) == 0
+    assert capsys.readouterr().out.endswith("\nNo place: no groups for evacuation: allowed groups was []\n")
 
 
 def test_explain_is_no_parameter_of_an_iallocator() -> None:

@@ -1,0 +1,96 @@
+"""What is considered for a request, whatever its type, agrees with what is decided."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from ganeti_htools.backends import iallocator
+from ganeti_htools.cli.commandline import CommandLine, read
+from ganeti_htools.cli.parameters import algorithm
+from ganeti_htools.cli.programs import HAIL
+from ganeti_htools.decision import state_for
+from ganeti_htools.engine.decide import Placed, decide, is_dedicated
+from ganeti_htools.engine.deliberation import Considered, deliberate
+from ganeti_htools.engine.evacuate import Evacuation
+from ganeti_htools.engine.options import Options
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.request import AllocateSecondary, ChangeGroup, Request
+from ganeti_htools.model.state import State
+from tests.cases import case
+
+T = TypeVar("T")
+
+CLOSE = 1e-6
+KINDS = ("allocate", "multi-allocate", "allocate-secondary", "relocate", "node-evacuate", "change-group")
+
+
+def decided(state: State, request: Request, options: Options) -> dict[str, tuple[int, ...]]:
+    """The nodes of each instance after the decision, none if it finds no place."""
+    decision = decide(state, request, options)
+    nodes = decision.result
+    if isinstance(nodes, Evacuation):
+        names = [row.name for row in state.cluster.instances]
+        failed = {names[index]: tuple[int, ...]() for index, _ in nodes.failed}
+        return {names[moved.instance]: moved.nodes for moved in nodes.moved} | failed
+    return {placed.instance: _all_nodes(decision.state, request, placed) for placed in nodes}
+
+
+def _all_nodes(state: State, request: Request, placed: Placed) -> tuple[int, ...]:
+    if not isinstance(request, AllocateSecondary):
+        return placed.nodes
+    index = [row.name for row in state.cluster.instances].index(placed.instance)
+    return int(state.pnode[index]), *placed.nodes
+
+
+def outcome(attempt: Callable[[], T]) -> tuple[T | None, str]:
+    """What an attempt comes to, or why it fails."""
+    try:
+        return attempt(), ""
+    except RequestFailed as failure:
+        return None, str(failure)
+
+
+def check_chosen(state: State, each: Considered) -> None:
+    """The places are in the order of nodes, and none with the nodes chosen is rejected or scores worse."""
+    good = {
+        tuple(node for node in (place.pnode, place.snode) if node != NOWHERE): place.score
+        for place in each.places
+        if not place.why
+    }
+    assert each.nodes or each.why
+    if each.nodes and len(each.places) > 1:
+        rivals = [
+            score for nodes, score in good.items() if state.group[nodes[0]] == state.group[each.nodes[0]]
+        ]
+        assert good[each.nodes] == pytest.approx(min(rivals), abs=CLOSE)
+    if not each.nodes:
+        assert not good
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(15))
+def test_what_is_considered_and_the_decision(kind: str, seed: int) -> None:
+    given = case(seed, kind)
+    message = iallocator.read(given.text.encode())
+    line, request = read(HAIL, given.options), message.request
+    assert isinstance(line, CommandLine)
+    options = algorithm(line)
+    state = state_for(message.cluster, request, options)
+    if is_dedicated(state, request):
+        with pytest.raises(RequestFailed, match=r"^no score decides on nodes with exclusive storage$"):
+            next(deliberate(state, request, options))
+        return
+    expected, refused = outcome(lambda: decided(state, request, options))
+    found, again = outcome(lambda: list(deliberate(state, request, options)))
+    if found is None:
+        assert again == refused
+        return
+    if expected is None:
+        assert any(each.why == refused for each in found)
+        return
+    assert {each.asked.row.name: each.nodes for each in found} == expected
+    if not isinstance(request, ChangeGroup):  # of which only the group is chosen from these places
+        for each in found:
+            check_chosen(state, each)
