@@ -12,6 +12,8 @@ from ganeti_htools.luxi.queries import JobStatus, Row
 
 FIELDS = ("id", "status")
 
+_UNFINISHED = frozenset(status.value for status in JobStatus if not status.final)
+
 
 @dataclass(frozen=True, slots=True)
 class Queue:
@@ -31,12 +33,13 @@ def asks_for(queue: Queue | None) -> list[Any] | None:
 def seen(queue: Queue | None, jobs: Iterable[Row]) -> tuple[Queue, bool]:
     """The queue after a look that gave these jobs, and whether it has run empty since the one before.
 
-    Jobs that are not there any more have ended, and so have those that came and went between two looks.
+    Jobs that are not there any more have ended (one that has just gone has no status), and so have those
+    that came and went between two looks.
     """
     newest, unfinished = queue.newest if queue else 0, set()
     for job in jobs:
         newest = max(newest, job.values["id"])
-        if not JobStatus(job.values["status"]).final:
+        if job.values.get("status") in _UNFINISHED:
             unfinished.add(job.values["id"])
     now = Queue(newest, frozenset(unfinished))
     worked = queue is not None and (newest > queue.newest or bool(queue.unfinished))

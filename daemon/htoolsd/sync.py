@@ -20,7 +20,7 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import PATIENCE, Client, NoAnswerError
 from ganeti_htools.luxi.framing import decode
 from ganeti_htools.luxi.queries import INFO_KEYS, Row
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import HtoolsError, on_one_line
 from htoolsd import queue
 from htoolsd.asking import Request, aside
 from htoolsd.beat import Beat
@@ -239,6 +239,9 @@ class Sync:
             await asking
         except HtoolsError as failure:
             error = failure
+        except Exception as defect:  # of ours or of Ganeti's; decisions go on without being in step
+            _log.exception("synchronisation failed", kind=kind)
+            error = HtoolsError(f"{type(defect).__name__}: {on_one_line(str(defect))}")
         told = str(error) if error else None
         if told is not None and told != polls.error:
             _log.warning("not synchronised", kind=kind, error=told)
@@ -292,7 +295,7 @@ class Sync:
             if not self._models or self._models[-1].generations != self.model.generations:
                 self._models.append(self.model)
         if self.model.silent != was:
-            _log.warning("nodes do not report", nodes=self.model.silent)
+            _log.warning("silent nodes", nodes=self.model.silent)
 
     def _summarise(self) -> None:
         """Tell in a few words how it is, whenever that has changed."""

@@ -26,7 +26,8 @@ LIVE_FIELD = {"node": "mfree", "instance": "status"}
 class MemoryGaneti:
     """``asked`` has what was asked, and when.
 
-    While it is ``away``, nobody can connect; while ``stuck``, requests for live data get no answer.
+    While it is ``away``, nobody can connect; while ``stuck``, requests for live data get no answer. In
+    what it says, the first of ``garble`` is replaced by the second.
     """
 
     nursery: trio.Nursery
@@ -34,6 +35,7 @@ class MemoryGaneti:
     master: bool = True
     away: bool = False
     stuck: bool = False
+    garble: tuple[bytes, bytes] = (b"", b"")
     attempts: list[float] = field(default_factory=list)
     asked: list[tuple[float, str]] = field(default_factory=list)
     _lines: list[trio.CancelScope] = field(default_factory=list)
@@ -69,7 +71,8 @@ class MemoryGaneti:
             self.asked.append((trio.current_time(), what))
             if self.stuck and what.startswith("live"):
                 await trio.sleep_forever()
-            return await luxid.answer(message)
+            said, goes_on = await luxid.answer(message)
+            return said.replace(*self.garble) if self.garble[0] else said, goes_on
 
         with trio.CancelScope() as line:
             self._lines.append(line)

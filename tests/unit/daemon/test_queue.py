@@ -1,4 +1,4 @@
-from ganeti_htools.luxi.queries import Row
+from ganeti_htools.luxi.queries import Missing, Row
 from htoolsd.queue import Queue, asks_for, seen
 
 
@@ -23,5 +23,6 @@ def test_when_it_has_run_empty() -> None:
     assert seen(busy, jobs(j5="success", j7="canceled")) == (idle, True)
     assert seen(busy, jobs(j7="error")) == (idle, True)  # the other is in the archive already
     assert seen(busy, jobs(j5="success", j7="error", j8="queued")) == (Queue(8, frozenset({8})), False)
+    assert seen(busy, [Row({"id": 7}, {"status": Missing.NO_DATA})]) == (idle, True)
     assert seen(idle, []) == (idle, False)
     assert seen(idle, jobs(j8="success")) == (Queue(8), True)  # it came and went since the last look

@@ -203,3 +203,34 @@ async def test_whoever_waits_for_a_refresh_when_the_role_goes_is_told(autojump_c
             nursery.start_soon(refresh)
             await wait_all_tasks_blocked()
             luxid.master = False
+
+
+@pytest.mark.parametrize(
+    "garble",
+    [
+        (b'[0,"one"]', b'[0,["one"]]'),
+        (b'[[0,"one"]', b'[[0,"none"]'),
+        (b'[0,"one"]', b"[0,null]"),
+        (b'[0,"one"]', b"[2,null]"),
+        (b'"success":true', b'"success":false'),
+        (b'"data":[', b'"dates":['),
+        (b"[0,", b"[7,"),
+        (b"}", b""),
+        (b'"name":"cluster"', b'"name":null'),
+    ],
+)
+async def test_nonsense_leaves_the_model_as_it_is(
+    autojump_clock: MockClock, garble: tuple[bytes, bytes]
+) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        known = sync.model
+        luxid.garble = garble
+        await trio.sleep(100)
+        assert sync.model is known
+        with pytest.raises(NotSyncedError, match=r"^configuration: ."):
+            await sync.refresh()
+        luxid.garble = (b"", b"")
+        await trio.sleep(60)
+        await sync.refresh()
+        assert described(sync) == truth(luxid)
