@@ -35,6 +35,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
 
 DIGITS = 8  # of scores that are compared, as many as are shown
+MOST = 1 << 14  # moves listed at a time
 
 Deed = tuple[int, Kind, int]  # rows of an instance and of the new node (NOWHERE for a failover)
 Place = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
@@ -60,7 +61,7 @@ def optimise(
 ) -> tuple[Plan, Plan]:
     """The greedy plan and the best one found, which may be the same.
 
-    Both keep to the options. ``going``, given the best score so far, tells whether to try one more move;
+    Both keep to the options. ``going``, given the best score so far, tells whether to look for one more move;
     with the same answers the plans are the same.
     """
     found, steps = rebalance(state, scope, options, movable)
@@ -118,47 +119,83 @@ def _improvements(
         options.ignore_soft_errors,
         lambda crew, kind: allowed(around, crew, kind, options),
     )
-    way = _shortest(state, _goals(state, found))
+    way, expected = _shortest(state, _goals(state, found)), 1e-6 * max(score, 1e-3)
     while score > limit:
-        for crew, member, kind, node in _least_bad(search, score):
+        staying = _staying(state, found, options)
+        for crew, member, kind, node, loss in _least_bad(search, score, staying, expected):
             if not going(score):
                 return
-            first = tried(around, crew, member, kind, node, search.force)
-            if first.codes[0] != FITS:
+            trip = _Trip(search)
+            if not trip.make(tried(around, crew, member, kind, node, search.force), kind, node):
                 continue
-            back = [_back(found, first)]
-            moves.settle(found, first)
-            search.note(first)
-            deeds = [(first.asked.index, kind, node)]
             now = score_of(found, scope)
-            barred = np.zeros(len(concerned), np.bool_)
             for held in (True, False):
-                barred[first.asked.index] = held
-                while (best := search.best(now, barred)) and gains(now, best.score, options):
-                    back.append(_back(found, best.trial))
-                    moves.settle(found, best.trial)
-                    search.note(best.trial)
-                    deeds.append((best.trial.asked.index, best.kind, best.node))
+                while going(score):
+                    barred = _staying(state, found, options)
+                    barred[crew.rows[member]] |= held
+                    best = search.best(now, barred)
+                    if not best or not gains(now, best.score, options):
+                        break
+                    trip.make(best.trial, best.kind, best.node)
                     now = best.score
-            if round(now, DIGITS) <= round(score, DIGITS):
-                new = _shortest(state, _goals(state, found))
-                lower = round(now, DIGITS) < round(score, DIGITS) and gains(score, now, options)
-                if (lower or new < way) and (options.max_length < 0 or new[1] <= options.max_length):
-                    score, way = now, new
-                    yield deeds
-                    break
-            for trial in reversed(back):
-                moves.settle(found, trial)
-            search.note(*back)
+            new = _shortest(state, _goals(state, found))
+            lower = round(now, DIGITS) < round(score, DIGITS) and gains(score, now, options)
+            same = round(now, DIGITS) == round(score, DIGITS)
+            if (lower or (same and new < way)) and (options.max_length < 0 or new[1] <= options.max_length):
+                score, way, expected = now, new, loss / 4
+                yield trip.deeds
+                break
+            trip.take_back()
         else:
             return
 
 
-def _least_bad(search: Search, score: float) -> Iterator[tuple[Crew, int, Kind, int]]:
-    """All moves that are possible, the best first: crew and member, what is done, the new node."""
-    loss, seen = max(score, 1e-6) / 10_000, 0
+def _staying(state: State, found: State, options: Balancing) -> Bools:
+    """Instances that stay where they are, as the plan is as long as it may get."""
+    staying = np.zeros(len(state.pnode), np.bool_)
+    if options.max_length >= 0:
+        goals = _goals(state, found)
+        if _shortest(state, goals)[1] >= options.max_length:
+            staying[:] = True
+            staying[list(goals)] = False
+    return staying
+
+
+class _Trip:
+    """Moves made on a state that is searched, and the way back."""
+
+    def __init__(self, search: Search) -> None:
+        self.search, self.deeds, self.back = search, list[Deed](), list[Trial]()
+
+    def make(self, trial: Trial, kind: Kind, node: int) -> bool:
+        """Make a move; whether it could be made."""
+        if trial.codes[0] != FITS:
+            return False
+        state, index = self.search.state, trial.asked.index
+        self.deeds.append((index, kind, node))
+        touched = tuple(replace(each, old=each.new, new=each.old) for each in trial.touched)
+        place = state.pnode[[index]], state.snode[[index]]
+        self.back.append(Trial(trial.asked, trial.codes, *place, touched))
+        moves.settle(state, trial)
+        self.search.note(trial)
+        return True
+
+    def take_back(self) -> None:
+        """Leave the state as it was."""
+        for trial in reversed(self.back):
+            moves.settle(self.search.state, trial)
+        self.search.note(*self.back)
+
+
+def _least_bad(
+    search: Search, score: float, barred: Bools, loss: float
+) -> Iterator[tuple[Crew, int, Kind, int, float]]:
+    """Moves that are possible, the best first: crew and member, what is done, the new node, and what it may
+    lose to be looked at. That is ``loss`` for a start.
+    """
+    seen = 0
     while loss < 100 * max(score, 1.0):
-        found = search.within(score, loss)
+        found = search.within(score, loss, barred, MOST)
         ranked = sorted(
             (value, int(each.crew.rows[member]), node, ORDER.index(each.kind), which, member)
             for which, each in enumerate(found)
@@ -167,15 +204,8 @@ def _least_bad(search: Search, score: float) -> Iterator[tuple[Crew, int, Kind, 
             )
         )
         for _, _, node, _, which, member in ranked[seen:]:
-            yield found[which].crew, member, found[which].kind, node
-        loss, seen = 2 * loss, len(ranked)
-
-
-def _back(state: State, trial: Trial) -> Trial:
-    """What takes a trial back that is about to be settled."""
-    index = trial.asked.index
-    touched = tuple(replace(node, old=node.new, new=node.old) for node in trial.touched)
-    return Trial(trial.asked, trial.codes, state.pnode[[index]], state.snode[[index]], touched)
+            yield found[which].crew, member, found[which].kind, node, loss
+        loss, seen = 2 * loss, max(seen, len(ranked))
 
 
 def _first_moves(state: State, place: Place, goal: Place) -> list[tuple[Kind, int]]:

@@ -418,18 +418,26 @@ class Search:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             return _Round(self, current, barred).best()
 
-    def within(self, current: float, loss: float) -> list[Found]:
-        """All moves that leave a score of at most ``loss`` above the lower of ``current`` and the best."""
+    def within(self, current: float, loss: float, barred: Bools, most: int) -> list[Found]:
+        """Moves that leave a score of at most ``loss`` above the lower of ``current`` and the best: all,
+        or about as many as ``most``.
+        """
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            return _Round(self, current, loss=loss).all()
+            return _Round(self, current, barred, loss, most).all()
 
 
 class _Round:
     """The search for one move."""
 
     def __init__(
-        self, search: Search, current: float, barred: Bools | None = None, loss: float = 0.0
+        self,
+        search: Search,
+        current: float,
+        barred: Bools | None = None,
+        loss: float = 0.0,
+        most: int | None = None,
     ) -> None:
+        self.most = most
         self.search, self.state = search, search.state
         self.totals = search.scale.totals()
         self.number, self.heights, sums, squares, rest, _ = self.totals
@@ -585,6 +593,8 @@ class _Round:
     def _score_rows(self, rows: "_Rows", members: Ints, limit: float) -> None:
         """Score the moves of some members of a crew that may be as good as ``limit``."""
         for chosen, places in self._promising(rows, members, limit):
+            if self.most is not None and sum(len(found.members) for found in self.found) >= self.most:
+                return
             self._score_moves(rows, chosen, places)
 
     def _promising(self, rows: "_Rows", members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:
