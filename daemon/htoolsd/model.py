@@ -8,7 +8,8 @@ newly learnt makes a new model, and whoever holds an old one can go on with it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import is_
+from operator import attrgetter, is_
+from typing import TypeVar
 
 from ganeti_htools.backends import luxi
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, AnswerError, ClusterAnswers, Missing, Row
@@ -24,6 +25,8 @@ TABLES = {
 _FIGURES = [name for name in NODE_LIVE_FIELDS if name != "name"]
 _NEEDED = ("mtotal", "mnode", "mfree", "ctotal", "cnos")  # without these a node cannot be used
 _WANTED = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
+
+Item = TypeVar("Item")
 
 # Whether a primary node is offline now, and was when live data was asked for.
 Roles = tuple[bool, bool]
@@ -87,7 +90,7 @@ def _revised(name: str, before: Table, rows: Sequence[Row]) -> Table:
         return before
     if not all(isinstance(row.values.get("name"), str) for row in rows):
         raise AnswerError(f"{name}: expected each to have a name")
-    kept = _kept(rows, before.rows)
+    kept = _kept(rows, before.rows, _name)
     if before.generation and len(kept) == len(before.rows) and all(map(is_, kept, before.rows)):
         return replace(before, source=rows)
     return Table(kept, before.generation + 1, rows)
@@ -97,10 +100,14 @@ def _named(rows: Iterable[Row]) -> dict[str, Row]:
     return {row.values["name"]: row for row in rows}
 
 
-def _kept(rows: Iterable[Row], before: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows, those that are equal to one of before being that one."""
-    known = _named(before)
-    return tuple(old if (old := known.get(row.values["name"], row)) == row else row for row in rows)
+def _kept(items: Sequence[Item], before: Iterable[Item], name: Callable[[Item], object]) -> tuple[Item, ...]:
+    """The items, each that is equal to the one of its name before being that one."""
+    known = {name(item): item for item in before}
+    return tuple(old if (old := known.get(name(item), item)) == item else item for item in items)
+
+
+def _name(row: Row) -> object:
+    return row.values["name"]
 
 
 def _merged(model: Model) -> Model:
@@ -119,6 +126,13 @@ def _merged(model: Model) -> Model:
         nodes, instances, dict(tables["cluster"].rows[0].values), list(tables["groups"].rows)
     )
     cluster = luxi.parse(answers, (before, model.cluster) if before and model.cluster else None)
+    if model.cluster:  # rows that differ may still come to the same
+        cluster = replace(
+            cluster,
+            groups=_kept(cluster.groups, model.cluster.groups, attrgetter("name")),
+            nodes=_kept(cluster.nodes, model.cluster.nodes, attrgetter("name")),
+            instances=_kept(cluster.instances, model.cluster.instances, attrgetter("name")),
+        )
     silent = (row.values["name"] for row in nodes if row.values.get("offline"))
     return replace(
         model,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ganeti_htools.backends import luxi
@@ -132,6 +132,13 @@ def assert_kept(before: Sequence[Any], now: Sequence[Any]) -> None:
 
 
 @given(STEPS)
+@example(
+    [
+        Step(CONFIGURATION, "lose", "two", 1),
+        Step(LIVE, "nothing", "two", 1),
+        Step(CONFIGURATION, "offline", "two", 1),
+    ]
+)
 def test_generations_and_identity(steps: list[Step]) -> None:
     now, model = world(), Model()
     told = {**read(now, CONFIGURATION), **read(now, LIVE)}

@@ -146,6 +146,17 @@ async def test_while_ganeti_is_away_the_last_is_kept_and_grows_old(autojump_cloc
         assert max(sync.ages().values()) < 36
 
 
+async def test_live_data_is_asked_for_when_ganeti_is_back(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(41)
+        luxid.leave()
+        await trio.sleep(20)
+        luxid.away = False
+        await trio.sleep(30)
+        assert len(luxid.times("live node")) == 2
+        assert sync.ages()["live"] < 30
+
+
 async def test_a_refresh_says_why_it_could_not_be(autojump_clock: MockClock) -> None:
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(1)
