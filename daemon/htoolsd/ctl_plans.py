@@ -30,14 +30,13 @@ def plans(options: Namespace) -> int:
 
 def follow(options: Namespace) -> int:
     """Tell of a plan until it has ended; the exit status tells how."""
-    plan, told = None, 0
+    plan: Any = None
+    told: int | None = None  # lines of its log
     for plan in changes(options.socket, options.plan):
         if not options.json:
-            if not told:
-                print("\n".join(_described(plan)), flush=True)
-            for _, line in plan["log"][told:]:
-                print(line, flush=True)
-            told = max(1, len(plan["log"]))
+            lines = [*(_described(plan) if told is None else ()), *(line for _, line in plan["log"][told:])]
+            print(*lines, sep="\n", end="\n" if lines else "", flush=True)
+            told = len(plan["log"])
     assert plan is not None
     if options.json:
         print(json.dumps(plan, indent=2))

@@ -134,7 +134,7 @@ def restored(text: bytes) -> Plan:
         facts = {key: value for key, value in document.items() if key not in _CHANGING}
         plan = Plan(
             facts,
-            executing.restored(facts["tool"], {"ending": None, **document["execution"]}),
+            executing.restored(facts["tool"], document["execution"]),
             None,
             State(document["state"]),
             document["error"],

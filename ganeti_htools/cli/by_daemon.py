@@ -49,21 +49,28 @@ def _socket(line: CommandLine) -> str:
 
 async def _follow(path: str, number: str, say: Say) -> Any:
     """Tell what becomes of a plan until it has ended; the plan then."""
-    changes, told, plan = following.changes(path, number), 0, None
+    changes, told = following.changes(path, number), 0
+    plan: Any = None
+    problem: HtoolsError | None = None
     with files.progress() as live, trio.open_signal_receiver(signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             cancel = partial(_cancel, path, number)
             nursery.start_soon(_heed, signals, cancel, nursery.cancel_scope)
-            while news := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
-                live("")
-                for kind, text in news["log"][told:]:
-                    if kind == "said":
-                        say(text)
-                    else:
-                        files.say(f"{text}\n")
-                told, plan = len(news["log"]), news
-                live(news["standing"])
+            try:
+                while news := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
+                    live("")
+                    for kind, text in news["log"][told:]:
+                        if kind == "said":
+                            say(text)
+                        else:
+                            files.say(f"{text}\n")
+                    told, plan = len(news["log"]), news
+                    live(news["standing"])
+            except HtoolsError as error:
+                problem = error
             nursery.cancel_scope.cancel()
+    if problem is not None:
+        raise problem
     if plan is None or plan["state"] in following.GOING:
         raise HtoolsError(f"not waiting any more; 'htoolsctl plan {number}' tells what becomes of the plan")
     return plan

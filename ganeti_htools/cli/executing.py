@@ -184,7 +184,7 @@ def restored(program: str, recorded: Mapping[str, Any]) -> Run:
         status = None if job["status"] is None else JobStatus(job["status"])
         run.tasks.append(Task(_restored(job), f"{run.sets}/{number}", job["id"], status, job["error"]))
     run.changes = list(recorded["replanned"])
-    run.ending = None if recorded["ending"] == INTERRUPTED else Ending(recorded["ending"])
+    run.ending = None if recorded["ending"] in (None, INTERRUPTED) else Ending(recorded["ending"])
     run.reason = recorded["reason"] or ""
     return run
 

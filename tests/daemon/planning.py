@@ -1,0 +1,113 @@
+"""Plans in a running daemon, and what tests ask of them."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
+from htoolsd.client import ask
+from tests.clusters import MOVABLE, Shape, cluster
+from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, run, running, wait_until
+from tests.simulators import Simulator, simulator
+from tests.text_format import text as text_of
+
+OFTEN = "config_seconds = 0.05\n"
+DRAINED = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1, down=0.3)
+TWO_GROUPS = Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1})
+SPACIOUS = Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0)
+# A pace at which a test has the time to do something meanwhile.
+SLOWLY, FOR_EVER, AT_ONCE = "--job-seconds=1", "--job-seconds=1000", "--job-seconds=0"
+
+
+def served(seed: int, shape: Shape) -> Cluster:
+    return text.parse(text_of(cluster(seed, shape)), "generated")
+
+
+@contextmanager
+def following(
+    tmp_path: Path, rows: Cluster, pace: str = AT_ONCE, config: str = OFTEN
+) -> Iterator[tuple[Daemon, Simulator]]:
+    """A daemon that knows the cluster of a Ganeti."""
+    (tmp_path / "daemon").mkdir()
+    with (
+        simulator(tmp_path / "daemon", rows, pace) as ganeti,
+        running(tmp_path / "daemon", config=config) as daemon,
+    ):
+        known(daemon)
+        yield daemon, ganeti
+
+
+def known(daemon: Daemon) -> None:
+    wait_until(lambda: daemon.status()["cluster"]["nodes"])
+
+
+def tool(name: str, *options: object) -> Finished:
+    return run(PROGRAMS / name, *options)
+
+
+def ctl(daemon: Daemon, *arguments: object) -> Finished:
+    return run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, *arguments)
+
+
+@contextmanager
+def started(*command: object) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def hbal(daemon: Daemon, *options: object) -> Any:
+    """hbal, which lets the daemon carry out its plan."""
+    return started(PROGRAMS / "hbal", f"-D{daemon.socket}", "-X", *options)
+
+
+def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def call(daemon: Daemon, method: str, **args: object) -> Any:
+    return ask(str(daemon.socket), method, args, patience=PATIENCE)
+
+
+def made(daemon: Daemon, *words: str, name: str = "hbal") -> Any:
+    """A plan."""
+    return call(daemon, "plan", tool=name, arguments=list(words))
+
+
+def last(daemon: Daemon) -> Any:
+    """The newest plan, in short; None if there is none."""
+    return (call(daemon, "plans") or [None])[-1]
+
+
+def whole(daemon: Daemon) -> Any:
+    return call(daemon, "follow", plan=last(daemon)["id"])
+
+
+def until(daemon: Daemon, state: str) -> Any:
+    """Wait until the newest plan is in that state: the plan."""
+    wait_until(lambda: last(daemon) and last(daemon)["state"] == state)
+    return whole(daemon)
+
+
+def submitted(daemon: Daemon, count: int = 1) -> None:
+    """Wait until so many jobs of the newest plan have numbers."""
+    wait_until(lambda: last(daemon) and numbers(whole(daemon)) == list(range(1, count + 1)))
+
+
+def numbers(plan: Any) -> list[int | None]:
+    return [job["id"] for job in plan["execution"]["jobs"]]
+
+
+def recorded(daemon: Daemon, plan: Any) -> Any:
+    """What is on disk."""
+    return json.loads((daemon.state / "plans" / f"{plan['id']}.json").read_text())

@@ -1,0 +1,373 @@
+"""Plans that the daemon makes and carries out, with a Ganeti master, all as processes."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.backends import text
+from htoolsd.client import RefusedError
+from tests.daemon.planning import (
+    DRAINED,
+    FOR_EVER,
+    SLOWLY,
+    SPACIOUS,
+    TWO_GROUPS,
+    call,
+    ctl,
+    following,
+    hbal,
+    last,
+    made,
+    numbers,
+    recorded,
+    result,
+    served,
+    started,
+    submitted,
+    tool,
+    until,
+    whole,
+)
+from tests.daemon.programs import PROGRAMS, Daemon, connect, wait_until
+from tests.unit.simulator.worlds import migrate, role
+
+# Made
+
+
+def test_the_plan_is_that_of_the_tool(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+        for options in (
+            ("-v", "-C", "-p", "--print-instances"),
+            ("--json",),
+            ("-l3", "-O", "node2", "--no-disk-moves"),
+            ("--first-job-group", "-C", "-q"),
+            ("-vvvv", "--evac-mode", "--exclusion-tags=a,b"),
+        ):
+            ours = tool("hbal", f"-D{daemon.socket}", *options)
+            usual = tool("hbal", f"-L{ganeti.socket}", *options)
+            assert (ours.returncode, ours.stdout) == (0, usual.stdout)
+            assert ours.stderr.endswith(usual.stderr)
+        plan = whole(daemon)
+        assert (plan["tool"], plan["state"], plan["groups"]) == ("hbal", "planned", ["group1"])
+        assert not (daemon.state / "plans" / f"{plan['id']}.json").exists()
+
+
+def test_the_plan_of_one_of_several_groups(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, TWO_GROUPS)) as (daemon, ganeti):
+        for options in (("-G", "group2"), (), ("-G", "nowhere")):
+            ours = tool("hbal", f"-D{daemon.socket}", *options)
+            usual = tool("hbal", f"-L{ganeti.socket}", *options)
+            told = usual.returncode, usual.stdout, usual.stderr
+            assert (ours.returncode, ours.stdout, ours.stderr) == told
+        assert last(daemon)["groups"] == ["group2"]
+        with pytest.raises(RefusedError, match="Found multiple node groups: group1, group2"):
+            made(daemon)
+
+
+def test_what_hsqueeze_would_do(tmp_path: Path) -> None:
+    with following(tmp_path, served(4, SPACIOUS)) as (daemon, ganeti):
+        for options in (("-C", "-p", "-v"), ("--json",), ("--target-resources=100",)):
+            ours = tool("hsqueeze", f"-D{daemon.socket}", *options)
+            usual = tool("hsqueeze", f"-L{ganeti.socket}", *options)
+            assert (ours.returncode, ours.stdout) == (0, usual.stdout)
+        assert "Nodes to offline" in tool("hsqueeze", f"-D{daemon.socket}").stdout
+
+
+def test_an_optimised_plan_is_handed_over_with_the_greedy_one(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+        told = json.loads(tool("hbal", f"-D{daemon.socket}", "--optimise=0.5", "--json").stdout)
+        assert told["greedy"]["score"] >= told["score"]["after"] == last(daemon)["score"]["after"]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with following(tmp_path_factory.mktemp("shared"), served(3, DRAINED)) as (daemon, _):
+        yield daemon
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({"tool": "hspace"}, "plan: tool: expected hbal or hsqueeze"),
+        ({}, "plan: tool: expected hbal or hsqueeze"),
+        ({"tool": "hbal", "arguments": "-l3"}, "plan: arguments: expected a list of strings"),
+        ({"tool": "hbal", "arguments": ["--colour"]}, "Command line error: unrecognized option `--colour'"),
+        ({"tool": "hbal", "arguments": ["-U", "loads"]}, "--dynu-file cannot be used where htoolsd makes"),
+        ({"tool": "hbal", "arguments": ["-t", "file"]}, "--text-data cannot be used where htoolsd makes"),
+        ({"tool": "hbal", "arguments": ["-O", "nowhere"]}, "wrong node name.* nowhere"),
+        ({"tool": "hbal", "arguments": ["all"]}, "unexpected argument 'all'"),
+        ({"tool": "hbal", "generations": {"nodes": 7}}, "the cluster is not known, or has changed"),
+    ],
+)
+def test_what_cannot_be_planned_is_a_line(shared: Daemon, args: dict[str, object], problem: str) -> None:
+    with pytest.raises(RefusedError, match=problem):
+        call(shared, "plan", **args)
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "problem"),
+    [
+        ("execute", {}, "execute: plan: expected the id of a plan"),
+        ("follow", {"plan": "nothing"}, "'nothing' is the id of no plan that is known"),
+        ("cancel", {"plan": ""}, "cancel: plan: expected the id of a plan"),
+        ("cancel", {"plan": "ID"}, "plan ID is planned, not being carried out"),
+        ("cancel", {"plan": "ID", "now": 1}, "cancel: now: expected true or false"),
+        ("execute", {"plan": "ID", "on_change": "hope"}, "execute: on_change: expected replan or stop"),
+    ],
+)
+def test_what_is_asked_of_no_such_plan(
+    shared: Daemon, method: str, args: dict[str, object], problem: str
+) -> None:
+    plan = made(shared)["id"]
+    given = {key: plan if value == "ID" else value for key, value in args.items()}
+    with pytest.raises(RefusedError, match=problem.replace("ID", plan)):
+        call(shared, method, **given)
+
+
+def test_planning_is_in_nobodys_way_and_ends_with_its_client(tmp_path: Path) -> None:
+    large = served(5, type(DRAINED)(nodes=40, instances=500, templates={"drbd": 1}, drained=3))
+    with following(tmp_path, large) as (daemon, _):
+        with connect(daemon.socket) as client:
+            call_text = {"method": "plan", "version": 1, "args": {"tool": "hbal"}}
+            client.sendall(json.dumps(call_text).encode() + b"\x03")
+            for _ in range(3):
+                assert daemon.status()["plans"] == {}
+        gone = "client left before its answer"
+        wait_until(lambda: any(event["event"] == gone for event in daemon.events()))
+        assert made(daemon, "-l1")["state"] == "planned"
+        assert daemon.status()["plans"] == {"planned": 1}
+
+
+# Carried out
+
+
+def test_a_drained_node_is_emptied(tmp_path: Path) -> None:
+    rows = served(3, DRAINED)
+    drained = next(row.pnode for row in rows.instances if row.snode is not None)
+    with following(tmp_path, rows) as (daemon, ganeti):
+        ganeti.ask("SubmitJob", [role(drained, drained=True)])
+        wait_until(lambda: [state for _, state in ganeti.tell("jobs")] == ["success"])
+        call(daemon, "refresh")
+        with hbal(daemon, "-S", tmp_path / "saved") as process:
+            status, out, _ = result(process)
+        assert status == 0
+        places = [(row.pnode, row.snode) for row in text.parse(ganeti.cluster(), "").instances]
+        assert all(drained not in place for place in places)
+        plan = until(daemon, "done")
+        jobs = plan["execution"]["jobs"]
+        assert [line for line in out.splitlines() if line.startswith("Job ")] == [
+            f"Job {job['id']} ({job['title']}): success" for job in jobs
+        ]
+        assert out.endswith(f"\nJobs: {len(jobs)} succeeded\n")
+        assert (tmp_path / "saved.executed").read_text() == ganeti.cluster()
+        assert "gnt-instance" not in (tmp_path / "saved.remaining").read_text()
+        assert recorded(daemon, plan) == plan
+        table = call(daemon, "cluster")["instances"]
+        place = table["fields"].index("pnode")
+        assert drained not in {row[place][1] for row in table["data"]}
+
+
+def test_nodes_are_powered_down(tmp_path: Path) -> None:
+    with following(tmp_path, served(4, SPACIOUS)) as (daemon, ganeti):
+        done = tool("hsqueeze", f"-D{daemon.socket}", "-X", "--json")
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["execution"]["ending"]) == (0, "done")
+        offline = {node.name for node in text.parse(ganeti.cluster(), "").nodes if node.offline}
+        assert offline == set(report["nodes"]) != set()
+        assert last(daemon)["groups"] == ["group1"]
+
+
+def test_the_outcome_is_as_if_the_tool_had_done_it(tmp_path: Path) -> None:
+    outcomes = []
+    for name in ("daemon", "tool"):
+        (tmp_path / name).mkdir()
+        with following(tmp_path / name, served(3, DRAINED)) as (daemon, ganeti):
+            source = f"-D{daemon.socket}" if name == "daemon" else f"-L{ganeti.socket}"
+            outcome = json.loads(tool("hbal", source, "-X", "--json").stdout)["execution"]
+            outcomes.append({key: value for key, value in outcome.items() if key != "run"})
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
+def test_the_plan_goes_on_without_the_terminal(tmp_path: Path, number: int) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+        with hbal(daemon, "-l3") as process:
+            submitted(daemon)
+            process.send_signal(number)
+            assert process.wait() == -number
+        ganeti.tell("job_seconds", 0)
+        plan = until(daemon, "done")
+        assert [job["status"] for job in plan["execution"]["jobs"]] == ["success"] * 3
+
+
+def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+        with hbal(daemon, "-l4", "-S", tmp_path / "saved") as process:
+            submitted(daemon)
+            process.send_signal(signal.SIGINT)
+            status, out, err = result(process)
+        assert status == 0
+        assert "Interrupted: stopping" in err
+        assert [state for _, state in ganeti.tell("jobs")] == ["success"]
+        assert "Jobs: 1 succeeded, 3 not submitted\n" in out
+        assert last(daemon)["state"] == "stopped"
+        assert (tmp_path / "saved.remaining").read_text().count("gnt-instance") >= 3
+
+
+def test_interrupted_again_it_leaves_the_jobs_alone(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+        with hbal(daemon, "-l4") as process:
+            submitted(daemon)
+            assert process.stderr is not None
+            process.send_signal(signal.SIGINT)
+            assert process.stderr.readline().startswith("Interrupted: ")
+            process.send_signal(signal.SIGINT)
+            status, out, err = result(process)
+        assert (status, err) == (2, "The plan was left; these go on in Ganeti: jobs 1\n")
+        assert "Jobs: 1 not ended, 3 not submitted\n" in out
+        assert last(daemon)["state"] == "interrupted"
+        assert [state for _, state in ganeti.tell("jobs")] == ["running"]
+
+
+def test_what_becomes_of_jobs_that_were_left_alone(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+        plan = made(daemon, "-l2")["id"]
+        call(daemon, "execute", plan=plan)
+        submitted(daemon)
+        assert ctl(daemon, "cancel", "--now", plan[:6]).returncode == 0
+        wait_until(lambda: whole(daemon)["execution"]["going_on"] is None)
+        wait_until(lambda: recorded(daemon, whole(daemon))["execution"]["jobs"][0]["status"] == "success")
+        assert until(daemon, "interrupted")["execution"]["jobs"][0]["status"] == "success"
+        assert len(ganeti.tell("jobs")) == 1
+
+
+def test_one_plan_at_a_time_in_a_node_group(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, TWO_GROUPS), FOR_EVER) as (daemon, _):
+        first, second = (made(daemon, "-G", "group1")["id"] for _ in range(2))
+        other, everywhere = made(daemon, "-G", "group2")["id"], made(daemon, name="hsqueeze")["id"]
+        call(daemon, "execute", plan=first)
+        for refused in (second, everywhere):
+            with pytest.raises(RefusedError, match=f"plan {first} is being carried out in node group group1"):
+                call(daemon, "execute", plan=refused)
+        call(daemon, "execute", plan=other)
+        with pytest.raises(RefusedError, match=f"plan {first} is running already"):
+            call(daemon, "execute", plan=first)
+        assert daemon.status()["plans"] == {"planned": 2, "running": 2}
+
+
+def test_a_job_that_fails(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+        ganeti.tell("fail", ".*")
+        with hbal(daemon, "-l4") as process:
+            status, _, err = result(process)
+        assert status == 1
+        failure = r"^Error: Not all jobs completed successfully: job 1 \(.*\): INSTANCE_.*$"
+        assert re.search(failure, err, re.MULTILINE)
+        plan = until(daemon, "failed")
+        assert plan["error"] in err
+        assert ctl(daemon, "plan", plan["id"]).returncode == 1
+        assert len(ganeti.tell("jobs")) == len(plan["execution"]["jobs"])
+
+
+@pytest.mark.parametrize("wish", ["stop", "replan"])
+def test_a_plan_that_does_not_fit_any_more(tmp_path: Path, wish: str) -> None:
+    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+        plan = made(daemon, "-l4")
+        moved = plan["execution"]["not_submitted"][0][0]["instance"]
+        ganeti.ask("SubmitJob", [migrate(moved)])
+        wait_until(lambda: [state for _, state in ganeti.tell("jobs")] == ["success"])
+        call(daemon, "execute", plan=plan["id"], on_change=wish)
+        if wish == "stop":
+            error = until(daemon, "failed")["error"]
+            assert error.startswith(f"The plan does not fit the cluster any more: instance {moved} ")
+            assert len(ganeti.tell("jobs")) == 1
+        else:
+            done = until(daemon, "done")
+            assert len(done["execution"]["replanned"]) == 1
+            assert ["said", "Planning anew..."] in done["log"]
+            assert {state for _, state in ganeti.tell("jobs")} == {"success"}
+
+
+def test_ganeti_that_goes_away_meanwhile(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+        call(daemon, "execute", plan=made(daemon, "-l2")["id"])
+        submitted(daemon)
+        ganeti.tell("master", False)
+        wait_until(lambda: any("Ganeti cannot be asked" in line for _, line in whole(daemon)["log"]))
+        ganeti.tell("master", True)
+        done = until(daemon, "done")
+        assert ["warned", "Ganeti answers again"] in done["log"]
+        assert [state for _, state in ganeti.tell("jobs")] == ["success"] * 2
+
+
+def test_a_node_that_is_silent_is_waited_for(tmp_path: Path) -> None:
+    rows = served(3, DRAINED)
+    lost = next(node.name for node in rows.nodes if not node.offline and not node.master)
+    with following(tmp_path, rows) as (daemon, ganeti):
+        plan = made(daemon, "-l2")["id"]
+        ganeti.tell("lose", lost)
+        call(daemon, "execute", plan=plan)
+        wait_until(lambda: any(f"do not report: {lost}" in line for _, line in whole(daemon)["log"]))
+        assert not ganeti.tell("jobs")
+        ganeti.tell("find", lost)
+        assert numbers(until(daemon, "done")) == [1, 2]
+
+
+# Told
+
+
+def test_plans_for_people(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+        header = "Plan  Tool  State  Made  Jobs  Score  Groups\n"
+        assert ctl(daemon, "plans").stdout == header
+        plan = made(daemon, "-l2")["id"]
+        shown = ctl(daemon, "plan", plan)
+        assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, "planned")
+        assert "Jobset 1:\n  inst" in shown.stdout
+        executed = ctl(daemon, "execute", plan[:8])
+        assert executed.returncode == 0
+        assert executed.stdout.endswith("): success\nJobs: 2 succeeded\ndone\n")
+        assert ctl(daemon, "plan", plan).stdout == executed.stdout
+        row = ctl(daemon, "plans").stdout.splitlines()[-1]
+        assert re.match(rf"{plan}  hbal  done   \S+ \S+  2 of 2  [\d.]+ => [\d.]+  group1$", row)
+        again = ctl(daemon, "execute", plan)
+        assert (again.returncode, again.stderr) == (
+            1,
+            f"htoolsctl: refused (bad-plan): plan {plan} is done already\n",
+        )
+
+
+def test_plans_for_programs(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, _):
+        plan = made(daemon, "-l2")["id"]
+        call(daemon, "execute", plan=plan)
+        command = PROGRAMS / "htoolsctl", "--socket", daemon.socket, "plan", plan, "--json"
+        with started(*command) as follower:
+            submitted(daemon)
+            stopped = json.loads(ctl(daemon, "cancel", plan, "--json").stdout)
+            status, out, _ = result(follower)
+        assert stopped["state"] == "stopping"
+        told = json.loads(out)
+        assert (status, told["state"], numbers(told)) == (0, "stopped", [1])
+        assert told == whole(daemon)
+        assert json.loads(ctl(daemon, "plans", "--json").stdout) == call(daemon, "plans")
+
+
+def test_news_are_waited_for(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, _):
+        plan = made(daemon, "-l1")["id"]
+        serial: int | None = None
+        seen: list[Any] = []
+        call(daemon, "execute", plan=plan)
+        while not seen or seen[-1]["state"] in ("running", "stopping"):
+            news = call(daemon, "follow", plan=plan, serial=serial)
+            assert news["serial"] != serial
+            serial = news["serial"]
+            seen.append(news)
+        assert [each["state"] for each in seen][-1] == "done"
+        assert len(seen) < 20

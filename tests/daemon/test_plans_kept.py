@@ -1,0 +1,151 @@
+"""What is known of plans after the daemon, or its disk, has failed."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from htoolsd.client import RefusedError
+from tests.daemon.planning import (
+    DRAINED,
+    FOR_EVER,
+    OFTEN,
+    SLOWLY,
+    call,
+    ctl,
+    following,
+    hbal,
+    known,
+    last,
+    made,
+    recorded,
+    result,
+    served,
+    submitted,
+    until,
+    whole,
+)
+from tests.daemon.programs import running, wait_until
+
+
+def statuses(plan: Any) -> list[str | None]:
+    return [job["status"] for job in plan["execution"]["jobs"]]
+
+
+def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+        plan = made(daemon, "-l3")["id"]
+        call(daemon, "execute", plan=plan)
+        submitted(daemon)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            known(again)
+            assert last(again)["state"] == "interrupted"
+            wait_until(lambda: statuses(whole(again)) == ["success"])
+            wait_until(lambda: recorded(again, whole(again)) == whole(again))
+            told = whole(again)
+            assert told["id"] == plan
+            assert len(told["execution"]["not_submitted"]) == 2
+            assert (told["execution"]["ending"], told["execution"]["going_on"]) == ("interrupted", None)
+            assert ctl(again, "plan", plan).returncode == 2
+            assert len(ganeti.tell("jobs")) == 1
+            with pytest.raises(RefusedError, match=f"plan {plan} is interrupted already"):
+                call(again, "execute", plan=plan)
+
+
+def test_a_daemon_that_was_killed_while_it_submitted(tmp_path: Path) -> None:
+    """On disk is that these jobs may have been submitted."""
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+        plan = made(daemon, "-l3")
+        call(daemon, "execute", plan=plan["id"])
+        submitted(daemon)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        record = recorded(daemon, plan)
+        record["execution"]["jobs"][0] |= {"id": None, "status": None}
+        (daemon.state / "plans" / f"{plan['id']}.json").write_text(json.dumps(record))
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            wait_until(lambda: last(again)["jobs"]["going"] == 1 and statuses(whole(again)) == ["running"])
+            assert whole(again)["execution"]["going_on"] == "jobs 1"
+            assert len(ganeti.tell("jobs")) == 1
+
+
+def test_who_follows_hears_of_it_when_the_daemon_is_back(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, _), hbal(daemon, "-l3") as process:
+        submitted(daemon)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        with running(tmp_path / "daemon", config=OFTEN):
+            status, _, err = result(process)
+        assert (status, err) == (2, "The plan was left; these go on in Ganeti: jobs 1\n")
+
+
+def test_a_stop_waits_for_the_jobset(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+        plan = made(daemon, "-l3")
+        call(daemon, "execute", plan=plan["id"])
+        submitted(daemon)
+        daemon.signal(signal.SIGTERM)
+        assert daemon.wait() == 0
+        record = recorded(daemon, plan)
+        assert (record["state"], statuses(record)) == ("stopped", ["success"])
+        assert len(ganeti.tell("jobs")) == 1
+
+
+def test_a_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
+    config = OFTEN + "stop_seconds = 0.2\n"
+    with following(tmp_path, served(3, DRAINED), FOR_EVER, config) as (daemon, _):
+        plan = made(daemon, "-l3")
+        call(daemon, "execute", plan=plan["id"])
+        submitted(daemon)
+        daemon.signal(signal.SIGTERM)
+        assert daemon.wait() == 0
+        record = recorded(daemon, plan)
+        assert (record["state"], record["execution"]["going_on"]) == ("interrupted", "jobs 1")
+
+
+def spoil(directory: Path) -> None:
+    """Let nothing be written there any more."""
+    shutil.rmtree(directory)
+    directory.write_text("no directory")
+
+
+def test_a_plan_that_cannot_be_recorded_is_not_executed(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+        spoil(daemon.state / "plans")
+        plan = made(daemon, "-l3")["id"]
+        with pytest.raises(RefusedError, match=r"cannot be recorded is not executed: .*Not a directory"):
+            call(daemon, "execute", plan=plan)
+        assert last(daemon)["state"] == "planned"
+        assert not ganeti.tell("jobs")
+        (daemon.state / "plans").unlink()
+        (daemon.state / "plans").mkdir()
+        call(daemon, "execute", plan=plan)
+        assert statuses(until(daemon, "done")) == ["success"] * 3
+
+
+def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+        call(daemon, "execute", plan=made(daemon, "-l3")["id"])
+        submitted(daemon)
+        spoil(daemon.state / "plans")
+        plan = until(daemon, "failed")
+        assert "the plan could not be recorded" in plan["error"]
+        assert statuses(plan) == ["success"]
+        assert len(plan["execution"]["not_submitted"]) == 2
+        assert len(ganeti.tell("jobs")) == 1
+
+
+def test_what_is_no_plan_is_left_alone(tmp_path: Path) -> None:
+    directory = tmp_path / "daemon" / "state" / "plans"
+    directory.mkdir(parents=True)
+    for name, content in {"a": "", "b": "[]", "c": '{"tool": 1}', "d": "\\xff"}.items():
+        (directory / f"{name}.json").write_text(content)
+    with running(tmp_path / "daemon") as daemon:
+        assert call(daemon, "plans") == []
+        assert sum(event["event"] == "plan cannot be read" for event in daemon.events()) == 4
+    assert len(list(directory.iterdir())) == 4
