@@ -25,6 +25,7 @@ from ganeti_htools.execution import (
     execute,
     going_on,
     move,
+    trace,
 )
 from ganeti_htools.luxi import opcodes, queries
 from ganeti_htools.luxi.client import Client
@@ -213,6 +214,21 @@ async def test_taken_up_where_it_was_left(autojump_clock: MockClock, seconds: fl
         await caller.carry_out(run)
         assert run.ending is Ending.DONE
         assert len(master.states()) == 3
+
+
+async def test_what_was_left_is_traced_and_nothing_is_submitted(autojump_clock: MockClock) -> None:
+    async with simulated(world(), seconds=100) as (master, client):
+        run = new([[SHARED, MIRRORED], [BACK]])
+        run.next_set()
+        master.jobs.submit([run.signature.sign(MIRRORED.opcodes, "1/2", 1)])
+        caller = Caller(master, client)
+        await trace(run, client, caller.tell, PATIENCE)
+        assert [(task.place, task.number, task.status) for task in run.tasks] == [
+            ("1/2", 1, JobStatus.SUCCESS)
+        ]
+        assert run.rest == [[SHARED], [BACK]]
+        assert run.ending is None
+        assert len(master.states()) == 1
 
 
 async def test_a_plan_that_does_not_fit_any_more_ends_it(autojump_clock: MockClock) -> None:

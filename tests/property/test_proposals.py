@@ -1,0 +1,108 @@
+"""A plan that was handed over as JSON leads to where it led its maker, and is told in the same figures."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import orjson
+import pytest
+
+from ganeti_htools.cli import hbal, hsqueeze, proposal
+from ganeti_htools.cli.commandline import CommandLine
+from ganeti_htools.cli.proposal import Proposal
+from ganeti_htools.engine import squeeze
+from ganeti_htools.engine.balance import score_of, stepwise
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import Columns
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.state import State
+from tests.clusters import MOVABLE, Shape
+from tests.oracle.programs import any_cluster
+from tests.oracle.test_simulator import made
+
+LINE = CommandLine(max_length=12, min_gain=0.0)
+
+
+def handed_over(propose: Callable[..., Proposal], cluster: Cluster, line: CommandLine = LINE) -> Proposal:
+    """A proposal whose JSON parts went over the wire."""
+    found = propose(cluster, line, lambda: None)
+    return replace(found, found=orjson.loads(orjson.dumps(found.found)))
+
+
+def same(one: State, other: State) -> None:
+    for name, expected, value in zip(Columns._fields, one.columns, other.columns, strict=True):
+        assert np.array_equal(expected, value), name
+    assert one.pnode.tolist() == other.pnode.tolist()
+    assert one.snode.tolist() == other.snode.tolist()
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 15) for start in range(0, 45, 15)])
+def test_hbal(seeds: range) -> None:
+    steps = 0
+    for seed in seeds:
+        cluster = any_cluster(random.Random(seed))
+        if len(cluster.groups) > 1:
+            continue
+        found = handed_over(hbal.propose, cluster)
+        state = derive(cluster, static_kvm_node_memory=LINE.static_kvm_node_memory)
+        scope, movable = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
+        expected, again = state.copy(), state.copy()
+        usual = list(stepwise(expected, scope, hbal.balancing(LINE), movable))
+        assert list(proposal.retraced(again, movable, found.found["steps"])) == usual
+        same(expected, again)
+        assert score_of(again, scope) == score_of(expected, scope)
+        steps += len(usual)
+    assert steps > 20
+
+
+def test_hsqueeze() -> None:
+    cluster = made(4, Shape(nodes=6, instances=12, templates={"ext": 1}, fill=0.05, down=0))
+    found = handed_over(hsqueeze.propose, cluster, CommandLine())
+    state = derive(cluster, static_kvm_node_memory=LINE.static_kvm_node_memory)
+    assert found.found["action"] == "offline"
+    assert found.found["steps"]
+    rows = [state.nodes[name] for name in found.found["nodes"]]
+    again = squeeze.switched(state, rows, True)
+    movable = np.ones(len(state.pnode), np.bool_)
+    assert len(list(proposal.retraced(again, movable, found.found["steps"]))) == len(found.found["steps"])
+    assert not np.isin(again.pnode, rows).any()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"instance": "nobody"},
+        {"node": "nowhere"},
+        {"move": "levitate"},
+        {"from": None},
+        {"score": "high"},
+    ],
+)
+def test_what_is_no_plan_of_this_cluster(damage: dict[str, object]) -> None:
+    cluster = made(3, Shape(nodes=6, instances=30, templates=MOVABLE))
+    step = hbal.propose(cluster, LINE, lambda: None).found["steps"][0]
+    state = derive(cluster)
+    with pytest.raises(DataError):
+        list(proposal.retraced(state, np.ones(len(state.pnode), np.bool_), [{**step, **damage}]))
+
+
+def test_planning_can_be_given_up() -> None:
+    class EnoughError(Exception):
+        pass
+
+    def heed() -> None:
+        raise EnoughError
+
+    with pytest.raises(EnoughError):
+        hbal.propose(made(3, Shape(nodes=6, instances=30, templates=MOVABLE)), LINE, heed)
+    with pytest.raises(EnoughError):
+        hsqueeze.propose(made(4, Shape(nodes=5, instances=6, templates={"ext": 1})), LINE, heed)
+
+
+def test_one_of_several_groups_has_to_be_named() -> None:
+    cluster = made(3, Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1}))
+    with pytest.raises(HtoolsError, match=r"^Found multiple node groups: group1, group2$"):
+        hbal.propose(cluster, LINE, lambda: None)
+    assert hbal.propose(cluster, CommandLine(group="group2"), lambda: None).groups == ("group2",)

@@ -1,0 +1,80 @@
+"""A plan is what it was after it has been written and read again."""
+
+import orjson
+import pytest
+
+from ganeti_htools.execution import Ending, Run
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.model.errors import DataError
+from htoolsd.plan import Plan, State, restored
+from tests.unit.test_execution import BACK, MIRRORED, SHARED, new
+
+
+def some_plan(run: Run) -> Plan:
+    facts = {"id": run.signature.run, "tool": "hbal", "groups": ["default"], "made": 1.0}
+    return Plan(facts, run)
+
+
+def begun() -> Plan:
+    """A plan of which one job has ended, one may have been submitted, one has not."""
+    plan = some_plan(new([[SHARED], [MIRRORED, BACK]]))
+    plan.begin(2.0)
+    plan.run.next_set()
+    task = plan.run.tasks[0]
+    task.number, task.status = 1, JobStatus.SUCCESS
+    plan.run.next_set()
+    plan.run.tasks[2].error = "not accepted"
+    plan.say("one", "two")
+    plan.warn("three")
+    return plan
+
+
+def test_one_that_is_over() -> None:
+    plan = begun()
+    plan.run.tasks[1].number, plan.run.tasks[1].status = 2, JobStatus.CANCELED
+    plan.run.tasks[1].error = "canceled"
+    plan.run.ending, plan.run.reason = Ending.FAILED, "it failed"
+    plan.end(3.0)
+    assert plan.state is State.FAILED
+    assert plan.error == "Not all jobs completed successfully: it failed"
+    again = restored(plan.text().encode())
+    assert again.text() == plan.text()
+    assert [task.place for task in again.run.tasks] == ["1/1", "2/1", "2/2"]
+    assert not again.run.current
+
+
+def test_one_that_was_going_on() -> None:
+    plan = begun()
+    again = restored(plan.text().encode())
+    assert again.state is State.RUNNING
+    again.end(4.0)
+    assert (again.state, again.error) == (State.INTERRUPTED, None)
+    (task,) = again.run.current
+    assert again.run.signature.comment(task.place) == plan.run.signature.comment("2/1")
+    assert again.document()["execution"]["going_on"] == "perhaps 1 jobs with 'run beef' in their comments"
+    assert again.summary()["jobs"] == {"succeeded": 1, "failed": 1, "going": 1, "left": 0}
+
+
+def test_news() -> None:
+    plan = some_plan(new())
+    before, news = plan.serial, plan.news
+    plan.changed()
+    assert plan.serial > before
+    assert news.is_set()
+    assert not plan.news.is_set()
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"tool": "hbal", "execution": []}'])
+def test_what_is_no_plan(text: bytes) -> None:
+    with pytest.raises(DataError, match="no record of a plan"):
+        restored(text)
+
+
+@pytest.mark.parametrize("key", ["state", "log", "execution", "tool"])
+def test_what_is_damaged(key: str) -> None:
+    document = orjson.loads(begun().text())
+    document[key] = 7
+    if key == "tool":
+        del document[key]
+    with pytest.raises(DataError, match="no record of a plan"):
+        restored(orjson.dumps(document))
