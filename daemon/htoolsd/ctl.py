@@ -132,6 +132,8 @@ def _describe(status: Any) -> Iterator[str]:
     yield f"  cluster    {_known(status['cluster'])}"
     if status["cluster"]["silent"]:
         yield f"  silent     {', '.join(status['cluster']['silent'])}: taken for offline"
+    if status["plans"]:
+        yield f"  plans      {', '.join(f'{count} {state}' for state, count in status['plans'].items())}"
     counts = (f"{decisions[name]} {name}" for name in ("served", "failed", "refused", "abandoned", "broken"))
     yield f"  decisions  {', '.join(counts)}"
     now = f"{decisions['waiting']} waiting, {decisions['running']} running"

@@ -205,6 +205,8 @@ class Plans:
             raise RefusalError(Kind.ARGUMENTS, "execute: on_change: expected replan or stop")
         if self._stopping.is_set():
             raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
+        if self._sync.master is False:
+            raise RefusalError(Kind.CLUSTER, "this is not the master node")
         if plan.state is not State.PLANNED or plan.review is None:
             raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state} already")
         for other in self._plans.values():

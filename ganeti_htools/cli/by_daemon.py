@@ -30,7 +30,10 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
 
     What is said goes to ``say``. When this program ends before, the plan goes on. Raises HtoolsError.
     """
-    client.ask(_socket(line), "execute", {"plan": number, "on_change": line.on_change})
+    try:
+        client.ask(_socket(line), "execute", {"plan": number, "on_change": line.on_change})
+    except client.NoAnswerError as error:
+        raise HtoolsError(f"{error}; 'htoolsctl plan {number}' tells whether it is carried out") from error
     outcome: Mapping[str, Any] = trio.run(_follow, _socket(line), number, say)["execution"]
     if outcome["ending"] == executing.INTERRUPTED:
         doing = outcome["going_on"]

@@ -84,6 +84,20 @@ def test_an_optimised_plan_is_handed_over_with_the_greedy_one(tmp_path: Path) ->
         assert told["greedy"]["score"] >= told["score"]["after"] == last(daemon)["score"]["after"]
 
 
+def test_a_plan_is_of_the_cluster_that_its_client_was_told_of(tmp_path: Path) -> None:
+    rows = served(3, DRAINED)
+    with following(tmp_path, rows) as (daemon, ganeti):
+        told = call(daemon, "cluster")["generations"]
+        then = made(daemon)
+        moved = then["execution"]["not_submitted"][0][0]["instance"]
+        ganeti.ask("SubmitJob", [migrate(moved)])
+        wait_until(lambda: call(daemon, "cluster")["generations"] != told)
+        assert made(daemon)["generations"] != told
+        again = call(daemon, "plan", tool="hbal", generations=told)
+        assert again["generations"] == told
+        assert again["found"] == then["found"]
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with following(tmp_path_factory.mktemp("shared"), served(3, DRAINED)) as (daemon, _):
@@ -170,6 +184,27 @@ def test_a_drained_node_is_emptied(tmp_path: Path) -> None:
         table = call(daemon, "cluster")["instances"]
         place = table["fields"].index("pnode")
         assert drained not in {row[place][1] for row in table["data"]}
+
+
+def test_live_data_are_asked_for_around_each_jobset(tmp_path: Path) -> None:
+    def asked() -> Any:
+        return daemon.status()["cluster"]["polls"]["live"]["done"]
+
+    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+        before = asked()
+        call(daemon, "execute", plan=made(daemon, "-l3")["id"])
+        until(daemon, "done")
+        wait_until(lambda: asked() >= before + 4)
+
+
+def test_nothing_is_begun_where_another_node_is_the_master(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+        plan = made(daemon, "-l1")["id"]
+        (tmp_path / "daemon" / "ssconf_master_node").write_text("elsewhere\n")
+        wait_until(lambda: daemon.status()["cluster"]["master"] is False)
+        with pytest.raises(RefusedError, match="this is not the master node"):
+            call(daemon, "execute", plan=plan)
+        assert not ganeti.tell("jobs")
 
 
 def test_nodes_are_powered_down(tmp_path: Path) -> None:
