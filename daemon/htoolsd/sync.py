@@ -227,7 +227,7 @@ class Sync:
                 await beat.begin()
                 begun = trio.current_time()
                 failed = await self._try(kind, ask(client))
-                beat.by(begun + (min(period, RETRY) if failed else period))
+                beat.by(trio.current_time() + min(period, RETRY) if failed else begun + period)
                 beat.end()
                 self._summarise()
 

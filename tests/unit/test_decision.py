@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.cli.parameters import parse_options
-from ganeti_htools.decision import Known, Memory, decide
+from ganeti_htools.decision import Known, Memory, decide, with_disks
 from ganeti_htools.model.cluster import Cluster
 from tests import messages
 from tests.clusters import Json, Shape, cluster
@@ -130,3 +130,15 @@ def test_nodes_that_stay_as_they_are_stay_the_same_objects() -> None:
     assert [row for *_, row in memory.filled.values()] == [row for *_, row in filled.values()]
     assert all(memory.filled[key] is filled[key] for key in filled)
     assert all(a is b for a, b in zip(memory.figures.rows, first.rows, strict=True))
+
+
+def test_a_node_that_the_request_has_no_figures_of_gets_none() -> None:
+    online, offline = cluster(3, shape(fill=0.3)), cluster(3, shape(fill=0.3, offline=1))
+    request = messages.allocate("new.example.org", "sharedfile")
+    (lost,) = (name for name, node in offline["nodes"].items() if node["offline"])
+    known = rows(online, request)
+    without = replace(known, nodes=tuple(node for node in known.nodes if node.name != lost))
+    assert len(without.nodes) < len(known.nodes)
+    filled = with_disks(rows(without_disks(offline), request), known, Memory())
+    assert filled == with_disks(rows(without_disks(offline), request), without, Memory())
+    assert sum(node.t_dsk > 0 for node in filled.nodes) == len(filled.nodes) - 1

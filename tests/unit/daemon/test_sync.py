@@ -6,6 +6,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.luxi.client import LAST_PAUSE
+from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import find, lose, with_role
 from htoolsd.sync import RETRY, NotSyncedError
 from tests.unit.daemon.memory_ganeti import described, following, ganeti, truth
@@ -151,6 +152,7 @@ async def test_live_data_is_asked_for_when_ganeti_is_back(autojump_clock: MockCl
         await trio.sleep(41)
         luxid.leave()
         await trio.sleep(20)
+        assert sync.late
         luxid.away = False
         await trio.sleep(30)
         assert len(luxid.times("live node")) == 2
@@ -178,6 +180,7 @@ async def test_live_data_that_does_not_come_keeps_nothing_else_waiting(autojump_
         assert sync.ages()["configuration"] <= 5
         assert sync.luxi.state == "reachable"
         assert "no answer within 180 s" in sync.status()["polls"]["live"]["error"]
+        assert luxid.times("live node") == [0, 1, 1 + 180 + RETRY, 1 + 2 * (180 + RETRY)]
 
 
 async def test_the_role_goes_and_comes_back(autojump_clock: MockClock) -> None:
@@ -245,3 +248,31 @@ async def test_nonsense_leaves_the_model_as_it_is(
         await trio.sleep(60)
         await sync.refresh()
         assert described(sync) == truth(luxid)
+
+
+async def test_a_node_that_is_not_asked_for_its_figures_is_waited_for_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(1)
+        luxid.garble = (b'[[0,"two"],[0,4096]', b'[[0,"two"],[4,null]')
+        sync.want_live()
+        await trio.sleep(200)
+        assert sync.model.silent == ("two",)
+        assert luxid.times("live node") == [0, 1]
+
+
+async def test_jobs_of_another_queue_are_noticed_when_the_role_is_back(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        luxid.jobs.submit([[delay(1)] for _ in range(9)])
+        await trio.sleep(41)
+        luxid.master = False
+        await trio.sleep(10)
+        luxid.jobs = Jobs(luxid.nursery, luxid.jobs.world, luxid.jobs.pace)
+        luxid.master = True
+        await trio.sleep(100)
+        polls = len(luxid.times("live node"))
+        luxid.jobs.submit([[delay(1)]])
+        await trio.sleep(6)
+        assert len(luxid.times("live node")) == polls + 1
+        assert not sync.late
