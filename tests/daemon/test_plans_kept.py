@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from htoolsd.client import RefusedError
+from htoolsd.plans import KEPT
 from tests.daemon.planning import (
     DRAINED,
     FOR_EVER,
@@ -138,6 +139,30 @@ def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:
         assert statuses(plan) == ["success"]
         assert len(plan["execution"]["not_submitted"]) == 2
         assert len(ganeti.tell("jobs")) == 1
+
+
+def test_the_last_plans_are_kept(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+        directory = daemon.state / "plans"
+        done = made(daemon, "-l1")
+        call(daemon, "execute", plan=done["id"])
+        record = json.dumps(until(daemon, "done"))
+        daemon.signal()
+        daemon.wait()
+        for number in range(KEPT + 5):
+            name = f"{number:012}"
+            (directory / f"{name}.json").write_text(record.replace(done["id"], name))
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            known(again)
+            assert len(call(again, "plans")) == KEPT + 6
+            newest = made(again, "-l1")
+            call(again, "execute", plan=newest["id"])
+            until(again, "done")
+            wait_until(lambda: len(call(again, "plans")) == KEPT)
+            assert {path.stem for path in directory.iterdir()} == {
+                plan["id"] for plan in call(again, "plans")
+            }
+            assert last(again)["id"] == newest["id"]
 
 
 def test_what_is_no_plan_is_left_alone(tmp_path: Path) -> None:
