@@ -1,7 +1,7 @@
 """Balancing by sums takes the same steps as balancing by the rules, and leaves the same state."""
 
 import random
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,9 +68,8 @@ def test_steps_and_states(seeds: range) -> None:
         number += len(steps)
         assert [replace(step, score=0.0) for step in steps] == [replace(step, score=0.0) for step in plan]
         assert [step.score for step in steps] == pytest.approx([step.score for step in plan], abs=1e-8)
-        for field in fields(Columns):
-            one, other = getattr(found.columns, field.name), getattr(expected.columns, field.name)
-            assert np.array_equal(one, other, equal_nan=True), (seed, field.name)
+        for name, one, other in zip(Columns._fields, found.columns, expected.columns, strict=True):
+            assert np.array_equal(one, other, equal_nan=True), (seed, name)
         for name in ("pnode", "snode", "stamp"):
             assert np.array_equal(getattr(found, name), getattr(expected, name)), (seed, name)
         assert found.settled() == expected.settled()
