@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import orjson
-
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import states, tables
 from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Names
+from ganeti_htools.cli.program import print_json
 from ganeti_htools.engine.alternatives import Alternative, alternatives
 from ganeti_htools.engine.balance import Balancing, Step
 from ganeti_htools.engine.deliberation import Considered, deliberate
@@ -30,7 +29,7 @@ def tell(
     found = alternatives(state, scope, index, options)
     if line.json:
         document = [_document(state, each, figures, score) for each in found]
-        print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        print_json(document)
         return
     row = state.cluster.instances[index]
     print(f"Moves of {row.name}, {row.template.value}, on {', '.join(_places(state, index))}:")
@@ -59,7 +58,7 @@ def tell_places(state: State, request: Request, options: Options, json: bool) ->
             print("\n" * (number > 0), end="")
             _print_considered(state, request, each)
     if json:
-        print(orjson.dumps(documents, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY).decode())
+        print_json(documents)
 
 
 def _print_considered(state: State, request: Request, each: Considered) -> None:

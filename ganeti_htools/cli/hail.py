@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.cli import files, tables
-from ganeti_htools.cli.commandline import CommandLine, obey
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.parameters import algorithm
+from ganeti_htools.cli.program import execute
 from ganeti_htools.cli.programs import HAIL
 from ganeti_htools.cli.records import record
 from ganeti_htools.decision import decide_on, state_for
@@ -21,16 +22,7 @@ from ganeti_htools.model.state import State
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; its exit status."""
-    line = obey(HAIL, sys.argv[1:] if argv is None else argv)
-    try:
-        run(line)
-    except HtoolsError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
-    return 0
+    return execute(HAIL, run, argv)
 
 
 def run(line: CommandLine) -> None:

@@ -1,6 +1,5 @@
 """``hbal``: plan the moves that balance a node group (``hbal(1)``)."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,8 +10,9 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, general
 from ganeti_htools.cli import files, states, tables
-from ganeti_htools.cli.commandline import CommandLine, obey
+from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
+from ganeti_htools.cli.program import execute, print_json
 from ganeti_htools.cli.programs import HBAL
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import choice, moves
@@ -33,18 +33,7 @@ _PURPOSE = "rebalancing"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; its exit status."""
-    line = obey(HBAL, sys.argv[1:] if argv is None else argv)
-    try:
-        run(line)
-        sys.stdout.flush()
-    except HtoolsError as error:
-        sys.stdout.flush()
-        files.say(f"Error: {error}\n")
-        return 1
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return 0
+    return execute(HBAL, run, argv)
 
 
 def balancing(line: CommandLine) -> Balancing:
@@ -67,8 +56,6 @@ def balancing(line: CommandLine) -> Balancing:
 
 def run(line: CommandLine) -> None:
     """Read, plan, tell. Raises HtoolsError."""
-    if line.arguments:
-        raise HtoolsError("This program doesn't take any arguments.")
     for option, factor in (
         ("--avoid-disk-moves", line.avoid_disk_moves),
         ("--avoid-long-solutions", line.avoid_long_solutions),
@@ -89,7 +76,7 @@ def run(line: CommandLine) -> None:
     if not cluster.instances:
         tell("Cluster is empty, exiting.")
         if line.json:
-            _print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []})
+            print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []})
         return
     _tell_of_cluster(state, line, tell)
     _save(line, "original", "before balancing", _described(state, cluster))
@@ -484,7 +471,7 @@ def _report(
         for move, place in zip(made, _places(state, made), strict=True)
     ]
     parts = [figure.components() for figure in figures]
-    _print_json(
+    print_json(
         {
             "nodes": len(state.cluster.nodes),
             "instances": len(state.cluster.instances),
@@ -521,12 +508,6 @@ def _places(state: State, made: Sequence[Move]) -> Iterator[tuple[int, int]]:
     for step in (move.step for move in made):
         yield places[step.instance]
         places[step.instance] = step.pnode, step.snode
-
-
-def _print_json(document: Any) -> None:
-    import orjson
-
-    print(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), flush=True)
 
 
 if __name__ == "__main__":

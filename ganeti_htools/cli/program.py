@@ -4,32 +4,45 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-import orjson
-
+from ganeti_htools.cli import files
 from ganeti_htools.cli.commandline import CommandLine, Program, obey
 from ganeti_htools.model.errors import HtoolsError
 
-Run = Callable[[CommandLine], int]
+Run = Callable[[CommandLine], int | None]  # the exit status; None is 0
+
+INTERRUPTED = 130  # by SIGINT, as shells say it
 
 
 def execute(program: Program, run: Run, argv: Sequence[str] | None = None) -> int:
     """Run a program. Errors are one line; nobody reading is one, too."""
     line = obey(program, sys.argv[1:] if argv is None else argv)
+    status = INTERRUPTED
+    try:
+        status = _ended(program, run, line)
+    except* KeyboardInterrupt:
+        files.say("\n")  # what comes next is not to stand behind progress
+    return status
+
+
+def _ended(program: Program, run: Run, line: CommandLine) -> int:
     try:
         if line.arguments and not program.arguments:
             raise HtoolsError("This program doesn't take any arguments.")
         status = run(line)
         sys.stdout.flush()
     except HtoolsError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        sys.stdout.flush()
+        files.say(f"Error: {error}\n")
         return 1
     except BrokenPipeError:
         # What is left to be written must not fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    return status
+    return status or 0
 
 
 def print_json(report: object) -> None:
     """Put a report on standard output as one JSON document; figures that are no numbers become null."""
+    import orjson  # seldom needed
+
     print(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY).decode())
