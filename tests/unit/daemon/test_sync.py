@@ -151,8 +151,9 @@ async def test_live_data_is_asked_for_when_ganeti_is_back(autojump_clock: MockCl
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(41)
         luxid.leave()
-        await trio.sleep(20)
+        await trio.sleep(6)
         assert sync.late
+        await trio.sleep(14)
         luxid.away = False
         await trio.sleep(30)
         assert len(luxid.times("live node")) == 2
