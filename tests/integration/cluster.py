@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ TOP = Path("/srv/cluster")
 MASTER = "node1"
 # Their addresses are 192.0.2.11 and so on.
 GROUPS = {"node1": "default", "node2": "default", "node3": "default", "node4": "other", "node5": "other"}
-PATIENCE = 120.0  # seconds until a command is given up
+PATIENCE = 300.0  # seconds until a command is given up
 IALLOCATORS = Path("/usr/lib/ganeti/iallocators")
 # The first is the one whose space Ganeti reports for requests that name no template.
 TEMPLATES = ("drbd", "plain", "file", "ext", "sharedfile", "diskless")
@@ -55,8 +56,24 @@ def environment(node: str = MASTER) -> dict[str, str]:
     }
 
 
-def start(*command: object, node: str = MASTER) -> subprocess.Popen[str]:
-    """Start a program on a node."""
+def run(*commands: Command, node: str = MASTER) -> list[str]:
+    """Run programs side by side on a node, each to success; what they print."""
+    running = [_start(command, node) for command in commands]
+
+    def give_up() -> None:
+        for process in running:
+            process.kill()
+
+    enough = threading.Timer(PATIENCE, give_up)
+    enough.start()
+    outputs = [process.communicate() for process in running]
+    enough.cancel()
+    for process, (out, err) in zip(running, outputs, strict=True):
+        assert process.returncode == 0, f"{process.args!r}: {process.returncode}\n{out}{err}"
+    return [out for out, _err in outputs]
+
+
+def _start(command: Command, node: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [str(word) for word in command],
         env=environment(node),
@@ -65,15 +82,6 @@ def start(*command: object, node: str = MASTER) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def run(*commands: Command, node: str = MASTER) -> list[str]:
-    """Run programs side by side on a node, each to success; what they print."""
-    running = [start(*command, node=node) for command in commands]
-    outputs = [process.communicate(timeout=PATIENCE) for process in running]
-    for process, (out, err) in zip(running, outputs, strict=True):
-        assert process.returncode == 0, f"{process.args!r}\n{out}{err}"
-    return [out for out, _err in outputs]
 
 
 def table(program: str, fields: str, *names: str) -> list[list[str]]:

@@ -64,7 +64,6 @@ def requests(name: str, tmp_path: Path) -> Iterator[list[list[str]]]:
 
     In the group where nodes are emptied are only instances that can be moved.
     """
-    # Requests about shared storage show no disk space: whatever else is there would not fit.
     yield [
         add(f"{name}-ext", "ext", "default"),
         add(f"{name}-sharedfile", "sharedfile", "default"),
@@ -83,6 +82,8 @@ def requests(name: str, tmp_path: Path) -> Iterator[list[list[str]]]:
         ["gnt-instance", "failover", "-f", *EXECUTABLE, f"{name}-sharedfile"],
         ["gnt-instance", "replace-disks", *EXECUTABLE, f"{name}-drbd"],
         ["gnt-instance", "modify", "-t", "drbd", *EXECUTABLE, f"{name}-stopped"],
+        # A request about shared storage shows no disk space, so what is there with disks would not fit.
+        add(f"{name}-shared-too", "sharedfile", "other"),
     ]
     new = nodes_of(f"{name}-ext"), nodes_of(f"{name}-sharedfile"), nodes_of(f"{name}-drbd")
     assert all(before != after for before, after in zip(old, new, strict=True))
@@ -128,10 +129,13 @@ def test_every_request_through_the_daemon(daemon: Daemon, tmp_path: Path) -> Non
 
 def test_every_request_with_the_daemon_killed(daemon: Daemon, tmp_path: Path) -> None:
     daemon.kill()
+    # By itself hail sees no disks where a request shows none.
     run(["gnt-cluster", "modify", "--default-iallocator-params=no-capacity-checks="])
     for commands in requests("two", tmp_path):
         succeed(*commands)
     assert not daemon.answers()
+    names = [name for (name,) in table("gnt-instance", "name") if name.startswith("two-")]
+    succeed(*(["gnt-instance", "remove", "-f", name] for name in names))
 
 
 @pytest.mark.parametrize(
@@ -154,14 +158,26 @@ def test_tools_say_what_debians_say(tool: str, options: list[str]) -> None:
     assert "".join(line for line in lines if "Nodes that may be lost" not in line) == theirs
 
 
-def test_balancing_empties_a_drained_node(daemon: Daemon, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["-L", "-D"])
+def test_balancing_empties_a_drained_node(daemon: Daemon, tmp_path: Path, source: str) -> None:
     used = [name for name, count in table("gnt-node", "name,pinst_cnt", "node2", "node3") if count != "0"]
     node = used[0]  # the master cannot be drained
     run(["gnt-node", "modify", "--drained=yes", node])
-    succeed([PROGRAMS / "hbal", "-L", "-G", "default", "-X"])
+    agree(tmp_path)
+    succeed([PROGRAMS / "hbal", source, "-G", "default", "-X"])
     assert table("gnt-node", "pinst_cnt,sinst_cnt", node) == [["0", "0"]]
     agree(tmp_path)
     run(["gnt-node", "modify", "--drained=no", node])
+    agree(tmp_path)
+
+
+def test_squeezing_empties_a_node_and_takes_it_back(daemon: Daemon, tmp_path: Path) -> None:
+    run(["gnt-node", "add-tags", "node3", "htools:standby:now"])
+    succeed([PROGRAMS / "hsqueeze", "-L", "-X"])
+    assert table("gnt-node", "offline,pinst_cnt,sinst_cnt", "node3") == [["Y", "0", "0"]]
+    agree(tmp_path)
+    succeed([PROGRAMS / "hsqueeze", "-L", "-X", "--minimal-resources=100", "--target-resources=101"])
+    assert table("gnt-node", "offline", "node3") == [["N"]]
     agree(tmp_path)
 
 
