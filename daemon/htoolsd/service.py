@@ -121,12 +121,12 @@ async def _run(config: Config, place: Place, listener: Listener) -> None:
 
     async with trio.open_nursery() as nursery:
         await nursery.start(_on_signal, stop)
-        nursery.start_soon(sync.run)
         with finishing:
             async with trio.open_nursery() as clients:
                 await clients.start(plans.run)
                 notify("READY=1")
                 _log.info("ready", version=VERSION, socket=config.socket)
+                nursery.start_soon(sync.run)
                 with accepting:
                     listening = trio.SocketListener(trio.socket.from_stdlib_socket(listener.socket))
                     await trio.serve_listeners(client, [listening], handler_nursery=clients)
