@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,9 @@ def test_wrong_values(capsys: pytest.CaptureFixture[str], option: str, problem: 
 
 
 def test_instances_as_they_are_configured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    described = documents(cluster(1, Shape(nodes=3, instances=2, templates={"drbd": 1}, down=0)))
+    described: dict[str, Any] = dict(
+        documents(cluster(1, Shape(nodes=3, instances=2, templates={"drbd": 1}, down=0)))
+    )
     for instance, running, configured in zip(described["instances"], (4096, 1024), (1024, 512), strict=True):
         instance["oper_ram"], instance["beparams"]["maxmem"] = running, configured
     for name, document in described.items():
