@@ -58,7 +58,7 @@ async def _follow(path: str, number: str, say: Say) -> Any:
     with files.progress() as live, trio.open_signal_receiver(signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             cancel = partial(_cancel, path, number)
-            nursery.start_soon(_heed, signals, cancel, nursery.cancel_scope)
+            nursery.start_soon(_heed, signals, cancel, nursery)
             try:
                 while news := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
                     live("")
@@ -79,17 +79,23 @@ async def _follow(path: str, number: str, say: Say) -> Any:
     return plan
 
 
-async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], scope: trio.CancelScope) -> None:
-    """Have the plan stopped after the current jobs when interrupted, at once when interrupted again."""
+async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], nursery: trio.Nursery) -> None:
+    """Have the plan stopped after the current jobs when interrupted, at once when interrupted again.
+
+    The third time nobody is waited for: the daemon may be stuck.
+    """
     interruptions = 0
     async for _ in signals:
         interruptions += 1
+        if interruptions > 2:
+            nursery.cancel_scope.cancel()
+            return
         if interruptions == 1:
             files.say("Interrupted: stopping once the current jobs have ended; again to stop at once\n")
-        if interruptions > 2:
-            scope.cancel()
         else:
-            await trio.to_thread.run_sync(cancel, interruptions > 1, abandon_on_cancel=True)
+            files.say("Interrupted again: stopping at once; again not to wait for that\n")
+        ask = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
+        nursery.start_soon(ask, cancel, interruptions > 1)
 
 
 def _cancel(path: str, number: str, now: bool) -> None:

@@ -85,6 +85,19 @@ def test_who_follows_hears_of_it_when_the_daemon_is_back(tmp_path: Path) -> None
         assert (status, err) == (2, "The plan was left; these go on in Ganeti: jobs 1\n")
 
 
+def test_nobody_has_to_wait_for_a_daemon_that_is_stuck(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, _), hbal(daemon, "-l3") as process:
+        submitted(daemon)
+        daemon.signal(signal.SIGSTOP)
+        assert process.stderr is not None
+        for said in ("Interrupted: ", "Interrupted again: "):
+            process.send_signal(signal.SIGINT)
+            assert process.stderr.readline().startswith(said)
+        process.send_signal(signal.SIGINT)
+        status, _, err = result(process)
+        assert (status, err.splitlines()[-1].partition(";")[0]) == (1, "Error: not waiting any more")
+
+
 def test_a_stop_waits_for_the_jobset(tmp_path: Path) -> None:
     with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
         plan = made(daemon, "-l3")
