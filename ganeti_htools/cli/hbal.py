@@ -2,14 +2,14 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, general
-from ganeti_htools.cli import files, states, tables
+from ganeti_htools.cli import balance_report, files, states, tables
 from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
 from ganeti_htools.cli.program import execute, print_json
@@ -17,7 +17,7 @@ from ganeti_htools.cli.programs import HBAL
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.balance import Balancing, Step, optimal_score, score_of, stepwise
-from ganeti_htools.engine.score import COMPONENTS, Statistics
+from ganeti_htools.engine.score import Statistics
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
@@ -81,12 +81,12 @@ def run(line: CommandLine) -> None:
     _tell_of_cluster(state, line, tell)
     _save(line, "original", "before balancing", _described(state, cluster))
     group, scope = _select_group(state, line.group)
-    tell(*_about_group(state, scope, group, line))
+    tell(*balance_report.about_group(state, scope, group, line))
     _show(state, scope, "Initial", line)
     initial, optimal = score_of(state, scope), optimal_score(state, scope)
     before = _statistics(state, scope)
     if line.verbose > 2:
-        tell(f"Initial coefficients: overall {fixed(initial, 8)}", _components(before))
+        tell(f"Initial coefficients: overall {fixed(initial, 8)}", balance_report.components(before))
     else:
         tell(f"Initial score: {fixed(initial, 8)}")
     if line.explain is not None:
@@ -102,7 +102,7 @@ def run(line: CommandLine) -> None:
             "Nothing to do, exiting",
         )
         if line.json:
-            _report(state, scope, group, [], [], (initial, initial), (before, before))
+            balance_report.report(state, scope, group, [], [], (initial, initial), (before, before))
         return
     tell("Trying to minimize the CV...")
     told = None
@@ -117,25 +117,30 @@ def run(line: CommandLine) -> None:
     if not made:
         tell("No solution found")
     elif line.verbose > 2:
-        tell(f"Final coefficients:   overall {fixed(final, 8)}", _components(after))
+        tell(f"Final coefficients:   overall {fixed(final, 8)}", balance_report.components(after))
     else:
         tell(f"Cluster score improved from {fixed(initial, 8)} to {fixed(final, 8)}")
     if line.verbose > 0:
         tell(f"Solution length={len(made)}")
         if made:
-            tell(_cost_line(made, sets))
+            tell(balance_report.cost_line(made, sets))
         if greedy is not None:
-            tell(_brief("Greedy plan:   ", greedy, initial), _brief("Optimised plan:", made, initial))
+            tell(
+                balance_report.brief("Greedy plan:   ", greedy, initial),
+                balance_report.brief("Optimised plan:", made, initial),
+            )
         if made and line.verbose == 2:
-            tell(_changes(before, after))
+            tell(balance_report.changes(before, after))
     _give_commands(line, sets[:1] if line.first_job_group else sets, tell)
     _save(line, "balanced", "after balancing", _of_group(_described(found, cluster), found, scope))
     _show(found, scope, "Final", line)
     if line.verbose > 3:
-        tell(_totals("Original", state, scope), _totals("Final", found, scope))
+        tell(balance_report.totals("Original", state, scope), balance_report.totals("Final", found, scope))
     outcome = _execute(line, state, group, sets, told, tell) if line.exec and made else None
     if line.json:
-        _report(state, scope, group, made, sets, (initial, final), (before, after), outcome, greedy)
+        balance_report.report(
+            state, scope, group, made, sets, (initial, final), (before, after), outcome, greedy
+        )
     if outcome is not None:
         from ganeti_htools.cli import executing
 
@@ -184,44 +189,6 @@ def _select_group(
         title = f"Node group {wanted} not found. Node group list is:"
         refuse(title, (group.name for group in groups))
     return groups[rows[0]].name, state.group == rows[0]
-
-
-def _about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Iterator[str]:
-    """What is said of the group before it is balanced."""
-    columns = state.columns
-    yield f"Group size {scope.sum()} nodes, {scope[state.pnode].sum()} instances"
-    yield f"Selected node group: {name}"
-    bad = scope & columns.fail_n1 & ~columns.offline
-    affected = bad[state.pnode] | ((state.snode != NOWHERE) & bad[state.snode])
-    affected &= ~state.forthcoming
-    if line.verbose >= 1:
-        yield f"Initial check done: {bad.sum()} bad nodes, {affected.sum()} bad instances."
-    with np.errstate(divide="ignore", invalid="ignore"):
-        cpu = columns.u_cpu / columns.t_cpu > columns.vcpu_ratio
-    disk = columns.inst_spindles > columns.hi_spindles
-    others = np.flatnonzero(scope & ~bad).tolist()
-    if line.verbose > 4:
-        names = [node.name for node in state.cluster.nodes]
-        health = ["Bad FailDisk" if disk[row] else "Bad FailCPU" if cpu[row] else "Ok ()" for row in others]
-        statuses = (f"({_quoted(names[row])},{word})" for row, word in zip(others, health, strict=True))
-        yield f"Bad nodes: [{','.join(_quoted(names[row]) for row in np.flatnonzero(bad).tolist())}]"
-        yield f"N+1 happy nodes: [{','.join(_quoted(names[row]) for row in others)}]"
-        yield f"Node policy status: [{','.join(statuses)}]"
-    if bad.any():
-        yield ("Cluster is not N+1 happy, continuing but no guarantee that the cluster will end N+1 happy.")
-    violating = int((cpu | disk)[others].sum())
-    if violating:
-        yield f"The cluster contains {violating} policy-violating nodes."
-        yield (
-            "Continuing, ignoring soft errors."
-            if line.ignore_soft_errors
-            else "Continuing, but the set of moves might be too restricted; "
-            "consider using the --ignore-soft-errors option."
-        )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _plan(
@@ -358,44 +325,8 @@ def reviewer(line: CommandLine, group: str, tell: Tell) -> "Check":
     return check
 
 
-def _cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> str:
-    cost = cost_of(made, sets)
-    moves = ", ".join(f"{number} {name}" for name, number in cost["moves"].items())
-    return (
-        f"Cost: {moves}; to copy: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory; "
-        f"{cost['jobsets']} jobsets"
-    )
-
-
-def _brief(title: str, made: Sequence[Move], initial: float) -> str:
-    figures = _rival(made, initial)
-    cost = figures["cost"]
-    return (
-        f"{title} score {fixed(figures['score'], 8)}, {len(made)} moves; to copy: {cost['disk_mib']} MiB of "
-        f"disks, {cost['memory_mib']} MiB of memory"
-    )
-
-
 def _statistics(state: State, scope: Bools) -> Statistics:
     return choice.base(state, scope, moves.crowding(state, scope))
-
-
-def _components(figures: Statistics) -> str:
-    table = tables.components(figures) if figures.online else "   Field Value Weight\n"
-    return table.removesuffix("\n")
-
-
-def _changes(before: Statistics, after: Statistics) -> str:
-    """The components of the score that are not 0, before and after."""
-    rows = [
-        (name, fixed(float(old), 8), fixed(float(new), 8), f"x{weight:.2f}")
-        for (name, weight, *_), old, new in zip(
-            COMPONENTS, before.components(), after.components(), strict=True
-        )
-        if old or new
-    ]
-    header = ("Field", "Before", "After", "Weight")
-    return tables.table(header, rows, (False, True, True, True), "  ").removesuffix("\n")
 
 
 def _give_commands(line: CommandLine, sets: Sequence[Sequence[Move]], tell: Tell) -> None:
@@ -407,11 +338,6 @@ def _give_commands(line: CommandLine, sets: Sequence[Sequence[Move]], tell: Tell
     elif line.print_commands is not None:
         files.write_text(line.print_commands, script(commands(sets)))
         tell(f"The commands have been written to file '{line.print_commands}'")
-
-
-def _totals(title: str, state: State, scope: Bools) -> str:
-    memory, disk = (int(column[scope].sum()) for column in (state.columns.unallocated, state.columns.f_dsk))
-    return f"{title + ':':9} mem={memory} disk={disk}"
 
 
 def _described(state: State, cluster: Cluster) -> Cluster:
@@ -441,73 +367,6 @@ def _show(state: State, scope: Bools, when: str, line: CommandLine) -> None:
         files.say(tables.instance_map(when, state, scope))
     if line.print_nodes is not None:
         files.say(tables.node_status(f"{when} cluster", state, line.print_nodes, scope))
-
-
-def _report(
-    state: State,
-    scope: Bools,
-    group: str,
-    made: Sequence[Move],
-    sets: Sequence[Sequence[Move]],
-    scores: tuple[float, float],
-    figures: tuple[Statistics, Statistics],
-    outcome: Mapping[str, Any] | None = None,
-    greedy: Sequence[Move] | None = None,
-) -> None:
-    """The plan as a JSON document, with what became of it if it was carried out, and what the greedy plan
-    would have been if it was optimised.
-    """
-    jobset = {id(move): number for number, jobs in enumerate(sets, 1) for move in jobs}
-    steps = [
-        {
-            "instance": state.cluster.instances[move.step.instance].name,
-            "move": move.step.kind.value,
-            "from": state.names(_nodes(*place)),
-            "to": state.names(_nodes(move.step.pnode, move.step.snode)),
-            "score": move.step.score,
-            "jobset": jobset[id(move)],
-            "commands": [f"gnt-instance {command}" for command in move.commands],
-        }
-        for move, place in zip(made, _places(state, made), strict=True)
-    ]
-    parts = [figure.components() for figure in figures]
-    print_json(
-        {
-            "nodes": len(state.cluster.nodes),
-            "instances": len(state.cluster.instances),
-            "group": {
-                "name": group,
-                "nodes": int(scope.sum()),
-                "instances": int(scope[state.pnode].sum()),
-            },
-            "score": {"before": scores[0], "after": scores[1]},
-            "components": {
-                name: {"weight": weight, "before": float(old), "after": float(new)}
-                for (name, weight, *_), old, new in zip(COMPONENTS, *parts, strict=True)
-            },
-            "cost": cost_of(made, sets),
-            "steps": steps,
-            **({} if greedy is None else {"greedy": _rival(greedy, scores[0])}),
-            **({} if outcome is None else {"execution": outcome}),
-        }
-    )
-
-
-def _rival(made: Sequence[Move], initial: float) -> dict[str, Any]:
-    score = made[-1].step.score if made else initial
-    return {"score": score, "cost": cost_of(made, jobsets(made))}
-
-
-def _nodes(primary: int, secondary: int) -> list[int]:
-    return [node for node in (primary, secondary) if node != NOWHERE]
-
-
-def _places(state: State, made: Sequence[Move]) -> Iterator[tuple[int, int]]:
-    """Where the instance of each step was before it."""
-    places = dict(enumerate(zip(state.pnode.tolist(), state.snode.tolist(), strict=True)))
-    for step in (move.step for move in made):
-        yield places[step.instance]
-        places[step.instance] = step.pnode, step.snode
 
 
 if __name__ == "__main__":
