@@ -115,29 +115,33 @@ def reboot_groups(
 
     Raises HtoolsError if there is no room for instances that have to move.
     """
-    state = replace(state, migrates=None)
-    groups = []
-    for rows in classes:
-        for nodes, moved in _steps(state, rows, maintenance, progress):
-            chosen = tuple(node for node in nodes if members[node])
-            groups.append(RebootGroup(chosen, tuple(_relocations(state, moved))))
+    state, groups = replace(state, migrates=None), []
+    for nodes, moved in _parts(state, classes, maintenance, progress):
+        chosen = tuple(node for node in nodes if members[node])
+        groups.append(RebootGroup(chosen, tuple(_relocations(state, moved))))
     return _master_last(state, sorted(groups, key=lambda group: -len(group.nodes)))
 
 
-def _steps(
-    state: State, rows: Sequence[int], maintenance: Maintenance, progress: Progress
-) -> Iterator[tuple[Sequence[int], State]]:
+def _parts(
+    state: State, classes: Classes, maintenance: Maintenance, progress: Progress
+) -> Iterator[tuple[list[int], State]]:
+    """The nodes of each class in parts that can be emptied together, each with the state then.
+
+    What cannot migrate is moved off all of them before any mirror is, so that what fails first is said.
+    """
     if maintenance.ignore_alone:
-        alone: Iterable[tuple[Sequence[int], State]] = [(rows, state)]
+        parts = [(rows, state) for rows in classes]
     else:
-        alone = _partition(state, rows, _relocate_alone, "non-redundant instances", progress)
-    for nodes, emptied in alone:
-        if not maintenance.full:
-            yield nodes, emptied
-            continue
-        yield from _partition(
-            _migrated(emptied, nodes), nodes, _relocate_secondaries, "secondaries", progress
-        )
+        what = "non-redundant instances"
+        parts = [
+            part for rows in classes for part in _partition(state, rows, _relocate_alone, what, progress)
+        ]
+    if not maintenance.full:
+        yield from parts
+        return
+    migrated = [(nodes, _migrated(emptied, nodes)) for nodes, emptied in parts]
+    for nodes, emptied in migrated:
+        yield from _partition(emptied, nodes, _relocate_secondaries, "secondaries", progress)
 
 
 def _partition(

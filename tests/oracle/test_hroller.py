@@ -19,7 +19,7 @@ SWITCHES = (
 )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(60), 5174])
 def test_any_cluster(oracle: Oracle, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     cluster = any_cluster(rng)
