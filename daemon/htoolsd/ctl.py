@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ganeti_htools.cli import streams
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd import ctl_plans
 from htoolsd.client import RefusedError, ask, usual_socket
@@ -20,6 +21,7 @@ _REFRESH_PATIENCE = 400.0  # seconds; Ganeti may wait for a node for minutes
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one command; the exit status."""
+    streams.complete()
     parser = _parser()
     options, rest = parser.parse_known_args(argv)
     if rest and options.run is not _decide:

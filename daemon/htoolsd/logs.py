@@ -1,29 +1,67 @@
 """Where the daemon's log goes and how it looks."""
 
+import os
+import select
 import sys
 
 import orjson
 import structlog
+from structlog.typing import Processor
+
+
+class Outlet:
+    """A descriptor to which lines are written without ever waiting or failing; in form, a file.
+
+    A daemon goes on when nobody reads its log, or nobody can. Lines for which there is no room are lost;
+    how many is told once there is room again.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._room = select.poll()
+        self._room.register(descriptor, select.POLLOUT)
+        self._lost = 0
+
+    def write(self, line: bytes) -> None:
+        """Write a line, or as much of it as there is room for."""
+        if self._lost and self._put(orjson.dumps({"event": "log lines lost", "lines": self._lost}) + b"\n"):
+            self._lost = 0
+        if self._lost or not self._put(line):
+            self._lost += 1
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def _put(self, line: bytes) -> bool:
+        # Where there is room at all there is room for this many bytes, so the write does not wait.
+        for start in range(0, len(line), select.PIPE_BUF):
+            if not self._room.poll(0):
+                return False
+            try:
+                os.write(self._descriptor, line[start : start + select.PIPE_BUF])
+            except OSError:
+                return False
+        return True
 
 
 def configure() -> None:
     """Log to stderr: key=value at a terminal, one JSON object a line otherwise."""
-    common: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso"),
+    ending: list[Processor] = [
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(orjson.dumps),
     ]
     if sys.stderr.isatty():
-        structlog.configure(
-            processors=[*common, structlog.dev.ConsoleRenderer()],
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        )
-    else:
-        structlog.configure(
-            processors=[
-                *common,
-                structlog.processors.format_exc_info,
-                structlog.processors.JSONRenderer(orjson.dumps),
-            ],
-            logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
-        )
+        ending = [structlog.dev.ConsoleRenderer(), _encoded]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            *ending,
+        ],
+        logger_factory=structlog.BytesLoggerFactory(Outlet(sys.stderr.fileno())),  # type: ignore[arg-type]
+    )
+
+
+def _encoded(_logger: object, _method: str, line: object) -> bytes:
+    return str(line).encode(errors="backslashreplace")

@@ -12,6 +12,7 @@ from functools import partial
 import structlog
 import trio
 
+from ganeti_htools.cli import streams
 from ganeti_htools.decision import Known
 from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.model.errors import HtoolsError
@@ -35,6 +36,8 @@ _log = structlog.get_logger()
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; the exit status."""
+    streams.complete()
+    logs.configure()
     options = vars(_parser().parse_args(argv))
     try:
         config = load(options.pop("config"), options)
@@ -51,7 +54,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as err:
         print(f"htoolsd: {err.filename}: {err.strerror}", file=sys.stderr)
         return 1
-    logs.configure()
     # A thread that computes gives way after this long, each time the event loop wants to go on; an answer
     # takes it about ten such waits.
     sys.setswitchinterval(0.0005)

@@ -48,10 +48,10 @@ INTERRUPTED = "interrupted"  # instead of an ending
 
 
 def undeterred(say: Say) -> Say:
-    """The same, but that nobody listens any more is no reason to stop half-way."""
+    """The same, but that nobody listens any more, or there is no room, is no reason to stop half-way."""
 
     def tell(*texts: str) -> None:
-        with suppress(BrokenPipeError):
+        with suppress(OSError):
             say(*texts)
 
     return tell

@@ -3,8 +3,9 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from ganeti_htools.cli import files
+from ganeti_htools.cli import files, streams
 from ganeti_htools.cli.commandline import CommandLine, Program, obey
 from ganeti_htools.model.errors import HtoolsError
 
@@ -15,6 +16,7 @@ INTERRUPTED = 130  # by SIGINT, as shells say it
 
 def execute(program: Program, run: Run, argv: Sequence[str] | None = None) -> int:
     """Run a program. Errors are one line; nobody reading is one, too."""
+    streams.complete()
     line = obey(program, sys.argv[1:] if argv is None else argv)
     status = INTERRUPTED
     try:
@@ -31,13 +33,21 @@ def _ended(program: Program, run: Run, line: CommandLine) -> int:
         status = run(line)
         sys.stdout.flush()
     except HtoolsError as error:
-        sys.stdout.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
         files.say(f"Error: {error}\n")
-        return 1
-    except BrokenPipeError:
+        status = 1
+    except SystemExit as ending:
+        status = int(ending.code or 0)
+    except OSError as error:  # of standard output; where others can be expected they are HtoolsErrors
+        if not isinstance(error, BrokenPipeError):
+            files.say(f"Error: {error.filename or 'standard output'}: {error.strerror or error}\n")
+        status = 1
+    try:
+        sys.stdout.flush()
+    except OSError:
         # What is left to be written must not fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     return status or 0
 
 

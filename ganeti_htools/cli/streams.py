@@ -1,0 +1,19 @@
+"""The standard streams of a program, whatever they are."""
+
+import os
+import sys
+from typing import Literal, TextIO
+
+
+def complete() -> None:
+    """Open those that were closed, to nowhere. No file of ours may take their numbers."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdin = sys.stdin or _open(0, "r")
+    sys.stdout = sys.stdout or _open(1, "w")
+    sys.stderr = sys.stderr or _open(2, "w")
+
+
+def _open(descriptor: int, mode: Literal["r", "w"]) -> TextIO:
+    return open(descriptor, mode)

@@ -1,0 +1,98 @@
+"""Standard streams that are closed, full, or read by nobody."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from tests.daemon.programs import PATIENCE, PROGRAMS, Finished, small_cluster
+
+DAEMON = f"{sys.executable} -m htoolsd --socket socket --state-dir state --luxi luxi"
+# Asks often enough that what is logged of it fills any pipe.
+ASKING = """
+import htoolsd.client, sys
+for _ in range(1000):
+    try:
+        htoolsd.client.ask("socket", "no" * 50, {}, patience=20)
+    except htoolsd.client.RefusedError:
+        pass
+"""
+
+
+def shell(script: str, directory: Path) -> Finished:
+    return subprocess.run(
+        ["bash", "-c", script], cwd=directory, capture_output=True, text=True, timeout=2 * PATIENCE
+    )
+
+
+@pytest.fixture
+def cluster_file(tmp_path: Path) -> Path:
+    path = tmp_path / "cluster"
+    path.write_text(text.dump(small_cluster()))
+    return path
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", ">&- 2>&-", "2>/dev/full", "2> >(head -c 1 >/dev/null)"])
+def test_a_daemon_whose_log_cannot_be_written(tmp_path: Path, redirection: str) -> None:
+    script = f"""
+        {DAEMON} {redirection} & daemon=$!
+        until [ -S socket ]; do sleep 0.02; done
+        for i in 1 2 3; do {PROGRAMS}/htoolsctl --socket socket status; done
+        kill $daemon; wait $daemon; echo status $?
+    """
+    ended = shell(script, tmp_path)
+    assert ended.stdout.count(", process ") == 3, ended.stderr
+    assert ended.stdout.endswith("status 0\n")
+    assert ended.stderr == ""
+    assert (tmp_path / "state" / "lock").read_bytes() == b""
+
+
+def test_a_daemon_whose_log_nobody_reads(tmp_path: Path) -> None:
+    process = subprocess.Popen(DAEMON.split(), cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        assert process.stderr is not None
+        assert any(b"ready" in line for line in process.stderr)
+        asked = subprocess.run(
+            [sys.executable, "-c", ASKING], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert (asked.returncode, asked.stderr) == (0, "")
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        (">&-", 0, ""),
+        (">/dev/full", 1, "Error: standard output: No space left on device\n"),
+        ("2>&-", 0, ""),
+        (">&- 2>&-", 0, ""),
+    ],
+)
+@pytest.mark.parametrize("command", ["hinfo -t cluster", "hbal -t cluster -l0"])
+def test_a_tool_that_cannot_print(
+    cluster_file: Path, command: str, redirection: str, status: int, said: str
+) -> None:
+    ended = shell(f"{PROGRAMS}/{command} {redirection}", cluster_file.parent)
+    assert (ended.returncode, ended.stderr) == (status, said)
+
+
+def test_a_tool_whose_output_is_not_read_to_its_end(cluster_file: Path) -> None:
+    script = (
+        f"{PROGRAMS}/hinfo -t {cluster_file.name} | head -n1 >/dev/null; {PROGRAMS}/hbal -t nowhere | true"
+    )
+    ended = shell(script, cluster_file.parent)
+    assert (
+        ended.stderr
+        == "Error: failed to load data, aborting: nowhere: cannot be read: No such file or directory\n"
+    )
+
+
+def test_one_who_asks_and_cannot_print(tmp_path: Path) -> None:
+    ended = shell(f"{PROGRAMS}/htoolsctl --socket none status >&-", tmp_path)
+    assert (ended.returncode, ended.stderr) == (1, "htoolsctl: none: No such file or directory\n")
