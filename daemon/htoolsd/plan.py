@@ -87,6 +87,12 @@ class Plan:
         self.state, self.began = State.RUNNING, now
         self.changed()
 
+    def cancel(self) -> None:
+        """It is to end once the jobs under way have ended."""
+        self.state = State.STOPPING
+        self.stop.set()
+        self.changed()
+
     def end(self, now: float) -> None:
         """It is not carried out any more, as its run tells."""
         self.state, self.ended, self.standing = _ENDED.get(self.run.ending, State.FAILED), now, ""

@@ -1,4 +1,4 @@
-"""Plans: made by the daemon, carried out by it, told of while that goes on and long after.
+"""Plans: carried out by the daemon, told of while that goes on, and kept.
 
 A plan that is carried out is on disk before each set of its jobs is submitted, and after each change, so
 whatever happens to the daemon, it can be told what was done and what was not. A plan that was interrupted
@@ -8,25 +8,19 @@ is not taken up again; what became of its jobs is found out.
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import structlog
 import trio
 
-from ganeti_htools.cli import executing, files, hbal, hsqueeze
-from ganeti_htools.cli.commandline import CommandLine, Program
-from ganeti_htools.cli.parameters import parse_plan
-from ganeti_htools.cli.programs import HBAL, HSQUEEZE
-from ganeti_htools.cli.proposal import Proposal
+from ganeti_htools.cli import executing, files
 from ganeti_htools.execution import Check, Ending, Event, Progress, Submitting, Tell, execute, trace
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import DataError, HtoolsError, UsageError
-from htoolsd.methods import Args, File, Method
-from htoolsd.peer import caller
+from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.plan import Plan, State, kept, restored
 from htoolsd.protocol import Kind, RefusalError
 from htoolsd.sync import NotSyncedError, Sync
@@ -34,14 +28,7 @@ from htoolsd.sync import NotSyncedError, Sync
 _log = structlog.get_logger()
 
 KEPT = 100  # plans that are over
-_LONGEST = 20.0  # seconds that news are waited for
 _FOR_EVER = Patience(away=math.inf)
-
-Propose = Callable[[Cluster, CommandLine, Callable[[], None]], Proposal]
-_TOOLS: dict[str, tuple[Program, Propose]] = {
-    "hbal": (HBAL, hbal.propose),
-    "hsqueeze": (HSQUEEZE, hsqueeze.propose),
-}
 
 
 class NotRecordedError(HtoolsError):
@@ -55,56 +42,25 @@ class Plans:
         self._directory = directory
         self._sync = sync
         self._plans: dict[str, Plan] = {}
-        self._computing = trio.CapacityLimiter(1)
         self._stopping = trio.Event()
         self._executions: trio.Nursery
         self._traces: trio.Nursery
 
     @property
-    def methods(self) -> tuple[Method, ...]:
-        """How plans are asked for over the socket."""
-        plan = "id of a plan, or its beginning"
-        return (
-            Method(
-                "plan",
-                1,
-                "Makes the plan that hbal or hsqueeze makes, which can be executed then. The result is the"
-                " plan, and in found what the tool needs to make it again.",
-                {
-                    "tool": "hbal or hsqueeze",
-                    "arguments": "list of strings, the command line of the tool; optional",
-                    "generations": "of the cluster, as told by cluster; optional, the newest otherwise",
-                },
-                self._make,
-            ),
-            Method(
-                "execute",
-                1,
-                "Begins to carry out a plan, and does not wait for its end.",
-                {
-                    "plan": plan,
-                    "on_change": "replan or stop, where it does not fit the cluster any more; optional",
-                },
-                self._execute,
-            ),
-            Method(
-                "plans", 1, "Lists the plans, the oldest first, with how many jobs are done.", {}, self._list
-            ),
-            Method(
-                "follow",
-                1,
-                f"Tells of a plan: at once, or when it has changed, or after {_LONGEST:g} s.",
-                {"plan": plan, "serial": "the serial of the plan when it was told last; optional"},
-                self._follow,
-            ),
-            Method(
-                "cancel",
-                1,
-                "Stops a plan after the set of jobs that is under way.",
-                {"plan": plan, "now": "true to leave the jobs alone at once, which go on; optional"},
-                self._cancel,
-            ),
-        )
+    def all(self) -> Iterable[Plan]:
+        """All of them, the oldest first."""
+        return self._plans.values()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether they are to end."""
+        return self._stopping.is_set()
+
+    async def add(self, plan: Plan) -> None:
+        """Know one more."""
+        self._plans[plan.id] = plan
+        await self._forget_old()
+        _log.info("planned", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
 
     def status(self) -> dict[str, Any]:
         """How many plans are in each state."""
@@ -116,7 +72,7 @@ class Plans:
         self._stopping.set()
         for plan in self._plans.values():
             if plan.state.going:
-                _stop(plan)
+                plan.cancel()
             plan.changed()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -150,59 +106,10 @@ class Plans:
                 await self._record_if_possible(plan)
         self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
 
-    # What can be asked for. All raise RefusalError.
+    # Carrying out
 
-    async def _make(self, args: Args, _file: File) -> object:
-        match args:
-            case {"tool": str(tool)} if tool in _TOOLS:
-                program, propose = _TOOLS[tool]
-            case _:
-                raise RefusalError(Kind.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
-        words = args.get("arguments", [])
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise RefusalError(Kind.ARGUMENTS, "plan: arguments: expected a list of strings")
-        model = self._sync.model_of(args.get("generations"))
-        if model is None or model.cluster is None:
-            raise RefusalError(Kind.CLUSTER, "the cluster is not known, or has changed since; ask again")
-        try:
-            line = parse_plan(program, words)
-        except UsageError as error:
-            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
-        try:
-            proposal = await trio.to_thread.run_sync(
-                propose,
-                model.cluster,
-                line,
-                trio.from_thread.check_cancelled,
-                abandon_on_cancel=True,
-                limiter=self._computing,
-            )
-        except HtoolsError as error:
-            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
-        run = executing.begin(line, program, proposal.purpose, proposal.jobs)
-        client = caller.get()
-        facts = {
-            "id": run.signature.run,
-            "tool": tool,
-            "arguments": words,
-            "groups": list(proposal.groups),
-            "made": time.time(),
-            "by": {"uid": client.uid, "pid": client.pid},
-            "generations": model.generations,
-            "score": proposal.score,
-            "cost": proposal.cost,
-            "on_change": line.on_change,
-        }
-        plan = self._plans[run.signature.run] = Plan(facts, run, proposal.review)
-        await self._forget_old()
-        _log.info("planned", plan=plan.id, tool=tool, jobs=sum(map(len, run.rest)))
-        return {**plan.document(), "found": proposal.found}
-
-    async def _execute(self, args: Args, _file: File) -> object:
-        plan = self._known("execute", args)
-        on_change = args.get("on_change", plan.facts["on_change"])
-        if on_change not in ("replan", "stop"):
-            raise RefusalError(Kind.ARGUMENTS, "execute: on_change: expected replan or stop")
+    async def begin(self, plan: Plan, on_change: str) -> None:
+        """Begin to carry out a plan. Raises RefusalError."""
         if self._stopping.is_set():
             raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
         if self._sync.master is False:
@@ -225,41 +132,6 @@ class Plans:
                     Kind.PLAN, f"a plan that cannot be recorded is not executed: {error}"
                 ) from None
         self._executions.start_soon(self._carry_out, plan, plan.review(on_change, plan.say))
-        return plan.summary()
-
-    async def _list(self, _args: Args, _file: File) -> object:
-        return [plan.summary() for plan in self._plans.values()]
-
-    async def _follow(self, args: Args, _file: File) -> object:
-        plan = self._known("follow", args)
-        with trio.move_on_after(_LONGEST):
-            while plan.serial == args.get("serial") and not self._stopping.is_set():
-                await plan.news.wait()
-        return plan.document()
-
-    async def _cancel(self, args: Args, _file: File) -> object:
-        plan, now = self._known("cancel", args), args.get("now", False)
-        if not isinstance(now, bool):
-            raise RefusalError(Kind.ARGUMENTS, "cancel: now: expected true or false")
-        if not plan.state.going:
-            raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state}, not being carried out")
-        _stop(plan)
-        if now:
-            plan.scope.cancel()
-        return plan.summary()
-
-    def _known(self, method: str, args: Args) -> Plan:
-        match args:
-            case {"plan": str(name)} if name:
-                found = [plan for key, plan in self._plans.items() if key.startswith(name)]
-            case _:
-                raise RefusalError(Kind.ARGUMENTS, f"{method}: plan: expected the id of a plan")
-        if len(found) != 1:
-            problem = "begins several ids" if found else "is the id of no plan that is known"
-            raise RefusalError(Kind.PLAN, f"{name!r:.80} {problem}; plans lists them")
-        return found[0]
-
-    # Carrying out
 
     async def _carry_out(self, plan: Plan, check: Check) -> None:
         run = plan.run
@@ -356,9 +228,3 @@ def _remove(paths: Sequence[str]) -> None:
     for path in paths:
         with suppress(OSError):
             os.unlink(path)
-
-
-def _stop(plan: Plan) -> None:
-    plan.state = State.STOPPING
-    plan.stop.set()
-    plan.changed()

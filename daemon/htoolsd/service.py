@@ -26,6 +26,7 @@ from htoolsd.methods import Methods
 from htoolsd.model import LIVE
 from htoolsd.notify import notify
 from htoolsd.peer import SocketPeer
+from htoolsd.plan_methods import PlanMethods
 from htoolsd.plans import Plans
 from htoolsd.server import Limits, Server
 from htoolsd.sync import Sync
@@ -102,7 +103,7 @@ async def _run(config: Config, place: Place, listener: Listener) -> None:
     plans = Plans(os.path.join(config.state_dir, "plans"), sync)
     methods.add(decisions.method)
     methods.add(status.method(config, server, sync, decisions, plans))
-    for method in (*ClusterMethods(sync).methods, *plans.methods):
+    for method in (*ClusterMethods(sync).methods, *PlanMethods(plans, sync).methods):
         methods.add(method)
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
 
@@ -145,7 +146,7 @@ def known(sync: Sync) -> tuple[Known | None, dict[str, float]]:
 async def _on_signal(
     stop: Callable[[], None], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *streams.hangup()) as signals:
         task_status.started()
         async for number in signals:
             _log.info("stopping", signal=signal.Signals(number).name)

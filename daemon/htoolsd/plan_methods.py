@@ -1,0 +1,170 @@
+"""What can be asked for about plans; making one among it, with the code of the tools, in a thread."""
+
+import time
+from collections.abc import Callable
+
+import trio
+
+from ganeti_htools.cli import executing, hbal, hsqueeze
+from ganeti_htools.cli.commandline import CommandLine, Program
+from ganeti_htools.cli.parameters import parse_plan
+from ganeti_htools.cli.programs import HBAL, HSQUEEZE
+from ganeti_htools.cli.proposal import Proposal
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError, UsageError
+from htoolsd.methods import Args, File, Method
+from htoolsd.peer import caller
+from htoolsd.plan import Plan
+from htoolsd.plans import Plans
+from htoolsd.protocol import Kind, RefusalError
+from htoolsd.sync import Sync
+
+_LONGEST = 20.0  # seconds that news are waited for
+
+Propose = Callable[[Cluster, CommandLine, Callable[[], None]], Proposal]
+_TOOLS: dict[str, tuple[Program, Propose]] = {
+    "hbal": (HBAL, hbal.propose),
+    "hsqueeze": (HSQUEEZE, hsqueeze.propose),
+}
+
+
+class PlanMethods:
+    """How plans are asked for. They are made one at a time, of the model as it was when asked."""
+
+    def __init__(self, plans: Plans, sync: Sync) -> None:
+        self._plans = plans
+        self._sync = sync
+        self._turn = trio.CapacityLimiter(1)
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """How plans are asked for over the socket."""
+        plan = "id of a plan, or its beginning"
+        return (
+            Method(
+                "plan",
+                1,
+                "Makes the plan that hbal or hsqueeze makes, which can be executed then. The result is the"
+                " plan, and in found what the tool needs to make it again.",
+                {
+                    "tool": "hbal or hsqueeze",
+                    "arguments": "list of strings, the command line of the tool; optional",
+                    "generations": "of the cluster, as told by cluster; optional, the newest otherwise",
+                },
+                self._make,
+            ),
+            Method(
+                "execute",
+                1,
+                "Begins to carry out a plan, and does not wait for its end.",
+                {
+                    "plan": plan,
+                    "on_change": "replan or stop, where it does not fit the cluster any more; optional",
+                },
+                self._execute,
+            ),
+            Method(
+                "plans", 1, "Lists the plans, the oldest first, with how many jobs are done.", {}, self._list
+            ),
+            Method(
+                "follow",
+                1,
+                f"Tells of a plan: at once, or when it has changed, or after {_LONGEST:g} s.",
+                {"plan": plan, "serial": "the serial of the plan when it was told last; optional"},
+                self._follow,
+            ),
+            Method(
+                "cancel",
+                1,
+                "Stops a plan after the set of jobs that is under way.",
+                {"plan": plan, "now": "true to leave the jobs alone at once, which go on; optional"},
+                self._cancel,
+            ),
+        )
+
+    # All of these raise RefusalError.
+
+    async def _make(self, args: Args, _file: File) -> object:
+        match args:
+            case {"tool": str(tool)} if tool in _TOOLS:
+                program, propose = _TOOLS[tool]
+            case _:
+                raise RefusalError(Kind.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
+        words = args.get("arguments", [])
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise RefusalError(Kind.ARGUMENTS, "plan: arguments: expected a list of strings")
+        model = self._sync.model_of(args.get("generations"))
+        if model is None or model.cluster is None:
+            raise RefusalError(Kind.CLUSTER, "the cluster is not known, or has changed since; ask again")
+        try:
+            line = parse_plan(program, words)
+        except UsageError as error:
+            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
+        try:
+            proposal = await trio.to_thread.run_sync(
+                propose,
+                model.cluster,
+                line,
+                trio.from_thread.check_cancelled,
+                abandon_on_cancel=True,
+                limiter=self._turn,
+            )
+        except HtoolsError as error:
+            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
+        run = executing.begin(line, program, proposal.purpose, proposal.jobs)
+        client = caller.get()
+        facts = {
+            "id": run.signature.run,
+            "tool": tool,
+            "arguments": words,
+            "groups": list(proposal.groups),
+            "made": time.time(),
+            "by": {"uid": client.uid, "pid": client.pid},
+            "generations": model.generations,
+            "score": proposal.score,
+            "cost": proposal.cost,
+            "on_change": line.on_change,
+        }
+        plan = Plan(facts, run, proposal.review)
+        await self._plans.add(plan)
+        return {**plan.document(), "found": proposal.found}
+
+    async def _execute(self, args: Args, _file: File) -> object:
+        plan = self._known("execute", args)
+        on_change = args.get("on_change", plan.facts["on_change"])
+        if on_change not in ("replan", "stop"):
+            raise RefusalError(Kind.ARGUMENTS, "execute: on_change: expected replan or stop")
+        await self._plans.begin(plan, str(on_change))
+        return plan.summary()
+
+    async def _list(self, _args: Args, _file: File) -> object:
+        return [plan.summary() for plan in self._plans.all]
+
+    async def _follow(self, args: Args, _file: File) -> object:
+        plan = self._known("follow", args)
+        with trio.move_on_after(_LONGEST):
+            while plan.serial == args.get("serial") and not self._plans.stopping:
+                await plan.news.wait()
+        return plan.document()
+
+    async def _cancel(self, args: Args, _file: File) -> object:
+        plan, now = self._known("cancel", args), args.get("now", False)
+        if not isinstance(now, bool):
+            raise RefusalError(Kind.ARGUMENTS, "cancel: now: expected true or false")
+        if not plan.state.going:
+            raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state}, not being carried out")
+        plan.cancel()
+        if now:
+            plan.scope.cancel()
+        return plan.summary()
+
+    def _known(self, method: str, args: Args) -> Plan:
+        match args:
+            case {"plan": str(name)} if name:
+                found = [plan for plan in self._plans.all if plan.id.startswith(name)]
+            case _:
+                raise RefusalError(Kind.ARGUMENTS, f"{method}: plan: expected the id of a plan")
+        if len(found) != 1:
+            problem = "begins several ids" if found else "is the id of no plan that is known"
+            raise RefusalError(Kind.PLAN, f"{name!r:.80} {problem}; plans lists them")
+        return found[0]
