@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from ganeti_htools.backends import luxi
-from ganeti_htools.cli import files, jobsets
+from ganeti_htools.cli import files, jobsets, streams
 from ganeti_htools.cli.commandline import CommandLine, Program, title
 from ganeti_htools.cli.jobsets import Move
 from ganeti_htools.engine.moves import Kind
@@ -205,7 +205,8 @@ async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -
             return await trio.to_thread.run_sync(luxi.parse, answers)
 
         cluster = None
-        with files.progress() as live, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        heeded = (signal.SIGINT, signal.SIGTERM, *streams.hangup())
+        with files.progress() as live, trio.open_signal_receiver(*heeded) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_heed, signals, stop, nursery.cancel_scope)
                 await execute(run, ganeti, read, check, teller(run, say, _warn, live), stop, time.time_ns)
@@ -224,7 +225,7 @@ async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -
 async def _heed(signals: AsyncIterable[int], stop: trio.Event, scope: trio.CancelScope) -> None:
     """Stop after the current jobs when interrupted, at once when interrupted again or terminated."""
     async for number in signals:
-        if number == signal.SIGTERM or stop.is_set():
+        if number != signal.SIGINT or stop.is_set():
             scope.cancel()
         else:
             stop.set()

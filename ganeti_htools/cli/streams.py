@@ -1,6 +1,7 @@
-"""The standard streams of a program, whatever they are."""
+"""The standard streams of a program, whatever they are, and the signal that its terminal is gone."""
 
 import os
+import signal
 import sys
 from typing import Literal, TextIO
 
@@ -13,6 +14,11 @@ def complete() -> None:
     sys.stdin = sys.stdin or _open(0, "r")
     sys.stdout = sys.stdout or _open(1, "w")
     sys.stderr = sys.stderr or _open(2, "w")
+
+
+def hangup() -> tuple[signal.Signals, ...]:
+    """SIGHUP, unless the program was started to outlast its terminal (``nohup(1)``)."""
+    return () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
 
 
 def _open(descriptor: int, mode: Literal["r", "w"]) -> TextIO:

@@ -13,6 +13,7 @@ from importlib.metadata import version
 import trio
 
 from ganeti_htools.backends import text
+from ganeti_htools.cli import streams
 from ganeti_htools.cli.files import read_text
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.simulator.control import Control, Mastership
@@ -24,6 +25,7 @@ from ganeti_htools.simulator.world import World, begin, lose
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; the exit status."""
+    streams.complete()
     options = _parser().parse_args(argv)
     status = 0
     try:
@@ -94,7 +96,7 @@ async def _run(world: World, pace: Pace, trouble: Trouble, path: str, control_pa
         async with trio.open_nursery() as nursery:
             jobs = Jobs(nursery, world, pace)
             luxid, control = Luxid(jobs), Control(jobs, trouble, mastership)
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *streams.hangup()) as signals:
                 orders = partial(converse, answer=control.answer, trouble=Trouble())
                 if controls:
                     nursery.start_soon(trio.serve_listeners, orders, controls)

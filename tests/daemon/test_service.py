@@ -343,7 +343,7 @@ def test_no_bytes_harm_it(daemon: Daemon, request_path: Path, seed: int) -> None
 # Stopping
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_stops_when_told(tmp_path: Path, number: int) -> None:
     with running(tmp_path / "daemon") as daemon, connect(daemon.socket) as idle:
         daemon.status()

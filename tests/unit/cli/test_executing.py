@@ -113,7 +113,7 @@ def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
         assert f"Jobs: 1 succeeded, {STEPS - 1} not submitted\n  not submitted: inst" in out
 
 
-@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)])
+@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,), (signal.SIGHUP,)])
 def test_interrupted_again_it_stops_at_once(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti, hbal(ganeti, f"-l{STEPS}") as process:
         until(process, "Got job IDs 1")
@@ -128,6 +128,18 @@ def test_interrupted_again_it_stops_at_once(tmp_path: Path, signals: tuple[signa
         assert "Exiting at once; these go on in Ganeti: jobs 1\n" in err
         assert "1 not ended" in out
         assert [state for _, state in ganeti.tell("jobs")] == ["running"]
+
+
+def test_it_outlasts_its_terminal_if_it_is_meant_to(tmp_path: Path) -> None:
+    with simulator(tmp_path, uneven(), "--job-seconds=1") as ganeti:
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            with hbal(ganeti, "-l1") as process:
+                until(process, "Got job IDs 1")
+                process.send_signal(signal.SIGHUP)
+                assert result(process)[0] == 0
+        finally:
+            signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("wish", ["stop", "replan"])
