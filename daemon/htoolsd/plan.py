@@ -1,7 +1,7 @@
 """One plan: what it is, how far it is carried out; as it is told and as it is kept on disk."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -151,14 +151,42 @@ def restored(text: bytes) -> Plan:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"no record of a plan: {type(error).__name__}: {error}") from None
+    if not _whole(document):
+        raise DataError(
+            "no record of a plan: expected id, tool, serial, made, by, groups, arguments and score"
+        )
     return plan
 
 
-def kept(directory: str) -> Iterator[tuple[str, bytes]]:
-    """The files of all plans in a directory, which is made if it is not there. Raises OSError."""
+def _whole(document: Mapping[str, Any]) -> bool:
+    """Whether all is there that is asked of any plan, and of the type that it has."""
+    match document:
+        case {
+            "id": str(),
+            "tool": str(),
+            "serial": int(),
+            "made": int() | float(),
+            "by": {"uid": int(), "pid": int()},
+            "groups": list(groups),
+            "arguments": list(arguments),
+            "score": {"before": int() | float(), "after": int() | float()},
+        }:
+            return all(isinstance(word, str) for word in (*groups, *arguments))
+    return False
+
+
+def kept(directory: str) -> Iterator[tuple[str, bytes | OSError]]:
+    """The files of all plans in a directory, which is made if it is not there: what they hold, or why that
+    cannot be read. What a daemon was writing when it was killed is removed. Raises OSError.
+    """
     os.makedirs(directory, 0o750, exist_ok=True)
     for name in sorted(os.listdir(directory)):
-        if name.endswith(".json"):
-            path = os.path.join(directory, name)
-            with open(path, "rb") as file:
-                yield path, file.read()
+        path = os.path.join(directory, name)
+        try:
+            if name.endswith(".json"):
+                with open(path, "rb") as file:
+                    yield path, file.read()
+            elif name.endswith(".tmp"):
+                os.unlink(path)
+        except OSError as error:
+            yield path, error

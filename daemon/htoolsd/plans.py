@@ -95,8 +95,10 @@ class Plans:
             return
         for path, text in found:
             try:
+                if isinstance(text, OSError):
+                    raise text
                 plan = restored(text)
-            except DataError as error:
+            except (DataError, OSError) as error:
                 _log.error("plan cannot be read", path=path, error=str(error))
                 continue
             self._plans[plan.id] = plan

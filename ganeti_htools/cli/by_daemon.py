@@ -73,7 +73,7 @@ async def _follow(path: str, number: str, say: Say) -> Any:
                 problem = error
             nursery.cancel_scope.cancel()
     if problem is not None:
-        raise problem
+        raise HtoolsError(f"{problem}; 'htoolsctl plan {number}' tells what becomes of the plan")
     if plan is None or plan["state"] in following.GOING:
         raise HtoolsError(f"not waiting any more; 'htoolsctl plan {number}' tells what becomes of the plan")
     return plan

@@ -122,6 +122,29 @@ def test_a_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
         assert (record["state"], record["execution"]["going_on"]) == ("interrupted", "jobs 1")
 
 
+def test_what_is_no_record_is_left_out(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+        plan = made(daemon, "-l1")
+        call(daemon, "execute", plan=plan["id"])
+        record = until(daemon, "done")
+        daemon.signal()
+        daemon.wait()
+        directory = daemon.state / "plans"
+        for number, content in enumerate(
+            (b"", b"{", b"[]", b"\xff", *(json.dumps(record | {key: None}).encode() for key in record))
+        ):
+            (directory / f"spoilt{number}.json").write_bytes(content)
+        (directory / "a.json").mkdir()
+        (directory / "b.json").symlink_to("nowhere")
+        (directory / f"{plan['id']}.json.0123.tmp").write_text("{")
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            assert last(again)["id"] == plan["id"]
+            assert ctl(again, "plans").returncode == 0
+            assert not list(directory.glob("*.tmp"))
+            unread = [event["path"] for event in again.events() if event["event"] == "plan cannot be read"]
+            assert {f"{directory}/a.json", f"{directory}/b.json", f"{directory}/spoilt0.json"} <= {*unread}
+
+
 def spoil(directory: Path) -> None:
     """Let nothing be written there any more."""
     shutil.rmtree(directory)

@@ -11,7 +11,15 @@ from tests.unit.test_execution import BACK, MIRRORED, SHARED, new
 
 
 def some_plan(run: Run) -> Plan:
-    facts = {"id": run.signature.run, "tool": "hbal", "groups": ["default"], "made": 1.0}
+    facts = {
+        "id": run.signature.run,
+        "tool": "hbal",
+        "arguments": [],
+        "groups": ["default"],
+        "made": 1.0,
+        "by": {"uid": 0, "pid": 1},
+        "score": {"before": 2.0, "after": 1.0},
+    }
     return Plan(facts, run)
 
 
