@@ -52,7 +52,9 @@ def _ended(program: Program, run: Run, line: CommandLine) -> int:
 
 
 def print_json(report: object) -> None:
-    """Put a report on standard output as one JSON document; figures that are no numbers become null."""
+    """Put a report on standard output as JSON in UTF-8; figures that are no numbers become null."""
     import orjson  # seldom needed
 
-    print(orjson.dumps(report, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY).decode())
+    layout = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    sys.stdout.flush()
+    sys.stdout.buffer.write(orjson.dumps(report, option=layout))

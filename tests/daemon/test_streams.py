@@ -1,5 +1,6 @@
 """Standard streams that are closed, full, or read by nobody."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -96,3 +97,15 @@ def test_a_tool_whose_output_is_not_read_to_its_end(cluster_file: Path) -> None:
 def test_one_who_asks_and_cannot_print(tmp_path: Path) -> None:
     ended = shell(f"{PROGRAMS}/htoolsctl --socket none status >&-", tmp_path)
     assert (ended.returncode, ended.stderr) == (1, "htoolsctl: none: No such file or directory\n")
+
+
+ASCII = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"
+
+
+def test_names_that_the_terminal_has_no_letters_for(cluster_file: Path) -> None:
+    cluster_file.write_text(cluster_file.read_text().replace("inst", "inßt"))
+    ended = shell(f"{ASCII} {PROGRAMS}/hbal -t cluster -l2", cluster_file.parent)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "1. in\\xdft" in ended.stdout
+    as_json = shell(f"{ASCII} {PROGRAMS}/hbal -t cluster -l2 --json", cluster_file.parent)
+    assert json.loads(as_json.stdout)["steps"][0]["instance"].startswith("inßt")
