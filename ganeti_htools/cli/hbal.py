@@ -192,10 +192,16 @@ def _select_group(
 
 
 def _plan(
-    state: State, scope: Bools, movable: Bools, line: CommandLine, tell: Tell, told: Any = None
+    state: State,
+    scope: Bools,
+    movable: Bools,
+    line: CommandLine,
+    tell: Tell,
+    told: Any = None,
+    heed: Callable[[], None] = lambda: None,
 ) -> tuple[State, list[Move], list[Move] | None]:
     """Balance, telling each step: the state then, the moves, and those of the greedy plan if others might
-    have been better. If htoolsd has ``told`` of its plan, it is that one.
+    have been better. If htoolsd has ``told`` of its plan, it is that one. ``heed`` is called meanwhile.
     """
     names, found, greedy = Names(state), state.copy(), None
     here = np.flatnonzero(scope[state.pnode]).tolist()
@@ -212,7 +218,7 @@ def _plan(
                 usual_steps = retraced(state.copy(), movable, told["found"]["greedy"])
                 greedy = list(map(Names(state).move, usual_steps))
         elif line.optimise:
-            usual, best = _optimised(state, scope, movable, line, progress)
+            usual, best = _optimised(state, scope, movable, line, progress, heed)
             greedy, found, steps = list(map(Names(state).move, usual.steps)), best.after, best.steps
         for step in steps:
             move = names.move(step)
@@ -229,7 +235,12 @@ def _plan(
 
 
 def _optimised(
-    state: State, scope: Bools, movable: Bools, line: CommandLine, progress: Callable[[str], None]
+    state: State,
+    scope: Bools,
+    movable: Bools,
+    line: CommandLine,
+    progress: Callable[[str], None],
+    heed: Callable[[], None],
 ) -> "tuple[Optimised, Optimised]":
     """The greedy plan and the best one found in the time given."""
     from ganeti_htools.engine.optimise import optimise  # seldom needed
@@ -238,6 +249,7 @@ def _optimised(
 
     def going(score: float) -> bool:
         nonlocal end
+        heed()
         end = time.monotonic() + line.optimise if end is None else end
         progress(f"optimising, score {fixed(score, 8)}")
         return time.monotonic() < end
@@ -267,7 +279,7 @@ def _execute(
 
 
 def propose(cluster: Cluster, line: CommandLine, heed: Callable[[], None]) -> "Proposal":
-    """The plan that the program makes for a cluster; ``heed`` is called between steps. Raises HtoolsError."""
+    """The plan that the program makes for a cluster; ``heed`` is called meanwhile. Raises HtoolsError."""
     from ganeti_htools.cli import executing, proposal
 
     line = replace(line, verbose=0)
@@ -275,7 +287,7 @@ def propose(cluster: Cluster, line: CommandLine, heed: Callable[[], None]) -> "P
     group, scope = _select_group(state, line.group, _name_groups)
     movable = states.movable(state, line)
     initial = score_of(state, scope)
-    _, made, greedy = _plan(state, scope, movable, line, lambda *_texts: heed())
+    _, made, greedy = _plan(state, scope, movable, line, lambda *_texts: heed(), heed=heed)
     sets = jobsets(made)
 
     def told(moves: Sequence[Move]) -> list[dict[str, Any]]:

@@ -101,6 +101,13 @@ def test_planning_can_be_given_up() -> None:
         hsqueeze.propose(made(4, Shape(nodes=5, instances=6, templates={"ext": 1})), LINE, heed)
 
 
+def test_who_wants_a_better_plan_is_heeded_as_well() -> None:
+    heeded: list[None] = []
+    cluster = made(3, Shape(nodes=6, instances=30, templates=MOVABLE))
+    found = hbal.propose(cluster, replace(LINE, optimise=0.1), lambda: heeded.append(None))
+    assert len(heeded) > len(found.found["steps"])
+
+
 def test_one_of_several_groups_has_to_be_named() -> None:
     cluster = made(3, Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1}))
     with pytest.raises(HtoolsError, match=r"^Found multiple node groups: group1, group2$"):
