@@ -11,14 +11,14 @@ import pytest
 
 from tests.daemon.programs import PROGRAMS
 from tests.integration import cluster
-from tests.integration.cluster import GROUPS, jobs, nodes_of, run, table
+from tests.integration.cluster import GROUPS, MASTER, jobs, nodes_of, run, table
 from tests.integration.daemon import Daemon
 
 pytestmark = [pytest.mark.integration, pytest.mark.random_order(disabled=True)]
 
 PATIENCE = 60.0  # seconds until the daemon must have come to know what has changed
 EXECUTABLE = ("-I", "htoolsd")
-ADD = ("gnt-instance", "add", *EXECUTABLE, "-o", "none+default", "--no-name-check", "--no-ip-check")
+ADD = ("gnt-instance", "add", "-o", "none+default", "--no-name-check", "--no-ip-check")
 SMALL = ("-B", "memory=256,vcpus=1")
 DISKS = {
     "drbd": "0:size=1G",
@@ -38,7 +38,7 @@ def daemon() -> Iterator[Daemon]:
 def add(name: str, template: str, group: str, *options: str) -> list[str]:
     """The command that makes an instance in a node group."""
     disk = ["--disk", DISKS[template]] if template in DISKS else []
-    return [*ADD, *SMALL, "-t", template, *disk, "--node-group", group, *options, name]
+    return [*ADD, *EXECUTABLE, *SMALL, "-t", template, *disk, "--node-group", group, *options, name]
 
 
 def batch(path: Path, *names: str) -> list[str]:
@@ -158,17 +158,17 @@ def test_tools_say_what_debians_say(tool: str, options: list[str]) -> None:
     assert "".join(line for line in lines if "Nodes that may be lost" not in line) == theirs
 
 
-@pytest.mark.parametrize("source", ["-L", "-D"])
-def test_balancing_empties_a_drained_node(daemon: Daemon, tmp_path: Path, source: str) -> None:
-    used = [name for name, count in table("gnt-node", "name,pinst_cnt", "node2", "node3") if count != "0"]
-    node = used[0]  # the master cannot be drained
-    run(["gnt-node", "modify", "--drained=yes", node])
-    agree(tmp_path)
-    succeed([PROGRAMS / "hbal", source, "-G", "default", "-X"])
-    assert table("gnt-node", "pinst_cnt,sinst_cnt", node) == [["0", "0"]]
-    agree(tmp_path)
-    run(["gnt-node", "modify", "--drained=no", node])
-    agree(tmp_path)
+def test_balancing_empties_a_drained_node(daemon: Daemon, tmp_path: Path) -> None:
+    succeed([*ADD, *SMALL, "-t", "drbd", "--disk", DISKS["drbd"], "--node", "node2:node3", "moved"])
+    for source in ("-L", "-D"):
+        node = next(node for node in nodes_of("moved") if node != MASTER)  # which cannot be drained
+        run(["gnt-node", "modify", "--drained=yes", node])
+        agree(tmp_path)
+        succeed([PROGRAMS / "hbal", source, "-G", "default", "-X"])
+        assert table("gnt-node", "pinst_cnt,sinst_cnt", node) == [["0", "0"]]
+        agree(tmp_path)
+        run(["gnt-node", "modify", "--drained=no", node])
+        agree(tmp_path)
 
 
 def test_squeezing_empties_a_node_and_takes_it_back(daemon: Daemon, tmp_path: Path) -> None:
