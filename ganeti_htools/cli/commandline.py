@@ -189,7 +189,7 @@ def obey(program: Program, argv: Sequence[str]) -> CommandLine:
     """The command line; or else it prints the reply, and raises SystemExit."""
     result = read(program, argv)
     if isinstance(result, Reply):
-        (sys.stderr if result.status else sys.stdout).write(result.text)
+        print(result.text, end="", file=sys.stderr if result.status else sys.stdout, flush=True)
         raise SystemExit(result.status)
     return result
 

@@ -50,7 +50,7 @@ def parse_plan(program: Program, words: Sequence[str]) -> CommandLine:
 def _parse(program: Program, words: Sequence[str], refused: Sequence[str], why: str) -> CommandLine:
     line = read(program, words)
     if isinstance(line, Reply):
-        raise UsageError(line.text.splitlines()[0] if line.status else "expected parameters only")
+        raise UsageError(_wrong(line.text) if line.status else "expected parameters only")
     defaults = {field.name: field.default for field in fields(CommandLine)}
     for name in refused:
         if getattr(line, name) != defaults[name]:
@@ -58,3 +58,9 @@ def _parse(program: Program, words: Sequence[str], refused: Sequence[str], why: 
     if line.arguments:
         raise UsageError(f"unexpected argument '{line.arguments[0]}'")
     return line
+
+
+def _wrong(text: str) -> str:
+    """What is wrong with a command line, on one line: what a heading announces goes with it."""
+    first, *others = text.splitlines()
+    return f"{first} {others[0].strip()}" if first.endswith(":") and others else first

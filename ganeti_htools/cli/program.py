@@ -17,38 +17,37 @@ INTERRUPTED = 130  # by SIGINT, as shells say it
 def execute(program: Program, run: Run, argv: Sequence[str] | None = None) -> int:
     """Run a program. Errors are one line; nobody reading is one, too."""
     streams.complete()
-    line = obey(program, sys.argv[1:] if argv is None else argv)
     status = INTERRUPTED
     try:
-        status = _ended(program, run, line)
+        status = _ended(program, run, sys.argv[1:] if argv is None else argv)
     except* KeyboardInterrupt:
         files.say("\n")  # what comes next is not to stand behind progress
     return status
 
 
-def _ended(program: Program, run: Run, line: CommandLine) -> int:
+def _ended(program: Program, run: Run, argv: Sequence[str]) -> int:
     try:
+        line = obey(program, argv)
         if line.arguments and not program.arguments:
             raise HtoolsError("This program doesn't take any arguments.")
-        status = run(line)
+        status = run(line) or 0
         sys.stdout.flush()
     except HtoolsError as error:
         with suppress(OSError):
             sys.stdout.flush()
         files.say(f"Error: {error}\n")
         status = 1
-    except SystemExit as ending:
-        status = int(ending.code or 0)
     except OSError as error:  # of standard output; where others can be expected they are HtoolsErrors
         if not isinstance(error, BrokenPipeError):
             files.say(f"Error: {error.filename or 'standard output'}: {error.strerror or error}\n")
         status = 1
-    try:
-        sys.stdout.flush()
-    except OSError:
-        # What is left to be written must not fail once more when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return status or 0
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # What is left to be written must not fail once more when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
 
 
 def print_json(report: object) -> None:

@@ -75,7 +75,7 @@ def test_a_daemon_whose_log_nobody_reads(tmp_path: Path) -> None:
         (">&- 2>&-", 0, ""),
     ],
 )
-@pytest.mark.parametrize("command", ["hinfo -t cluster", "hbal -t cluster -l0"])
+@pytest.mark.parametrize("command", ["hinfo -t cluster", "hbal -t cluster -l0", "hspace --help"])
 def test_a_tool_that_cannot_print(
     cluster_file: Path, command: str, redirection: str, status: int, said: str
 ) -> None:

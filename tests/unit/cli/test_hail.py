@@ -115,3 +115,10 @@ def test_explain_says_if_nothing_can_be_tried(tmp_path: Path, capsys: pytest.Cap
 def test_explain_is_no_parameter_of_an_iallocator() -> None:
     with pytest.raises(UsageError, match=r"^--explain is for the hail program itself$"):
         parse_options(["--explain"])
+
+
+def test_what_is_wrong_with_a_parameter_is_told_on_one_line() -> None:
+    with pytest.raises(
+        UsageError, match=r"^Error while .*: --static-kvm-node-memory: cannot parse string 'x'"
+    ):
+        parse_options(["--static-kvm-node-memory=x"])
