@@ -120,13 +120,8 @@ def complaint(outcome: Mapping[str, Any]) -> str | None:
     return None
 
 
-def conclude(run: Run) -> None:
-    """End the program as the run ended. Raises HtoolsError, or SystemExit if it was interrupted."""
-    conclude_by(record(run))
-
-
-def conclude_by(outcome: Mapping[str, Any]) -> None:
-    """The same by the record of a run."""
+def conclude(outcome: Mapping[str, Any]) -> None:
+    """End the program as a run ended, by its record. Raises HtoolsError, or SystemExit if interrupted."""
     if outcome["ending"] == INTERRUPTED:
         sys.stdout.flush()
         raise SystemExit(2)

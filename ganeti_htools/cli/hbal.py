@@ -144,7 +144,7 @@ def run(line: CommandLine) -> None:
     if outcome is not None:
         from ganeti_htools.cli import executing
 
-        executing.conclude_by(outcome)
+        executing.conclude(outcome)
     elif line.exec and made:
         raise HtoolsError("hbal: Execution of commands possible only on LUXI")
 

@@ -73,7 +73,7 @@ def run(line: CommandLine) -> int:
     if outcome is not None:
         from ganeti_htools.cli import executing
 
-        executing.conclude_by(outcome)
+        executing.conclude(outcome)
     elif wanted:
         sys.stdout.flush()
         raise HtoolsError("hsqueeze: Execution of commands possible only on LUXI")
