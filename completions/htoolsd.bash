@@ -45,6 +45,7 @@ END
 -I,--ialloc-src file
 -X,--exec none
 --on-change choices=replan,stop
+--no-wait none
 --first-job-group none
 --reason none
 -G,--group onegroup
@@ -236,6 +237,7 @@ END
 --rapi-ca file
 -X,--exec none
 --on-change choices=replan,stop
+--no-wait none
 --minimal-resources float
 --target-resources float
 -S,--save none

@@ -34,11 +34,16 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
         client.ask(_socket(line), "execute", {"plan": number, "on_change": line.on_change})
     except client.NoAnswerError as error:
         raise HtoolsError(f"{error}; 'htoolsctl plan {number}' tells whether it is carried out") from error
-    outcome: Mapping[str, Any] = trio.run(_follow, _socket(line), number, say)["execution"]
+    if line.no_wait:
+        say(f"Plan {number} has been begun; 'htoolsctl plan {number}' follows it")
+        plan: Any = client.ask(_socket(line), "follow", {"plan": number})
+    else:
+        plan = trio.run(_follow, _socket(line), number, say)
+    outcome: Mapping[str, Any] = plan["execution"]
     if outcome["ending"] == executing.INTERRUPTED:
         doing = outcome["going_on"]
         files.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
-    elif line.save is not None:
+    elif line.save is not None and outcome["ending"] is not None:
         client.ask(_socket(line), "refresh", {})
         cluster = files.from_daemon(line.daemon or "", verbose=False)[0]
         rest = [[job["commands"] for job in jobs] for jobs in outcome["not_submitted"]]

@@ -68,6 +68,7 @@ class CommandLine:
     no_headers: bool = False
     no_instance_moves: bool = False
     no_simulation: bool = False
+    no_wait: bool = False
     node_tags: tuple[str, ...] | None = None
     offline: tuple[str, ...] = ()
     offline_maintenance: bool = False

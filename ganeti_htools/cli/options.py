@@ -264,6 +264,7 @@ RESTRICTED_MIGRATION = switch(
     "", "restricted-migration", "migrate instances off offline and drained nodes only"
 )
 FIRST_JOB_GROUP = switch("", "first-job-group", "only commands of the first set of jobs")
+NO_WAIT = switch("", "no-wait", "with -D -X, leave the plan to htoolsd once it is begun")
 REASON = _valued("", "reason", "the reason that jobs carry", str, "REASON", "none")
 PRIORITY = _valued(
     "", "priority", "priority of jobs: low, normal or high", _priority, "PRIO", "choices=low,normal,high"

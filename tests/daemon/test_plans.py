@@ -240,6 +240,18 @@ def test_the_plan_goes_on_without_the_terminal(tmp_path: Path, number: int) -> N
         assert [job["status"] for job in plan["execution"]["jobs"]] == ["success"] * 3
 
 
+def test_the_plan_goes_on_when_nobody_wants_to_wait(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+        with hbal(daemon, "-l3", "--no-wait") as process:
+            status, out, _ = result(process)
+        assert status == 0
+        number = last(daemon)["id"]
+        assert out.endswith(f"\nPlan {number} has been begun; 'htoolsctl plan {number}' follows it\n")
+        ganeti.tell("job_seconds", 0)
+        plan = until(daemon, "done")
+        assert [job["status"] for job in plan["execution"]["jobs"]] == ["success"] * 3
+
+
 def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
     with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
         with hbal(daemon, "-l4", "-S", tmp_path / "saved") as process:

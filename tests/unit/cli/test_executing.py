@@ -82,6 +82,15 @@ def test_what_is_done_is_told_and_saved(tmp_path: Path) -> None:
         assert "saved.executed" in err
 
 
+def test_only_the_daemon_goes_on_by_itself(tmp_path: Path) -> None:
+    with simulator(tmp_path, uneven()) as ganeti:
+        with hbal(ganeti, f"-l{STEPS}", "--no-wait") as process:
+            status, _, err = result(process)
+        assert status == 1
+        assert err == "Error: --no-wait: only htoolsd goes on by itself: expected -D\n"
+        assert ganeti.tell("jobs") == []
+
+
 def test_a_failure(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven(), "--job-seconds=0", "--fail=REPLACE_DISKS") as ganeti:
         with hbal(ganeti, f"-l{STEPS}", "-S", tmp_path / "saved", "--json") as process:
