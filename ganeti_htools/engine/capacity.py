@@ -21,6 +21,7 @@ from ganeti_htools.engine.filling import Filled, fill
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
 from ganeti_htools.engine.redundancy import Redundancy, assess
+from ganeti_htools.engine.refuge import Memory
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
@@ -107,6 +108,7 @@ class Site:
     ignored: Bools
     options: Options
     progress: Callable[[int], object] = lambda placed: None
+    memory: Memory = field(default_factory=Memory)
 
     def guards(self, mirrored: bool) -> bool:
         """Whether the redundancy of the whole is looked at when such an instance is placed."""
@@ -115,7 +117,7 @@ class Site:
     def redundancy(self, state: State) -> Redundancy:
         """What can be said of the redundancy of all nodes."""
         known = assess(state, np.ones(len(state.group), np.bool_), self.options)
-        return replace(known, looked=known.looked & ~self.ignored)
+        return replace(known, looked=known.looked & ~self.ignored, memory=self.memory)
 
 
 @dataclass(frozen=True, slots=True)

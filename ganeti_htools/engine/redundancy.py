@@ -18,11 +18,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 
-from ganeti_htools.engine import choice, moves
+from ganeti_htools.engine import choice, moves, refuge
 from ganeti_htools.engine.moves import Trial
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.cluster import MAX_MIB
@@ -128,6 +129,7 @@ class Redundancy:
     pairs: tuple[Ints, Ints]
     refugees: Refugees
     tried: dict[int, bool] = field(default_factory=dict)
+    memory: refuge.Memory = field(default_factory=refuge.Memory)
 
     @property
     def missing(self) -> bool:
@@ -233,7 +235,7 @@ class Redundancy:
         """Whether the state is redundant as it is, by simulation where need be."""
         if self.missing:
             return False
-        return _all_can_be_emptied(self.state, self.unsettled().tolist(), self.scope, [])
+        return _all_can_be_emptied(self.state, self.unsettled().tolist(), self.scope, [], self.memory)
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says, for a new instance."""
@@ -247,7 +249,7 @@ class Redundancy:
             return False
         state = self.state.copy()
         moves.settle(state, trial)
-        return _all_can_be_emptied(state, unsettled, self.scope, suspects)
+        return _all_can_be_emptied(state, unsettled, self.scope, suspects, self.memory)
 
     def rules_out(self, asked: Asked, nodes: Ints) -> bool:
         """Whether a new instance certainly leaves no state redundant, wherever on the nodes it is.
@@ -282,7 +284,7 @@ class Redundancy:
         node = suspects[0]
         if node not in self.tried:
             doubtful = node in self.unsettled()
-            self.tried[node] = not doubtful or can_be_emptied(self.state, node, self.scope)
+            self.tried[node] = not doubtful or can_be_emptied(self.state, node, self.scope, self.memory)
         return not self.tried[node]
 
 
@@ -309,16 +311,18 @@ class Unmirrored:
             state.columns.put(int(node.rows[0]), node.new)
         if not asked.forthcoming:
             state.peers[primary, secondary] += asked.secondary_mem
-        return _all_can_be_emptied(state, unsettled, self.before.scope, suspects)
+        return _all_can_be_emptied(state, unsettled, self.before.scope, suspects, self.before.memory)
 
     def hopeless(self, suspects: list[int]) -> bool:
         """As :class:`Check` says."""
         return self.before.hopeless(suspects)
 
 
-def _all_can_be_emptied(state: State, nodes: list[int], scope: Bools, suspects: list[int]) -> bool:
+def _all_can_be_emptied(
+    state: State, nodes: list[int], scope: Bools, suspects: list[int], memory: refuge.Memory
+) -> bool:
     for node in [*(n for n in suspects if n in nodes), *(n for n in nodes if n not in suspects)]:
-        if not can_be_emptied(state, node, scope):
+        if not can_be_emptied(state, node, scope, memory):
             suspects[:] = [node, *(n for n in suspects if n != node)]
             return False
     return True
@@ -460,9 +464,19 @@ class Refuge:
     node: int
 
 
-def can_be_emptied(state: State, node: int, scope: Bools) -> bool:
-    """Whether all instances of a node find a place should it be lost, by trying."""
-    return all(refuge.node != NOWHERE for refuge in flee(state.copy(), node, scope))
+def can_be_emptied(state: State, node: int, scope: Bools, memory: refuge.Memory | None = None) -> bool:
+    """Whether all instances of a node find a place should it be lost, by trying.
+
+    With a memory, refugees to whom tags make no difference are tried with what is known already.
+    """
+    state = state.copy()
+    mirrored, refugees = _instances(state, node)
+    flight, found = flee(state, node, scope), None
+    if any(each.node == NOWHERE for each in islice(flight, len(mirrored))):
+        return False
+    if memory is not None and all(map(refuge.untagged, refugees)):
+        found = refuge.find_room(memory, state, node, refugees, scope)
+    return all(each.node != NOWHERE for each in flight) if found is None else found
 
 
 def flee(state: State, node: int, scope: Bools, up: Bools | None = None) -> Iterator[Refuge]:
@@ -475,24 +489,31 @@ def flee(state: State, node: int, scope: Bools, up: Bools | None = None) -> Iter
     others = mates.copy() if up is None else mates & up
     others[node] = False
     targets = np.flatnonzero(others)
-    here = [state.instance(index) for index in state.primaries_of(node).tolist()]
-    for asked in here:
-        if asked.mirrored:
-            heir = int(state.snode[asked.index])
-            trial = None
-            if heir != NOWHERE and (up is None or up[heir]):
-                trial = moves.failover(state, asked, mates, force=True)
-            yield Refuge(asked.index, Return.FAILOVER, _settled(state, trial, mates))
-    for asked in here:
+    mirrored, refugees = _instances(state, node)
+    for asked in mirrored:
+        heir = int(state.snode[asked.index])
+        trial = None
+        if heir != NOWHERE and (up is None or up[heir]):
+            trial = moves.failover(state, asked, mates, force=True)
+        yield Refuge(asked.index, Return.FAILOVER, _settled(state, trial, mates))
+    for asked in refugees:
+        kind, counted = Return.RECREATE, scope
         if asked.row.template.survives_node:
-            trial = None
-            if len(targets):
-                trial = moves.failover_to(state, asked, targets, mates, force=True)
-            yield Refuge(asked.index, Return.MOVE, _settled(state, trial, mates))
+            kind, counted = Return.MOVE, mates
+        trial = None
+        if len(targets):
+            move = moves.failover_to if kind is Return.MOVE else moves.allocate_one
+            trial = move(state, asked, targets, counted, force=True)
+        yield Refuge(asked.index, kind, _settled(state, trial, counted))
+
+
+def _instances(state: State, node: int) -> tuple[list[Asked], list[Asked]]:
+    """The instances of a node in the order in which they are moved: those that fail over, and refugees."""
+    here = [state.instance(index) for index in state.primaries_of(node).tolist()]
+    mirrored = [asked for asked in here if asked.mirrored]
+    shared = [asked for asked in here if asked.row.template.survives_node]
     lost = [asked for asked in here if not asked.mirrored and not asked.row.template.survives_node]
-    for asked in sorted(lost, key=lambda asked: -asked.mem):
-        trial = moves.allocate_one(state, asked, targets, scope, force=True) if len(targets) else None
-        yield Refuge(asked.index, Return.RECREATE, _settled(state, trial, scope))
+    return mirrored, [*shared, *sorted(lost, key=lambda asked: -asked.mem)]
 
 
 def _settled(state: State, trial: Trial | None, scope: Bools) -> int:

@@ -1,0 +1,175 @@
+"""Whether the instances of a lost node find room, when many placements are tried on one state.
+
+What :func:`.redundancy.flee` does, with the same choices: every refugee goes where the nodes are best
+balanced then. But what becomes of a node when an instance comes depends on the node's figures and the
+instance's needs only; so it is found out once, by the functions of :mod:`.places` and :mod:`.score`, and
+remembered. What is left to do for a refugee is a score for each node, added up in the order of
+:mod:`.score`, so that the same nodes tie.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine import choice, moves, places
+from ganeti_htools.engine.places import FITS
+from ganeti_htools.engine.score import KINDS, OFFLINE, SPREAD, WEIGHTS, node_values
+from ganeti_htools.model.columns import Bools, Columns, Floats
+from ganeti_htools.model.state import Asked, State
+
+_WEIGHTS = np.array(WEIGHTS)
+_SPREADS = np.array([kind is SPREAD for kind in KINDS])
+_IS_OFFLINE = Columns._fields.index("offline")
+_OFFLINE = np.array([kind is OFFLINE for kind in KINDS])
+
+# More than so many nodes with different figures are not remembered.
+ENOUGH = 50_000
+
+# All figures of a node, in the order of Columns.
+Figures = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Memory:
+    """What was found out; it holds for all states with the same policies.
+
+    ``shares`` are what a node contributes to each component of the score, 0 to those for which it does not
+    count. ``comes`` tells for what an instance needs and the figures of a node whether it may come, and
+    the figures then; ``goes`` the figures once it is gone.
+    """
+
+    shares: dict[Figures, Floats] = field(default_factory=dict)
+    comes: dict[Any, dict[Figures, tuple[bool, Figures]]] = field(default_factory=dict)
+    goes: dict[Any, dict[Figures, Figures]] = field(default_factory=dict)
+
+    def tidy(self) -> None:
+        """Forget everything if it is too much."""
+        if len(self.shares) > ENOUGH:
+            self.shares, self.comes, self.goes = {}, {}, {}
+
+
+def untagged(asked: Asked) -> bool:
+    """Whether it makes no difference to an instance which others and which tags a node has."""
+    return not (len(asked.tags) or len(asked.desired) or asked.unknown_desires or asked.forthcoming)
+
+
+def _coming(
+    memory: Memory, state: State, asked: Asked, rows: Sequence[int], nodes: Sequence[Figures]
+) -> list[tuple[bool, Figures]]:
+    """Whether an untagged instance may come to each of some nodes of a group, and their figures then.
+
+    Only what does not exist limits, and the policy unless its disks are there already. ``nodes`` are
+    the figures of all nodes, of which ``rows`` are looked at.
+    """
+    stays = asked.row.template.survives_node
+    known = memory.comes.setdefault((_needs(asked), None if stays else int(state.group[rows[0]])), {})
+    new = {nodes[row]: row for row in rows if nodes[row] not in known}
+    if new:
+        after, codes = places.add_primary(_columns(state, list(new)), asked, 0, 0, force=True)
+        fits = codes == FITS
+        if not stays:
+            fits &= moves.policy_codes(state, asked, np.array(list(new.values()))) == FITS
+        known.update(zip(new, zip(fits.tolist(), _learnt(memory, after), strict=True), strict=True))
+    return [known[nodes[row]] for row in rows]
+
+
+def _going(memory: Memory, state: State, asked: Asked, node: Figures) -> Figures:
+    known = memory.goes.setdefault(_needs(asked), {})
+    if node not in known:
+        after = places.remove_primary(_columns(state, [node]), asked, 0, 0)
+        (known[node],) = _learnt(memory, after)
+    return known[node]
+
+
+def _needs(asked: Asked) -> Any:
+    amounts = asked.mem, asked.record_mem, asked.dsk, asked.vcpus, asked.spindles, asked.spindle_use
+    return amounts, asked.row.load, asked.row.demand
+
+
+def _columns(state: State, nodes: Sequence[Figures]) -> Columns:
+    figures = zip(state.columns, zip(*nodes, strict=True), strict=True)
+    return Columns._make([np.array(own, column.dtype) for column, own in figures])
+
+
+def _learnt(memory: Memory, columns: Columns) -> list[Figures]:
+    """The figures of these nodes; their shares are remembered."""
+    shares = np.array([np.broadcast_to(value, columns.offline.shape) for value in node_values(columns)])
+    shares[columns.offline != _OFFLINE[:, np.newaxis]] = 0.0
+    nodes: list[Figures] = list(zip(*(column.tolist() for column in columns), strict=True))
+    memory.shares.update(zip(nodes, shares.T, strict=True))
+    return nodes
+
+
+def find_room(
+    memory: Memory, state: State, node: int, refugees: Sequence[Asked], scope: Bools
+) -> bool | None:
+    """Whether the untagged refugees of a lost node find room, in this order; the state is not changed.
+
+    None if this cannot be told because some node has no score.
+    """
+    memory.tidy()
+    now: list[Figures] = list(zip(*(column.tolist() for column in state.columns), strict=True))
+    group = scope & (state.group == state.group[node])
+    unknown = [figures for figures in now if figures not in memory.shares]
+    if unknown:
+        _learnt(memory, _columns(state, unknown))
+    others = group.copy()
+    others[node] = False
+    mates, everyone, targets = (np.flatnonzero(rows).tolist() for rows in (group, scope, others))
+    for asked in refugees:
+        moves_on, reach = asked.row.template.survives_node, targets
+        if moves_on and state.migrates is not None:
+            reach = [row for row in targets if state.migrates[node, row]]
+        outlooks = _coming(memory, state, asked, reach, now) if reach else []
+        fit = [(row, after) for row, (fits, after) in zip(reach, outlooks, strict=True) if fits]
+        if not fit:
+            return False
+        left = _going(memory, state, asked, now[node]) if moves_on else now[node]
+        best = 0
+        if len(fit) > 1:
+            counted = [now[row] for row in (mates if moves_on else everyone)]
+            changes = [(now[row], after) for row, after in fit]
+            found = _best(memory, counted, (now[node], left), changes)
+            if found is None:
+                return None
+            best = found
+        now[node], now[fit[best][0]] = left, fit[best][1]
+    return True
+
+
+def _best(
+    memory: Memory, counted: Sequence[Figures], first: tuple[Figures, Figures], changes: Sequence[Any]
+) -> int | None:
+    """Which change of one node, after a first change of another, leaves those counted best balanced.
+
+    Of those too close to tell the last; None if some node has no score.
+    """
+    now = np.array([memory.shares[node] for node in counted])
+    online = np.array([not node[_IS_OFFLINE] for node in counted])
+    old, new = (np.array([memory.shares[node] for node in side]) for side in zip(*changes, strict=True))
+    number = float(np.count_nonzero(online))
+    if not number:
+        return len(changes) - 1
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = np.add.accumulate(now)[-1]
+        if not np.isfinite(sums).all():
+            return None
+        centred = (now - sums / number) * online[:, np.newaxis]
+        figures = sums, np.add.accumulate(centred * centred)[-1] / number
+        if first[0] is not first[1]:
+            figures = _replaced(number, *figures, *(memory.shares[node] for node in first))
+        sums, variances = _replaced(number, *figures, old, new)
+        values = np.where(_SPREADS, np.sqrt(variances), sums) * _WEIGHTS
+    return int(choice.near_best(np.add.accumulate(values, axis=1)[:, -1])[-1])
+
+
+def _replaced(number: float, sums: Any, variances: Any, old: Any, new: Any) -> tuple[Any, Any]:
+    """As :meth:`.score.Statistics.replaced`, for all components."""
+    change = new - old
+    scaled = number * (new * new - old * old) - 2 * sums * change
+    scaled -= change * change
+    scaled /= number * number
+    scaled += variances
+    return sums + change, np.maximum(scaled, 0.0)
