@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 CONFIGURATION_PATIENCE = 60.0  # seconds for an answer that luxid need not ask nodes for
 RETRY = 30.0  # seconds after live data could not be had
-_BUSY = 10  # with jobs ending all the time, live data is asked for so many times as often as usual at most
+_BUSY = 30  # with jobs ending all the time, live data is asked for so many times as often as usual at most
 _ROW = 500  # bytes, about
 _RECENT = 10  # models that are remembered, so that a client can go on with what it was told of
 

@@ -70,8 +70,8 @@ async def test_jobs_that_end_all_the_time_do_not_make_nodes_busy(autojump_clock:
             luxid.jobs.submit([[delay(1)]])
             await trio.sleep(3)
         times = luxid.times("live node")
-        assert len(times) == 10
-        assert min(b - a for a, b in pairwise(times)) >= 30
+        assert len(times) == 30
+        assert min(b - a for a, b in pairwise(times)) >= 10
 
 
 async def test_live_data_when_it_is_wanted(autojump_clock: MockClock) -> None:
