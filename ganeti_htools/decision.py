@@ -63,10 +63,12 @@ def lacks_disks(cluster: Cluster, request: Request) -> bool:
 
     Ganeti tells the disk space for the disk template that is asked for (of its ``IAllocator``; for shared or
     external storage and diskless instances: none), so that no instance on local disks seems to fit anywhere.
+    Where local disks are asked for and there is no space for them, that is so.
     """
-    rows = (*cluster.instances, *_requested(request))
-    return not any(node.t_dsk or node.f_dsk for node in cluster.nodes) and any(
-        row.template.local_storage for row in rows
+    return (
+        not any(node.t_dsk or node.f_dsk for node in cluster.nodes)
+        and any(row.template.local_storage for row in cluster.instances)
+        and not any(row.template.local_storage for row in _requested(request))
     )
 
 

@@ -89,7 +89,7 @@ def test_a_request_with_figures_is_the_authority() -> None:
         name: node if name == first else without_disks(data)["nodes"][name]
         for name, node in data["nodes"].items()
     }
-    for asked in (data, {**data, "nodes": with_one}):
+    for asked in (data, {**data, "nodes": with_one}, without_disks(data)):
         given = text(asked, request)
         assert answer(given, Known(rows(data, request), 12.0)) == answer(given)
 
