@@ -61,15 +61,15 @@ def decide(
 def lacks_disks(cluster: Cluster, request: Request) -> bool:
     """Whether no node seems to have disk space where there are instances on local disks.
 
-    Ganeti tells the disk space for the disk template that is asked for (of its ``IAllocator``; for shared or
-    external storage and diskless instances: none), so that no instance on local disks seems to fit anywhere.
-    Where local disks are asked for and there is no space for them, that is so.
+    Ganeti tells the disk space for the disk template of an allocation, of other requests for the first that is
+    enabled (``lib/masterd/iallocator.py``); for shared or external storage and diskless instances: none. Then no
+    instance on local disks seems to fit anywhere. An allocation on local disks tells all there is.
     """
-    return (
-        not any(node.t_dsk or node.f_dsk for node in cluster.nodes)
-        and any(row.template.local_storage for row in cluster.instances)
-        and not any(row.template.local_storage for row in _requested(request))
-    )
+    if any(node.t_dsk or node.f_dsk for node in cluster.nodes):
+        return False
+    if isinstance(request, Allocate) and request.placement.instance.template.local_storage:
+        return False
+    return any(row.template.local_storage for row in (*cluster.instances, *_requested(request)))
 
 
 def with_disks(cluster: Cluster, other: Cluster, memory: Memory) -> Cluster:
