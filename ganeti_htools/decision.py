@@ -61,9 +61,9 @@ def decide(
 def lacks_disks(cluster: Cluster, request: Request) -> bool:
     """Whether no node seems to have disk space where there are instances on local disks.
 
-    Ganeti tells the disk space for the disk template of an allocation, of other requests for the first that is
-    enabled (``lib/masterd/iallocator.py``); for shared or external storage and diskless instances: none. Then no
-    instance on local disks seems to fit anywhere. An allocation on local disks tells all there is.
+    Ganeti tells the disk space for the disk template of an allocation, of other requests for the first that
+    is enabled (``lib/masterd/iallocator.py``); for shared or external storage and diskless instances: none.
+    Then no instance on local disks seems to fit anywhere. An allocation on local disks tells all there is.
     """
     if any(node.t_dsk or node.f_dsk for node in cluster.nodes):
         return False
