@@ -62,7 +62,7 @@ def _empty(nodes: int) -> Job:
 
 ROWS = [
     Row("hbal 40 / 400, five steps", Job("hbal", FIVE_STEPS, 40, 400), 20),
-    Row("hbal 20 / 200, to the end", Job("hbal", (), 20, 200), 25),
+    Row("hbal 20 / 200, to the end", Job("hbal", (), 20, 200), 25, runs=15),
     Row("hsqueeze 20 / 160 external", Job("hsqueeze", (), 20, 160, "ext"), 30),
 ]
 FULL_ROWS = [
