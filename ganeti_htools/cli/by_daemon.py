@@ -12,6 +12,7 @@ from ganeti_htools.cli.commandline import CommandLine, Program
 from ganeti_htools.cli.executing import Say
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd import client, following
+from htoolsd.protocol import Kind
 
 _PLANNING = 3600.0  # seconds that a plan may take
 
@@ -107,4 +108,5 @@ def _cancel(path: str, number: str, now: bool) -> None:
     try:
         client.ask(path, "cancel", {"plan": number, "now": now})
     except HtoolsError as error:
-        files.say(f"The plan cannot be stopped: {error}\n")
+        if not (isinstance(error, client.RefusedError) and error.kind == Kind.PLAN):  # it has ended already
+            files.say(f"The plan cannot be stopped: {error}\n")
