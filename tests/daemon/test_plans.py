@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
+from ganeti_htools.cli import by_daemon
 from htoolsd.client import RefusedError
 from tests.daemon.planning import (
     DRAINED,
@@ -266,7 +267,9 @@ def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
         assert (tmp_path / "saved.remaining").read_text().count("gnt-instance") >= 3
 
 
-def test_interrupted_again_it_leaves_the_jobs_alone(tmp_path: Path) -> None:
+def test_interrupted_again_it_leaves_the_jobs_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         with hbal(daemon, "-l4") as process:
             submitted(daemon)
@@ -276,6 +279,9 @@ def test_interrupted_again_it_leaves_the_jobs_alone(tmp_path: Path) -> None:
                 assert process.stderr.readline().startswith(said)
             status, out, err = result(process)
         assert (status, err) == (2, "The plan was left; these go on in Ganeti: jobs 1\n")
+        # The first interruption may reach the daemon after the second: then nothing is to be done.
+        by_daemon._cancel(str(daemon.socket), last(daemon)["id"], now=False)
+        assert capsys.readouterr().err == ""
         assert "Jobs: 1 not ended, 3 not submitted\n" in out
         assert last(daemon)["state"] == "interrupted"
         assert [state for _, state in ganeti.tell("jobs")] == ["running"]
