@@ -87,7 +87,7 @@ def test_how_old_it_is_is_told_to_whom_it_may_concern(daemon: Daemon, ganeti: Si
     wait_until(lambda: known(daemon)["late"])
     late = tool("hinfo", option)
     assert late.returncode == 0
-    assert re.fullmatch(rf"Warning: {ages} \(.*Ganeti cannot be reached: .*\)\n", late.stderr)
+    assert re.fullmatch(rf"Warning: {ages} \({re.escape(str(ganeti.socket))}: .+\)\n", late.stderr)
     assert "(late)" in tool("htoolsctl", "--socket", daemon.socket, "status").stdout
     ganeti.tell("master", True)
     wait_until(lambda: not known(daemon)["late"])
