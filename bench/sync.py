@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.timing import BIN, SEED, duration, progress, verdict
-from htoolsd.client import NoAnswerError, RefusedError, ask
+from ganeti_htools.daemon.client import NoAnswerError, RefusedError, ask
 from tests.clusters import Shape, cluster
 from tests.simulators import ask as ask_simulator
 from tests.text_format import text

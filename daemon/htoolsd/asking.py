@@ -7,6 +7,7 @@ import trio
 
 from ganeti_htools.luxi.client import Client
 
+ROW = 500  # bytes of an object in an answer, about
 _LONG = 50_000  # bytes that are not worked on while others wait for the event loop
 
 Result = TypeVar("Result")

@@ -5,14 +5,12 @@ from typing import Any
 import orjson
 import trio
 
+from ganeti_htools.daemon.protocol import Kind, RefusalError
 from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
-from htoolsd.asking import aside
+from htoolsd.asking import ROW, aside
 from htoolsd.methods import Args, File, Method
-from htoolsd.protocol import Kind, RefusalError
 from htoolsd.sync import NotSyncedError, Sync
-
-_ROW = 500  # bytes, about
 
 
 def encoded(answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
@@ -69,7 +67,7 @@ class ClusterMethods:
         async with self._encoding:
             of, parts = self._encoded
             if of is not answers:
-                size = (len(answers.nodes) + len(answers.instances)) * _ROW
+                size = (len(answers.nodes) + len(answers.instances)) * ROW
                 parts = await aside(size, lambda: encoded(answers))
                 self._encoded = answers, parts
             return parts

@@ -5,11 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError
-
-# The directory is the daemon's own (systemd's RuntimeDirectory), so that it can make and remove the
-# socket without being root. iallocator/htoolsd imports nothing of ours and repeats this path.
-DEFAULT_SOCKET = "/run/htoolsd/htoolsd.sock"
 
 
 def _key(default: Any, doc: str) -> Any:

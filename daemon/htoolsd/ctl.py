@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ganeti_htools.cli import streams
+from ganeti_htools.daemon.client import RefusedError, ask, usual_socket
+from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd import ctl_plans
-from htoolsd.client import RefusedError, ask, usual_socket
-from htoolsd.config import DEFAULT_SOCKET
 from htoolsd.version import VERSION
 
 _REFRESH_PATIENCE = 400.0  # seconds; Ganeti may wait for a node for minutes

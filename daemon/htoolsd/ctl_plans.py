@@ -6,8 +6,8 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from htoolsd.client import ask
-from htoolsd.following import changes
+from ganeti_htools.daemon.client import ask
+from ganeti_htools.daemon.following import changes
 
 # As the tools end with -X.
 _STATUS = {"failed": 1, "interrupted": 2}

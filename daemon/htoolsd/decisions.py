@@ -13,12 +13,12 @@ import trio
 
 from ganeti_htools.cli.files import inconsistencies
 from ganeti_htools.cli.parameters import parse_options
+from ganeti_htools.daemon.protocol import Kind, RefusalError
 from ganeti_htools.decision import Known, Memory, decide
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from htoolsd.methods import Args, File, Method
 from htoolsd.peer import PassedFile
-from htoolsd.protocol import Kind, RefusalError
 
 _log = structlog.get_logger()
 

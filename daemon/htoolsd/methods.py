@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from ganeti_htools.daemon.protocol import Kind, RefusalError
 from htoolsd.peer import PassedFile
-from htoolsd.protocol import Kind, RefusalError
 
 Args = Mapping[str, object]
 File = PassedFile | None

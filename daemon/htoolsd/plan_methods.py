@@ -10,13 +10,13 @@ from ganeti_htools.cli.commandline import CommandLine, Program
 from ganeti_htools.cli.parameters import parse_plan
 from ganeti_htools.cli.programs import HBAL, HSQUEEZE
 from ganeti_htools.cli.proposal import Proposal
+from ganeti_htools.daemon.protocol import Kind, RefusalError
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from htoolsd.methods import Args, File, Method
 from htoolsd.peer import caller
 from htoolsd.plan import Plan
 from htoolsd.plans import Plans
-from htoolsd.protocol import Kind, RefusalError
 from htoolsd.sync import Sync
 
 _LONGEST = 20.0  # seconds that news are waited for

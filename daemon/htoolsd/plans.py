@@ -16,13 +16,13 @@ import structlog
 import trio
 
 from ganeti_htools.cli import executing, files
+from ganeti_htools.daemon.protocol import Kind, RefusalError
 from ganeti_htools.execution import Check, Ending, Event, Progress, Submitting, Tell, execute, trace
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.plan import Plan, State, kept, restored
-from htoolsd.protocol import Kind, RefusalError
 from htoolsd.sync import NotSyncedError, Sync
 
 _log = structlog.get_logger()

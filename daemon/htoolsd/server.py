@@ -9,10 +9,10 @@ import structlog
 import trio
 from structlog.contextvars import bind_contextvars
 
+from ganeti_htools.daemon.protocol import Call, Kind, RefusalError, decode_call, failure, success
 from ganeti_htools.luxi.framing import Decoder, FramingError
 from htoolsd.methods import Methods
 from htoolsd.peer import PassedFile, Peer, caller
-from htoolsd.protocol import Call, Kind, RefusalError, decode_call, failure, success
 
 _log = structlog.get_logger()
 

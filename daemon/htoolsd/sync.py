@@ -22,7 +22,7 @@ from ganeti_htools.luxi.framing import decode
 from ganeti_htools.luxi.queries import INFO_KEYS, Row
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from htoolsd import queue
-from htoolsd.asking import Request, aside
+from htoolsd.asking import ROW, Request, aside
 from htoolsd.beat import Beat
 from htoolsd.model import CONFIGURATION, LIVE, Model, learnt, unheard
 from htoolsd.rereading import Rereader
@@ -32,7 +32,6 @@ _log = structlog.get_logger()
 CONFIGURATION_PATIENCE = 60.0  # seconds for an answer that luxid need not ask nodes for
 RETRY = 30.0  # seconds after live data could not be had
 _BUSY = 30  # with jobs ending all the time, live data is asked for so many times as often as usual at most
-_ROW = 500  # bytes, about
 _RECENT = 10  # models that are remembered, so that a client can go on with what it was told of
 
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
@@ -290,7 +289,7 @@ class Sync:
     async def _learn(self, kind: str, tables: dict[str, list[Row]], asked: float) -> None:
         async with self._learning:
             was = self.model.silent
-            size = sum(map(len, tables.values())) * _ROW
+            size = sum(map(len, tables.values())) * ROW
             self.model = await aside(size, lambda: learnt(self.model, kind, tables, asked))
             if not self._models or self._models[-1].generations != self.model.generations:
                 self._models.append(self.model)

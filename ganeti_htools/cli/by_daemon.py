@@ -10,9 +10,9 @@ import trio
 from ganeti_htools.cli import executing, files
 from ganeti_htools.cli.commandline import CommandLine, Program
 from ganeti_htools.cli.executing import Say
+from ganeti_htools.daemon import client, following
+from ganeti_htools.daemon.protocol import Kind
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd import client, following
-from htoolsd.protocol import Kind
 
 _PLANNING = 3600.0  # seconds that a plan may take
 

@@ -79,41 +79,39 @@ def say(text: str) -> None:
 
 def load(line: CommandLine) -> Cluster:
     """The cluster from the backend that the options name, with its dynamic load. Raises HtoolsError."""
-    return with_dynamics(_described(line), line)
+    return load_dated(line)[0]
 
 
 def load_dated(line: CommandLine) -> tuple[Cluster, Mapping[str, int] | None]:
     """The same, and if the daemon tells of it, the generations that it is of. Raises HtoolsError."""
-    if line.daemon is None:
-        return load(line), None
     one_source(line)
+    generations: Mapping[str, int] | None = None
     with _during("failed to load data, aborting"):
-        cluster, generations = from_daemon(line.daemon, line.verbose > 1)
+        if line.daemon is not None:
+            cluster, generations = from_daemon(line.daemon, line.verbose > 1)
+        else:
+            cluster = _described(line)
     return with_dynamics(cluster, line), generations
 
 
 def _described(line: CommandLine) -> Cluster:
-    one_source(line)
-    with _during("failed to load data, aborting"):
-        if line.master:
-            return from_rapi(line.master, line.rapi_ca, line.state_of_record)
-        if line.luxi is not None:
-            return from_luxi(line.luxi)
-        if line.daemon is not None:
-            return from_daemon(line.daemon, line.verbose > 1)[0]
-        if line.simulate:
-            from ganeti_htools.backends import simu  # like others below, seldom needed
+    if line.master:
+        return from_rapi(line.master, line.rapi_ca, line.state_of_record)
+    if line.luxi is not None:
+        return from_luxi(line.luxi)
+    if line.simulate:
+        from ganeti_htools.backends import simu  # like others below, seldom needed
 
-            return simu.parse(line.simulate)
-        if line.text_data is not None:
-            return text.parse(read_text(line.text_data), line.text_data)
-        if line.ialloc_src is not None:
-            from ganeti_htools.backends import iallocator
+        return simu.parse(line.simulate)
+    if line.text_data is not None:
+        return text.parse(read_text(line.text_data), line.text_data)
+    if line.ialloc_src is not None:
+        from ganeti_htools.backends import iallocator
 
-            message = iallocator.read(read_bytes(line.ialloc_src))
-            say(inconsistencies(message.warnings))
-            return message.cluster
-        raise HtoolsError("No backend selected! Exiting.")
+        message = iallocator.read(read_bytes(line.ialloc_src))
+        say(inconsistencies(message.warnings))
+        return message.cluster
+    raise HtoolsError("No backend selected! Exiting.")
 
 
 def one_source(line: CommandLine) -> None:
@@ -160,8 +158,8 @@ def from_daemon(path: str, verbose: bool) -> tuple[Cluster, Mapping[str, int]]:
     How old that is, is told if ``verbose``, or if it is older than it should be. Raises HtoolsError.
     """
     from ganeti_htools.backends import luxi
+    from ganeti_htools.daemon import client
     from ganeti_htools.luxi import relayed
-    from htoolsd import client
 
     told: Any = client.ask(path or client.usual_socket(), "cluster", {})
     answers = relayed.read(told)

@@ -164,7 +164,7 @@ def _jobs(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Jobs":
     power = Job(
         f"power {word} {', '.join(nodes)}",
         tuple(opcodes.power(nodes, up)),
-        tuple(f"gnt-node power -f {word} {node}" for node in nodes),
+        tuple(_power_command(word, node) for node in nodes),
     )
     if plan.action is Action.NOTHING:
         return []
@@ -174,7 +174,7 @@ def _jobs(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Jobs":
         Job(
             f"tag {node}",
             (opcodes.tag_node(node, [_STANDBY_TAG]),),
-            (f"gnt-node add-tags {node} {_STANDBY_TAG}",),
+            (_tag_command(node),),
         )
         for node in nodes
     ]
@@ -294,11 +294,19 @@ def _script(plan: Plan, sets: Sequence[Sequence[Move]], nodes: Sequence[str]) ->
     if plan.action is Action.NOTHING:
         return "echo Nothing to do\n"
     if plan.action is Action.ONLINE:
-        power = "".join(f"  gnt-node power -f on {node}\n" for node in nodes)
+        power = "".join(f"  {_power_command('on', node)}\n" for node in nodes)
         return f"echo Power Commands\n{power}{commands(sets)}"
-    tags = "".join(f"  gnt-node add-tags {node} {_STANDBY_TAG}\n" for node in nodes)
-    power = "".join(f"  gnt-node power -f off {node}\n" for node in nodes)
+    tags = "".join(f"  {_tag_command(node)}\n" for node in nodes)
+    power = "".join(f"  {_power_command('off', node)}\n" for node in nodes)
     return f"{commands(sets)}\necho Tagging Commands\n{tags}\necho Power Commands\n{power}"
+
+
+def _power_command(word: str, node: str) -> str:
+    return f"gnt-node power -f {word} {node}"
+
+
+def _tag_command(node: str) -> str:
+    return f"gnt-node add-tags {node} {_STANDBY_TAG}"
 
 
 def _give_commands(line: CommandLine, lines: str) -> None:

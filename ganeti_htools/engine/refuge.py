@@ -15,7 +15,7 @@ import numpy as np
 
 from ganeti_htools.engine import choice, moves, places
 from ganeti_htools.engine.places import FITS
-from ganeti_htools.engine.score import KINDS, OFFLINE, SPREAD, WEIGHTS, node_values
+from ganeti_htools.engine.score import KINDS, OFFLINE, SPREAD, WEIGHTS, node_values, replaced_spread
 from ganeti_htools.model.columns import Bools, Columns, Floats
 from ganeti_htools.model.state import Asked, State
 
@@ -159,17 +159,7 @@ def _best(
         centred = (now - sums / number) * online[:, np.newaxis]
         figures = sums, np.add.accumulate(centred * centred)[-1] / number
         if first[0] is not first[1]:
-            figures = _replaced(number, *figures, *(memory.shares[node] for node in first))
-        sums, variances = _replaced(number, *figures, old, new)
+            figures = replaced_spread(number, *figures, *(memory.shares[node] for node in first))
+        sums, variances = replaced_spread(number, *figures, old, new)
         values = np.where(_SPREADS, np.sqrt(variances), sums) * _WEIGHTS
     return int(choice.near_best(np.add.accumulate(values, axis=1)[:, -1])[-1])
-
-
-def _replaced(number: float, sums: Any, variances: Any, old: Any, new: Any) -> tuple[Any, Any]:
-    """As :meth:`.score.Statistics.replaced`, for all components."""
-    change = new - old
-    scaled = number * (new * new - old * old) - 2 * sums * change
-    scaled -= change * change
-    scaled /= number * number
-    scaled += variances
-    return sums + change, np.maximum(scaled, 0.0)

@@ -156,7 +156,7 @@ class Statistics:
                 counts = offline if kind is OFFLINE else ~offline
                 x, y = np.where(counts, x, 0.0), np.where(counts, y, 0.0)
             if kind is SPREAD:
-                done[key] = _replaced_spread(n, sums[which], variances[which], x, y)
+                done[key] = replaced_spread(n, sums[which], variances[which], x, y)
             else:
                 done[key] = sums[which] + (y - x), 0.0
             sums[which], variances[which] = done[key]
@@ -197,7 +197,8 @@ def rows_of(values: Sequence[Any], block: slice) -> list[Any]:
     return [sliced[id(value)] for value in values]
 
 
-def _replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """Sum and variance of ``n`` values after one (for each candidate, one) has changed from x to y."""
     change = y - x
     squares = y * y - x * x
     scaled = n * squares - 2 * total * change

@@ -11,7 +11,7 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client, LuxiError, NoAnswerError, RefusedError, told
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.luxi.queries import JobStatus
-from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.errors import DataError, HtoolsError
 
 Value = TypeVar("Value")
 
@@ -40,28 +40,46 @@ class GivenUpError(LuxiError):
     """Ganeti could not be asked for too long."""
 
 
+class _Absence:
+    """How long Ganeti cannot be asked by now."""
+
+    def __init__(self, patience: Patience, away: Away) -> None:
+        self._patience = patience
+        self._away = away
+        self._since: float | None = None
+
+    async def note(self, error: HtoolsError) -> None:
+        """It could not be asked. Raises GivenUpError once that has been so for too long."""
+        now = trio.current_time()
+        if self._since is None:
+            self._since = now
+            await self._away(str(error))
+        if now - self._since >= self._patience.away:
+            raise GivenUpError(f"{error}; given up after {self._patience.away:g} s") from error
+
+    async def end(self) -> None:
+        """It has answered."""
+        if self._since is not None:
+            self._since = None
+            await self._away(None)
+
+
 async def persistently(request: Callable[[], Awaitable[Value]], patience: Patience, away: Away) -> Value:
     """The result of a request that changes nothing, made until there is an answer.
 
     A node that should report and does not (DataError) is no answer either: it may be starting up.
     Raises GivenUpError.
     """
-    since = math.inf
+    absence = _Absence(patience, away)
     while True:
         try:
             result = await request()
         except (NoAnswerError, RefusedError, DataError) as error:
-            now = trio.current_time()
-            if since == math.inf:
-                since = now
-                await away(str(error))
-            if now - since >= patience.away:
-                raise GivenUpError(f"{error}; given up after {patience.away:g} s") from error
+            await absence.note(error)
             if not isinstance(error, NoAnswerError):  # after which the client pauses by itself
                 await trio.sleep(_PAUSE)
         else:
-            if since != math.inf:
-                await away(None)
+            await absence.end()
             return result
 
 
@@ -80,28 +98,22 @@ async def submit(
     """
     comments = [opcodes[0]["comment"] for opcodes in work]
     numbers: dict[int, int | str] = {}
-    since, looking = math.inf, trio.current_time() + patience.late if unsure else None
+    absence, looking = _Absence(patience, away), trio.current_time() + patience.late if unsure else None
     while True:
         if looking is not None:
             numbers |= await find(ganeti, comments, patience, away, looking)
         missing = [place for place in range(len(work)) if place not in numbers]
         if not missing:
-            if since != math.inf:
-                await away(None)
+            await absence.end()
             return [numbers[place] for place in range(len(work))]
         try:
             answers = await queries.submit(ganeti, [work[place] for place in missing], patience.answer)
         except RefusedError as error:
             answers = [str(error)] * len(missing)
         except NoAnswerError as error:
-            now = trio.current_time()
-            if since == math.inf:
-                since = now
-                await away(str(error))
-            if now - since >= patience.away:
-                raise GivenUpError(f"{error}; given up after {patience.away:g} s") from error
+            await absence.note(error)
             if error.sent:
-                looking = now + patience.late
+                looking = trio.current_time() + patience.late
             continue
         numbers |= dict(zip(missing, answers, strict=True))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ganeti_htools.backends import text
+from ganeti_htools.daemon.client import ask
 from ganeti_htools.model.cluster import Cluster
-from htoolsd.client import ask
 from tests.clusters import MOVABLE, Shape, cluster
 from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, run, running, wait_until
 from tests.simulators import Simulator, simulator

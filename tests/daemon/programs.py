@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ganeti_htools.backends import text
+from ganeti_htools.daemon.client import NoAnswerError, ask
 from ganeti_htools.model.cluster import Cluster
-from htoolsd.client import NoAnswerError, ask
 from tests.clusters import Shape, cluster
 from tests.messages import allocate, encode, message
 from tests.text_format import text as text_of

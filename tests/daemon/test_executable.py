@@ -120,7 +120,7 @@ def test_it_can_be_run_and_names_an_isolated_interpreter() -> None:
 
 
 def test_it_knows_the_daemons_default_socket() -> None:
-    from htoolsd.config import DEFAULT_SOCKET
+    from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
 
     assert f'DEFAULT_SOCKET = "{DEFAULT_SOCKET}"' in EXECUTABLE.read_text()
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
+from ganeti_htools.daemon.client import RefusedError, ask
 from ganeti_htools.model.cluster import Cluster
-from htoolsd.client import RefusedError, ask
 from tests.clusters import Shape, cluster
 from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, executable, run, running, wait_until
 from tests.messages import allocate, encode, message

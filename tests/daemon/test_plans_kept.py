@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from htoolsd.client import RefusedError
+from ganeti_htools.daemon.client import RefusedError
 from htoolsd.plans import KEPT
 from tests.daemon.planning import (
     DRAINED,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.client import NoAnswerError, RefusedError, ask
+from ganeti_htools.daemon.client import NoAnswerError, RefusedError, ask
 from tests.daemon.programs import (
     EXECUTABLE,
     INTERPRETER,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
 from htoolsd import service
-from htoolsd.config import DEFAULT_SOCKET, Config
+from htoolsd.config import Config
 from htoolsd.mastership import EXIT_NOT_MASTER
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "htoolsd.service"

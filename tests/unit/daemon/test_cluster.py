@@ -5,9 +5,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.daemon.protocol import RefusalError
 from ganeti_htools.luxi import relayed
 from htoolsd.cluster import ClusterMethods
-from htoolsd.protocol import RefusalError
 from tests.unit.daemon.memory_ganeti import following, ganeti
 from tests.unit.simulator.worlds import role
 

@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from ganeti_htools.daemon.protocol import Kind, RefusalError
 from ganeti_htools.decision import Known, Memory
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.cluster import Cluster
@@ -16,7 +17,6 @@ from ganeti_htools.model.errors import DataError
 from htoolsd import decisions as subject
 from htoolsd.decisions import Decisions, Turn, read_request
 from htoolsd.peer import PassedFile
-from htoolsd.protocol import Kind, RefusalError
 from tests.unit.daemon.memory_peer import is_open, open_file
 
 AGES = {"configuration": 1.5, "live": 100.0}

@@ -8,8 +8,8 @@ import structlog
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.daemon.protocol import Kind, RefusalError
 from htoolsd.methods import Args, File, Method, Methods
-from htoolsd.protocol import Kind, RefusalError
 from htoolsd.server import Limits, Server
 from tests.unit.daemon.memory_peer import MemoryPeer, is_open, open_file
 

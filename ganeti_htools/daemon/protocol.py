@@ -10,6 +10,10 @@ from enum import StrEnum
 
 from ganeti_htools.luxi.framing import FramingError, decode, encode
 
+# The directory is the daemon's own (systemd's RuntimeDirectory), so that it can make and remove the
+# socket without being root. iallocator/htoolsd imports nothing of ours and repeats this path.
+DEFAULT_SOCKET = "/run/htoolsd/htoolsd.sock"
+
 VERSION = 1
 
 

@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from htoolsd.client import NoAnswerError, RefusedError, ask
-from htoolsd.protocol import Kind
+from ganeti_htools.daemon.client import NoAnswerError, RefusedError, ask
+from ganeti_htools.daemon.protocol import Kind
 
 GOING = ("running", "stopping")  # states of a plan of which there is going to be news
 

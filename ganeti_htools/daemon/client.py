@@ -6,10 +6,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from ganeti_htools.daemon.protocol import DEFAULT_SOCKET, Call, encode_call
 from ganeti_htools.luxi.framing import Decoder, FramingError, decode
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.config import DEFAULT_SOCKET
-from htoolsd.protocol import Call, encode_call
 
 _LARGEST = 1 << 30  # bytes of an answer
 
@@ -19,7 +18,7 @@ class NoAnswerError(HtoolsError):
 
 
 class RefusedError(HtoolsError):
-    """The daemon's answer was a refusal, of a kind that :mod:`htoolsd.protocol` lists."""
+    """The daemon's answer was a refusal, of a kind that :mod:`.protocol` lists."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
