@@ -14,7 +14,8 @@ import trio
 from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.recheck import NamedStep
 from ganeti_htools.luxi import jobs, opcodes
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.framing import FramingError
 from ganeti_htools.luxi.jobs import PATIENCE, GivenUpError, Patience
 from ganeti_htools.luxi.opcodes import Opcode, Signature
 from ganeti_htools.luxi.queries import JobStatus
@@ -216,7 +217,7 @@ async def execute(
                 await tell(Submitted(waiting))
             unsure = False
             await _follow(run, ganeti, tell, patience, away)
-    except GivenUpError as error:
+    except (LuxiError, FramingError) as error:
         run.ending, run.reason = Ending.LOST, str(error)
 
 

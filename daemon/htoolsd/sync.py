@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import PATIENCE, Client, NoAnswerError
+from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client, NoAnswerError
 from ganeti_htools.luxi.framing import decode
 from ganeti_htools.luxi.queries import INFO_KEYS, Row
 from ganeti_htools.model.errors import HtoolsError, on_one_line
@@ -256,7 +256,7 @@ class Sync:
 
     def _note_luxi(self, error: HtoolsError | None) -> None:
         was = self.luxi.state
-        if isinstance(error, NoAnswerError):
+        if isinstance(error, NoAnswerError) and not isinstance(error, AnswerError):
             self.luxi.found("unreachable", str(error))
         else:
             self.luxi.found("reachable")

@@ -38,6 +38,13 @@ class NoAnswerError(LuxiError):
         self.sent = sent
 
 
+class AnswerError(NoAnswerError):
+    """An answer of another shape than the request lets expect: it tells nothing of what luxid has done."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, sent=True)
+
+
 class RefusedError(LuxiError):
     """luxid answered that it failed.
 
@@ -88,10 +95,13 @@ class Client:
         args: Sequence[object] = (),
         patience: float = PATIENCE,
         read: Callable[[bytes], Awaitable[object]] | None = None,
+        expect: Callable[[Any], object] | None = None,
     ) -> Any:
         """The result of a request. ``patience`` seconds are allowed for all of it, waiting included.
 
-        ``read`` makes a value of the answer's bytes where that takes long or can be spared.
+        ``read`` makes a value of the answer's bytes where that takes long or can be spared; ``expect`` makes
+        of the result what is returned. They raise AnswerError for what is none, and the connection is given
+        up then as after any other loss.
 
         Raises NoAnswerError, RefusedError; FramingError for arguments that cannot be sent.
         """
@@ -106,11 +116,15 @@ class Client:
                     sent = True
                     received = await self._receive()
                     result = _result(await read(received) if read else decode(received))
+                    result = expect(result) if expect else result
                 except RefusedError as error:
                     self._pause = 0.0
                     if not error.kind:  # luxid hangs up on whom it does not understand
                         await self._hang_up()
                     raise RefusedError(f"{method}: {error}", error.kind, error.arguments) from None
+                except AnswerError:
+                    await self._fail()
+                    raise
                 except _NO_ANSWER as error:
                     await self._fail()
                     reason = getattr(error, "strerror", None) or str(error)

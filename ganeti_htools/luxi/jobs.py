@@ -135,9 +135,10 @@ async def find(
 async def _in_queue(ganeti: Client, comments: Sequence[str], patience: Patience) -> dict[int, int]:
     places = {comment: place for place, comment in enumerate(comments)}
     found: dict[int, int] = {}
-    for number, opcodes in await queries.jobs(ganeti, [], ["id", "ops"], patience.answer):
-        if opcodes and opcodes[0].get("comment") in places:
-            found.setdefault(places[opcodes[0]["comment"]], number)
+    for number, opcodes in await queries.opcodes(ganeti, patience.answer):
+        comment = opcodes[0].get("comment") if opcodes else None
+        if isinstance(comment, str) and comment in places:
+            found.setdefault(places[comment], number)
     return found
 
 
@@ -165,6 +166,8 @@ async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, awa
                 return
             if change is None:
                 return
+            if not change.log and change.fields == state:  # it need not have taken the time that it has
+                await trio.sleep(min(_PAUSE, max(0.0, until - trio.current_time())))
             for entry in change.log:
                 serial = entry[0]
                 await news(first, str(entry[3]))
@@ -191,11 +194,12 @@ async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, awa
 async def failures(ganeti: Client, numbers: Sequence[int], patience: Patience, away: Away) -> dict[int, str]:
     """What Ganeti says of jobs that failed: the first opcode that did, and its error. Raises GivenUpError."""
 
-    async def ask() -> list[list[Any]]:
-        return await queries.jobs(ganeti, numbers, ["summary", "opstatus", "opresult"], patience.answer)
+    async def ask() -> list[str]:
+        fields = ["summary", "opstatus", "opresult"]
+        return await queries.each_job(ganeti, numbers, fields, _failure, patience.answer)
 
-    rows = await persistently(ask, patience, away) if numbers else []
-    return {number: _failure(*row) for number, row in zip(numbers, rows, strict=True)}
+    told = await persistently(ask, patience, away) if numbers else []
+    return dict(zip(numbers, told, strict=True))
 
 
 def _failure(summary: Any, states: Any, results: Any) -> str:

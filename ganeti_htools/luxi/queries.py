@@ -1,15 +1,17 @@
 """What is asked of luxid, with typed answers; the methods are those of Ganeti's ``lib/luxi.py``.
 
-All raise what :meth:`.Client.call` does, and AnswerError if Ganeti answers something else than expected.
+All raise what :meth:`.Client.call` does: AnswerError, too, if Ganeti answers something else than expected.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from ganeti_htools.luxi.client import PATIENCE, Client, LuxiError
+from ganeti_htools.luxi.client import PATIENCE, Client
+from ganeti_htools.luxi.client import AnswerError as AnswerError
 
 Value = TypeVar("Value")
 
@@ -37,10 +39,6 @@ INSTANCE_CONFIG_FIELDS = (*(field for field in INSTANCE_FIELDS if field != "stat
 INFO_KEYS = ("name", "master", "tags", "ipolicy", "default_hypervisor")
 
 LONGEST_WAIT = 89  # seconds that luxid waits for a job to change; it takes no more for an answer
-
-
-class AnswerError(LuxiError):
-    """An answer of another shape than the request lets expect."""
 
 
 def default_socket() -> str:
@@ -72,11 +70,28 @@ def _expecting(what: str) -> Iterator[None]:
         raise AnswerError(f"{what}: the answer has an unexpected shape") from error
 
 
+async def _ask(
+    client: Client,
+    method: str,
+    args: Sequence[object],
+    read: Callable[[Any], Value],
+    patience: float = PATIENCE,
+) -> Value:
+    """What ``read`` makes of the result of a request; it may raise TypeError, ValueError and LookupError."""
+
+    def expect(result: Any) -> Value:
+        with _expecting(method):
+            return read(result)
+
+    value: Value = await client.call(method, args, patience, expect=expect)
+    return value
+
+
 async def query(
     client: Client, what: str, fields: Sequence[str], qfilter: Sequence[object] | None = None
 ) -> list[Row]:
     """``fields`` of all objects of a kind (``node``, ``instance``...), or of those a filter matches."""
-    return rows(what, fields, await client.call("Query", [what, fields, qfilter]))
+    return await _ask(client, "Query", [what, fields, qfilter], partial(rows, what, fields))
 
 
 def rows(what: str, fields: Sequence[str], answer: Any) -> list[Row]:
@@ -97,7 +112,7 @@ def _row(fields: Sequence[str], cells: Sequence[Sequence[Any]]) -> Row:
 
 async def cluster_info(client: Client) -> dict[str, Any]:
     """The cluster's own configuration."""
-    return info(await client.call("QueryClusterInfo"))
+    return await _ask(client, "QueryClusterInfo", (), info)
 
 
 def info(answer: Any) -> dict[str, Any]:
@@ -127,9 +142,11 @@ async def whole_cluster(client: Client) -> ClusterAnswers:
 
 async def tags(client: Client, kind: str, name: str = "") -> tuple[str, ...]:
     """Tags of a ``cluster`` (without name), ``nodegroup``, ``node``, ``instance`` or ``network``."""
-    answer = await client.call("QueryTags", [kind, name])
-    with _expecting("QueryTags"):
+
+    def read(answer: Any) -> tuple[str, ...]:
         return tuple(_of(str, tag) for tag in _listed(answer))
+
+    return await _ask(client, "QueryTags", [kind, name], read)
 
 
 class JobStatus(Enum):
@@ -156,19 +173,42 @@ async def jobs(
 
     Without ids, of all jobs in the queue.
     """
-    answer = await client.call("QueryJobs", [list(ids) or None, fields], patience)
-    with _expecting("QueryJobs"):
-        rows = [_listed(row, len(fields)) for row in _listed(answer)]
-        return _listed(rows, len(ids) or None)
+    return await each_job(client, ids, fields, lambda *cells: list(cells), patience)
+
+
+async def each_job(
+    client: Client,
+    ids: Sequence[int],
+    fields: Sequence[str],
+    read: Callable[..., Value],
+    patience: float = PATIENCE,
+) -> list[Value]:
+    """The same, each as ``read`` makes it of these; it may raise TypeError, ValueError, LookupError."""
+
+    def rows(answer: Any) -> list[Value]:
+        return [read(*_listed(row, len(fields))) for row in _listed(answer, len(ids) or None)]
+
+    return await _ask(client, "QueryJobs", [list(ids) or None, fields], rows, patience)
 
 
 async def job_statuses(
     client: Client, ids: Sequence[int], patience: float = PATIENCE
 ) -> list[JobStatus | None]:
     """States of jobs, in the order of ``ids``; None for a job that is not there."""
-    rows = await jobs(client, ids, ["status"], patience) if ids else []
-    with _expecting("QueryJobs"):
-        return [None if status is None else JobStatus(status) for (status,) in rows]
+    return await each_job(client, ids, ["status"], _status, patience) if ids else []
+
+
+def _status(value: object) -> JobStatus | None:
+    return None if value is None else JobStatus(value)
+
+
+async def opcodes(client: Client, patience: float = PATIENCE) -> list[tuple[int, list[Mapping[str, Any]]]]:
+    """The number and the opcodes of each job in the queue, none of one that has just left it."""
+
+    def read(number: object, work: object) -> tuple[int, list[Mapping[str, Any]]]:
+        return _of(int, number), [_of(dict, opcode) for opcode in _listed(work or [])]
+
+    return await each_job(client, [], ["id", "ops"], read, patience)
 
 
 async def submit(
@@ -178,10 +218,16 @@ async def submit(
 
     When NoAnswerError says that the request was sent, the jobs may be there all the same.
     """
-    answer = await client.call("SubmitManyJobs", [work], patience)
-    with _expecting("SubmitManyJobs"):
+
+    def read(answer: Any) -> list[int | str]:
         pairs = _listed(answer, len(work))
-        return [_of(int, told) if accepted else _of(str, told) for accepted, told in pairs]
+        results = [_of(int, told) if _of(bool, taken) else _of(str, told) for taken, told in pairs]
+        numbers = [result for result in results if isinstance(result, int)]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError
+        return results
+
+    return await _ask(client, "SubmitManyJobs", [work], read, patience)
 
 
 class Change(NamedTuple):
@@ -206,20 +252,31 @@ async def wait_for_change(
     connection is busy that long: better one of its own.
     """
     args = [job, fields, known, log_serial, min(timeout, LONGEST_WAIT)]
-    answer = await client.call("WaitForJobChange", args, timeout + patience)
-    if answer == "nochange":
-        return None
-    with _expecting("WaitForJobChange"):
+
+    def read(answer: Any) -> Change | None:
+        if answer == "nochange":
+            return None
         news, log = answer
-        return Change(_listed(news, len(fields)), [_listed(entry) for entry in log or ()])
+        for field, value in zip(fields, _listed(news), strict=True):
+            if field == "status":
+                JobStatus(value)
+        return Change(news, [_entry(*_listed(entry)) for entry in log or ()])
+
+    return await _ask(client, "WaitForJobChange", args, read, timeout + patience)
+
+
+def _entry(serial: object, time: object, kind: object, message: object) -> list[Any]:
+    return [_of(int, serial), time, kind, message]
 
 
 async def cancel(client: Client, job: int, kill: bool = False) -> tuple[bool, str]:
     """Cancel a job that waits, or with ``kill`` one that runs: whether it worked, and what Ganeti says."""
-    answer = await client.call("CancelJob", [job, kill])
-    with _expecting("CancelJob"):
+
+    def read(answer: Any) -> tuple[bool, str]:
         done, told = answer
         return _of(bool, done), _of(str, told)
+
+    return await _ask(client, "CancelJob", [job, kill], read)
 
 
 async def set_watcher_pause(client: Client, until: float | None) -> None:

@@ -53,6 +53,7 @@ class Control:
             "jobs": self._tell_jobs,
             "lose": self._lose,
             "master": self._master,
+            "odd": self._odd,
             "slow": self._slow,
         }
 
@@ -106,6 +107,12 @@ class Control:
     def _master(self, held: bool) -> None:
         """Hand the master role over (false): the socket goes away, jobs go on. Or take it back."""
         self._mastership.give(bool(held))
+
+    def _odd(self, method: str, results: list[Any]) -> None:
+        """Do the next requests of a method as usual, and answer them with these results."""
+        if not isinstance(method, str) or not isinstance(results, list):
+            raise DataError("expected the name of a method, and a list of results")
+        self._trouble.odd[method] = results
 
     def _slow(self, seconds: float) -> None:
         """Wait this long before every answer."""

@@ -6,11 +6,12 @@ import socket
 import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 
-from ganeti_htools.luxi.framing import Decoder, FramingError
+from ganeti_htools.luxi.framing import Decoder, FramingError, decode, encode
 from ganeti_htools.model.errors import HtoolsError
 
 LONGEST = 100 << 20  # bytes of a request
@@ -22,13 +23,30 @@ Answer = Callable[[bytes], Awaitable[tuple[bytes, bool]]]
 
 @dataclass(slots=True)
 class Trouble:
-    """What is wrong with the line: seconds before every answer, how many answers are cut off half-way, and
-    how many requests are not heard before the connection ends.
+    """What is wrong with the line: seconds before every answer, how many answers are cut off half-way,
+    how many requests are not heard before the connection ends; and by method, what is told instead of the
+    next results.
     """
 
     seconds: float = 0.0
     cuts: int = 0
     drops: int = 0
+    odd: dict[str, list[Any]] = field(default_factory=dict)
+
+    def told(self, message: bytes, said: bytes) -> bytes:
+        """What is said to a request in place of its answer."""
+        odd = self.odd.get(_method(message)) if self.odd else None
+        return encode({"success": True, "result": odd.pop(0)}) if odd else said
+
+
+def _method(message: bytes) -> str:
+    try:
+        match decode(message):
+            case {"method": str(method)}:
+                return method
+    except FramingError:
+        pass
+    return ""
 
 
 async def converse(stream: trio.abc.Stream, answer: Answer, trouble: Trouble) -> None:
@@ -46,7 +64,7 @@ async def converse(stream: trio.abc.Stream, answer: Answer, trouble: Trouble) ->
                         trouble.drops -= 1
                         return
                     said, goes_on = await answer(message)
-                    if not await _say(stream, said, trouble) or not goes_on:
+                    if not await _say(stream, trouble.told(message, said), trouble) or not goes_on:
                         return
 
 

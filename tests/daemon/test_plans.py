@@ -358,6 +358,18 @@ def test_ganeti_that_goes_away_meanwhile(tmp_path: Path) -> None:
         assert [state for _, state in ganeti.tell("jobs")] == ["success"] * 2
 
 
+@pytest.mark.parametrize("source", ["-D", "-L"])
+@pytest.mark.parametrize("method", ["QueryJobs", "SubmitManyJobs", "WaitForJobChange"])
+def test_answers_that_nobody_expects(tmp_path: Path, source: str, method: str) -> None:
+    with following(tmp_path, served(3, DRAINED), "--job-seconds=0.3") as (daemon, ganeti):
+        ganeti.tell("odd", method, [[[1]]])
+        socket = daemon.socket if source == "-D" else ganeti.socket
+        done = tool("hbal", f"{source}{socket}", "-X", "-l2")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "Jobs: 2 succeeded")
+        assert f"{method}: the answer has an unexpected shape" in done.stderr
+        assert ganeti.tell("jobs") == [[1, "success"], [2, "success"]]
+
+
 def test_a_node_that_is_silent_is_waited_for(tmp_path: Path) -> None:
     rows = served(3, DRAINED)
     lost = next(node.name for node in rows.nodes if not node.offline and not node.master)

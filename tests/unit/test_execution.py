@@ -293,6 +293,33 @@ async def test_ganeti_is_waited_for_but_not_for_ever(autojump_clock: MockClock) 
         assert isinstance(caller.events[-1], Away)
 
 
+@pytest.mark.parametrize("odd", [[[1]], [1], None, [7]])
+@pytest.mark.parametrize("method", ["SubmitManyJobs", "QueryJobs", "WaitForJobChange", "Query"])
+async def test_answers_of_another_shape_are_as_good_as_none(
+    autojump_clock: MockClock, method: str, odd: object
+) -> None:
+    async with simulated(world(), seconds=50) as (master, client):
+        master.trouble.odd[method] = [odd, odd]
+        caller = Caller(master, client)
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.DONE
+        assert statuses(run) == [JobStatus.SUCCESS] * 3
+        assert len(master.states()) == 3
+        reasons = [event.reason for event in caller.events if isinstance(event, Away)]
+        assert method in str(reasons[0])
+        assert reasons[-1] is None
+        assert not master.trouble.odd[method]
+
+
+async def test_what_cannot_be_said_in_json_is_not_submitted(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        run = Run(Signature("test", "a reason that is no text: \udcff", "testing", "beef"), PLAN)
+        await Caller(master, client).carry_out(run)
+        assert run.ending is Ending.LOST
+        assert "cannot be sent as JSON" in run.reason
+        assert not master.states()
+
+
 async def test_a_node_that_starts_up_is_waited_for(autojump_clock: MockClock) -> None:
     """Without its figures the cluster is not known."""
     async with simulated(world()) as (master, client), trio.open_nursery() as nursery:

@@ -213,3 +213,55 @@ async def test_why_jobs_failed(autojump_clock: MockClock) -> None:
             1: "INSTANCE_MIGRATE(nobody): OpPrereqError: Instance 'nobody' not known (unknown_entity)",
             3: "TEST_DELAY(1): OpExecError: Dependency error: Job 77 not found",
         }
+
+
+ODD = [
+    [[1]],
+    [1],
+    None,
+    [7],
+    [],
+    {},
+    "odd",
+    [[True]],
+    [["odd", []]],
+    [[], [[1]]],
+    [["queued"], [["odd"]]],
+    [[[], {}]],
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_an_answer_of_another_shape_is_none(autojump_clock: MockClock, odd: Any) -> None:
+    async with simulated(world()) as (master, client):
+        for method in ("SubmitManyJobs", "QueryJobs", "WaitForJobChange"):
+            master.trouble.odd[method] = [odd]
+        line, numbers = await submit(master, client)
+        assert numbers == [1, 2]
+        assert len(master.states()) == 2
+        assert "SubmitManyJobs: the answer has an unexpected shape" in str(line.told[0])
+        assert line.told[-1] is None
+        master.trouble.odd["QueryJobs"] = [odd]
+        heard = Heard()
+        await jobs.follow(client, [1, 2], PATIENCE, line.away, heard.news)
+        assert {(1, "success"), (2, "success")} <= set(heard.states)
+        master.trouble.odd["QueryJobs"] = [odd]
+        assert await jobs.failures(client, [2], PATIENCE, line.away) == {2: "Ganeti does not say why"}
+        assert line.told[-1] is None
+        assert not any(master.trouble.odd.values())
+
+
+async def test_patience_with_such_answers_ends(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        master.jobs.submit([[delay(1)]])
+        master.trouble.odd["QueryJobs"] = [None] * 1000
+        with pytest.raises(GivenUpError, match=r"QueryJobs: .*; given up after 300 s"):
+            await jobs.follow(client, [1], PATIENCE, Line(master).away, Heard().news)
+
+
+async def test_an_answer_that_says_nothing_new_is_no_reason_to_hurry(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        master.jobs.submit([[delay(100)]])
+        master.trouble.odd["WaitForJobChange"] = [[["running"], []]] * 1000
+        await jobs.follow(client, [1], PATIENCE, Line(master).away, Heard().news)
+        assert len(master.trouble.odd["WaitForJobChange"]) > 800

@@ -264,7 +264,8 @@ async def test_orders(autojump_clock: MockClock) -> None:
         assert await tell("slow", 2) == (True, None)
         assert await tell("cut", 3) == (True, None)
         assert await tell("drop", 1) == (True, None)
-        assert trouble == Trouble(2, 3, 1)
+        assert await tell("odd", "QueryJobs", [[1], None]) == (True, None)
+        assert trouble == Trouble(2, 3, 1, {"QueryJobs": [[1], None]})
         assert await tell("job_seconds", 1) == (True, None)
         assert await tell("fail", "MIGRATE", 1) == (True, None)
         jobs.submit([[migrate("mirrored")]])
@@ -276,7 +277,15 @@ async def test_orders(autojump_clock: MockClock) -> None:
         assert jobs.world == world()
         assert await tell("master", False) == (True, None)
         assert not mastership.held
-        for wrong in (("lose", "nobody"), ("slow", -1), ("slow",), ("fail", "("), ("nothing",), ("cut", "x")):
+        for wrong in (
+            ("lose", "nobody"),
+            ("slow", -1),
+            ("slow",),
+            ("fail", "("),
+            ("nothing",),
+            ("cut", "x"),
+            ("odd", "QueryJobs", 1),
+        ):
             success, why = await tell(*wrong)
             assert not success
             assert why
