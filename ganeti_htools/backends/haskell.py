@@ -1,7 +1,6 @@
 """Numbers written as Haskell writes them, for output that is to equal that of Ganeti's tools.
 
-Haskell starts from the fewest decimal digits that identify a number, as Python's ``repr`` does, and
-rounds those, not the number itself.
+Haskell starts from the fewest decimal digits that identify a number, and rounds those, not the number itself.
 """
 
 import math
@@ -10,14 +9,14 @@ from decimal import Decimal
 
 def fixed(value: float, digits: int) -> str:
     """``printf "%.<digits>f"``: half a last digit is rounded to the even one."""
-    return f"{Decimal(repr(float(value))):.{digits}f}" if math.isfinite(value) else _special(value)
+    return f"{_decimal(value):.{digits}f}" if math.isfinite(value) else _special(value)
 
 
 def positional(value: float) -> str:
     """``printf "%f"``: all digits, at least one after the point."""
     if not math.isfinite(value):
         return _special(value)
-    digits = f"{Decimal(repr(float(value))):f}"
+    digits = f"{_decimal(value):f}"
     return digits if "." in digits else digits + ".0"
 
 
@@ -25,7 +24,7 @@ def show(value: float) -> str:
     """``show``: the same, with an exponent below 0.1 and from ten million."""
     if value == 0 or 0.1 <= abs(value) < 1e7 or not math.isfinite(value):
         return positional(value)
-    mantissa, exponent = f"{Decimal(repr(float(value))).normalize():E}".split("E")
+    mantissa, exponent = f"{_decimal(value).normalize():E}".split("E")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent)}"
 
 
@@ -33,9 +32,37 @@ def general(value: float, digits: int) -> str:
     """``printf "%.<digits>g"``: ``fixed`` from 0.1 to ten million, else with an exponent."""
     if value == 0 or 0.1 <= abs(value) < 1e7 or not math.isfinite(value):
         return fixed(value, digits)
-    mantissa, exponent = f"{Decimal(repr(float(value))):.{digits}e}".split("e")
+    mantissa, exponent = f"{_decimal(value):.{digits}e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
 
 def _special(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _decimal(value: float) -> Decimal:
+    """The fewest digits that lie nearer to this number than to any other; of such the nearest.
+
+    Not quite Python's ``repr``: what lies in the middle between two numbers identifies none of them, and of
+    two that are equally near this is the larger. The way to them is that of Burger and Dybvig, "Printing
+    Floating-Point Numbers Quickly and Accurately" (1996).
+    """
+    size = abs(value)
+    if size < 2**53 and size.is_integer():
+        return Decimal(value)
+    place = Decimal(repr(size)).adjusted() + 1
+    # Counted in halves of the step to the number below: the number, and what is nearest to it on both sides.
+    step = math.ulp(math.nextafter(size, 0))
+    rest, above, below = 2 * int(size / step), int(math.ulp(size) / step), 1
+    # All of them as parts of one in the first digit's place.
+    part, whole = step.as_integer_ratio()
+    part, whole = part * 10 ** max(-place, 0), 2 * whole * 10 ** max(place, 0)
+    rest, above, below = rest * part, above * part, below * part
+    digits = 0
+    while True:
+        digit, rest = divmod(10 * rest, whole)
+        digits, place, above, below = 10 * digits + digit, place - 1, 10 * above, 10 * below
+        down, up = rest < below, rest + above > whole
+        if down or up:
+            nearest = digits + (up and (not down or 2 * rest >= whole))
+            return Decimal(nearest).scaleb(place).copy_sign(Decimal(value))

@@ -3,7 +3,7 @@
 import tempfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.backends import simu, text
@@ -65,12 +65,14 @@ def test_older_files(
 number = st.one_of(
     st.integers(0, 10**12).map(str),
     st.floats(0, 10**12, allow_subnormal=False).map(repr),
+    st.integers(0, 2**16).map(lambda part: repr(2**39 + part / 2**13)),  # often in the middle of two decimals
     st.sampled_from([" 1", "\t1.5", "007", "1E3", "25e-1", "0.5", "1.5", "2.5", "-0.0", "1e12"]),
 )
 
 
 @settings(max_examples=100)
 @given(total=number, speed=number, ratio=number)
+@example(total="0", speed="1e-9", ratio="549755813888.0312")
 def test_notations_of_numbers(oracle: Oracle, total: str, speed: str, ratio: str) -> None:
     content = (
         "group|uuid|preferred||\n\n"

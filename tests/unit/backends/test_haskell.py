@@ -1,5 +1,9 @@
 """The expected spellings are those of Ganeti's tools for the same numbers."""
 
+import math
+from decimal import Decimal
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +11,13 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import haskell
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
+# Where the numbers above and below are not equally far away, or the middle between two numbers is short.
+binary = st.builds(math.ldexp, st.integers(1, 2**53), st.integers(-1127, 971))
+powers = st.builds(math.ldexp, st.just(1.0), st.integers(-1074, 1023))
+decimal = st.builds("{}e{}".format, st.integers(1, 10**17), st.integers(-340, 291)).map(float)
+middling = st.builds(
+    lambda whole, part: whole + part / 2**16, st.integers(2**36, 2**53), st.integers(0, 2**16)
+)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +36,12 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
         (123456789012345678.0, "1.2345678901234568e17"),
         (0.30000000000000004, "0.30000000000000004"),
         (-4.0, "-4.0"),
+        (549755813888.03125, "5.497558138880313e11"),
+        (-549755813888.03125, "-5.497558138880313e11"),
+        (1e23, "9.999999999999999e22"),
+        (2.0**53, "9.007199254740992e15"),
+        (5e-324, "5.0e-324"),
+        (1.7976931348623157e308, "1.7976931348623157e308"),
     ],
 )
 def test_show(number: float, text: str) -> None:
@@ -64,6 +81,31 @@ def test_positional(number: float, text: str) -> None:
 )
 def test_fixed(number: float, digits: int, text: str) -> None:
     assert haskell.fixed(number, digits) == text
+
+
+def identified(number: float) -> Decimal:
+    """The shortest decimal strictly between the middles to the next floats, the nearest, the larger."""
+    exact = Fraction(number)
+    low = exact - Fraction(math.ulp(math.nextafter(number, 0))) / 2
+    high = exact + Fraction(math.ulp(number)) / 2
+    place = 309
+    while Fraction(10) ** place > high:
+        place -= 1
+    while True:
+        unit = Fraction(10) ** place
+        below = exact // unit
+        found = [digits for digits in (below, below + 1) if low < digits * unit < high]
+        if found:
+            nearest = min(found, key=lambda digits: (abs(digits * unit - exact), -digits))
+            return Decimal(f"{nearest}e{place}")
+        place -= 1
+
+
+@given(st.one_of(finite.filter(bool).map(abs), binary, powers, decimal.filter(bool), middling))
+def test_the_shortest_digits(number: float) -> None:
+    expected = identified(number)
+    assert Decimal(haskell.show(number)) == expected
+    assert Decimal(haskell.positional(-number)) == -expected
 
 
 @given(finite)
