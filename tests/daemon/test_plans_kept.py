@@ -1,7 +1,6 @@
 """What is known of plans after the daemon, or its disk, has failed."""
 
 import json
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -146,8 +145,8 @@ def test_what_is_no_record_is_left_out(tmp_path: Path) -> None:
 
 
 def spoil(directory: Path) -> None:
-    """Let nothing be written there any more."""
-    shutil.rmtree(directory)
+    """Let nothing be written there any more, whatever is being written just now."""
+    directory.rename(directory.with_name("spoilt"))
     directory.write_text("no directory")
 
 
