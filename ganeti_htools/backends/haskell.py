@@ -47,7 +47,7 @@ def _decimal(value: float) -> Decimal:
     two that are equally near this is the larger. The way to them is that of Burger and Dybvig, "Printing
     Floating-Point Numbers Quickly and Accurately" (1996).
     """
-    size = abs(value)
+    size = abs(float(value))
     if size < 2**53 and size.is_integer():
         return Decimal(value)
     place = Decimal(repr(size)).adjusted() + 1

@@ -74,6 +74,7 @@ def test_positional(number: float, text: str) -> None:
         (0.00015, 4, "0.0002"),
         (0.12365, 4, "0.1236"),
         (5.0, 2, "5.00"),
+        (5, 2, "5.00"),
         (float("nan"), 4, "NaN"),
         (float("inf"), 2, "Infinity"),
         (float("-inf"), 4, "-Infinity"),
