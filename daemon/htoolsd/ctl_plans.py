@@ -70,7 +70,8 @@ def _made(plan: Any) -> str:
 
 
 def _score(plan: Any) -> str:
-    return f"{plan['score']['before']:.8f} => {plan['score']['after']:.8f}"
+    scores = plan["score"]["before"], plan["score"]["after"]
+    return " => ".join("not finite" if score is None else f"{score:.8f}" for score in scores)
 
 
 def _row(plan: Any) -> tuple[str, ...]:

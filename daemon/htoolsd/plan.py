@@ -39,6 +39,7 @@ _ENDED = {None: State.INTERRUPTED, Ending.DONE: State.DONE, Ending.STOPPED: Stat
 @dataclass(slots=True, eq=False)
 class Plan:
     """A plan. ``facts`` do not change: its id, tool, arguments, node groups, when and by whom it was made...
+    A score that is no finite number is null in JSON.
 
     ``serial`` goes up whenever something changes. ``log`` has what the tool would say, with the kind of each
     line; ``standing`` is how far it is, in words. ``review`` makes what looks at it before each set of jobs;
@@ -169,7 +170,7 @@ def _whole(document: Mapping[str, Any]) -> bool:
             "by": {"uid": int(), "pid": int()},
             "groups": list(groups),
             "arguments": list(arguments),
-            "score": {"before": int() | float(), "after": int() | float()},
+            "score": {"before": int() | float() | None, "after": int() | float() | None},
         }:
             return all(isinstance(word, str) for word in (*groups, *arguments))
     return False

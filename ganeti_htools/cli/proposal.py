@@ -1,9 +1,11 @@
 """What a program would do with a cluster, for whoever does it in its place."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ganeti_htools.backends.haskell import show
 from ganeti_htools.cli.executing import Say
 from ganeti_htools.engine.balance import Step
 from ganeti_htools.engine.moves import Kind
@@ -19,7 +21,8 @@ class Proposal:
     """A plan.
 
     ``purpose`` is like "rebalancing"; ``groups`` names the node groups in which it may move instances;
-    ``score`` and ``cost`` are JSON, and so is ``found``, of which the program makes the same plan again.
+    ``cost`` is JSON, and so is ``found``, of which the program makes the same plan again. A ``score`` need be
+    no finite number.
     ``review`` makes what looks at the plan before each set of jobs, of ``--on-change`` and of where to tell.
     """
 
@@ -33,7 +36,7 @@ class Proposal:
 
 
 def told(state: State, steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Steps from a state as JSON."""
+    """Steps from a state as JSON; as text the scores for which it has no number."""
     return [
         {
             "instance": each.instance,
@@ -41,7 +44,7 @@ def told(state: State, steps: Sequence[Step]) -> list[dict[str, Any]]:
             "node": each.node,
             "from": each.was,
             "to": each.now,
-            "score": step.score,
+            "score": step.score if math.isfinite(step.score) else show(step.score),
         }
         for each, step in zip(named(state, steps), steps, strict=True)
     ]

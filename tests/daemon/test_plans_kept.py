@@ -2,18 +2,21 @@
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ganeti_htools.daemon.client import RefusedError
+from ganeti_htools.model.cluster import Cluster
 from htoolsd.plans import KEPT
 from tests.daemon.planning import (
     DRAINED,
     FOR_EVER,
     OFTEN,
     SLOWLY,
+    SPACIOUS,
     call,
     ctl,
     following,
@@ -25,6 +28,7 @@ from tests.daemon.planning import (
     result,
     served,
     submitted,
+    tool,
     until,
     whole,
 )
@@ -55,6 +59,43 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
             assert len(ganeti.tell("jobs")) == 1
             with pytest.raises(RefusedError, match=f"plan {plan} is interrupted already"):
                 call(again, "execute", plan=plan)
+
+
+def with_standby(rows: Cluster) -> Cluster:
+    """One node more, that is offline and so reports nothing; back in use it makes the score infinite."""
+    standby = replace(
+        rows.nodes[0],
+        name="standby",
+        tags=("htools:standby:auto",),
+        offline=True,
+        master=False,
+        **dict.fromkeys(("t_mem", "t_dsk", "t_cpu"), 0.0),  # type: ignore[arg-type]
+        **dict.fromkeys(("n_mem", "f_mem", "f_dsk", "n_cpu"), 0),  # type: ignore[arg-type]
+    )
+    return replace(rows, nodes=(*rows.nodes, standby))
+
+
+def test_a_score_that_is_no_finite_number(tmp_path: Path) -> None:
+    options = "--minimal-resources=200", "-C", "-v"
+    with following(tmp_path, with_standby(served(4, SPACIOUS)), FOR_EVER) as (daemon, ganeti):
+        ours, usual = (
+            tool("hsqueeze", f"{source}", *options) for source in (f"-D{daemon.socket}", f"-L{ganeti.socket}")
+        )
+        assert (ours.returncode, ours.stdout) == (0, usual.stdout)
+        plan = last(daemon)["id"]
+        assert last(daemon)["score"]["after"] is None
+        call(daemon, "execute", plan=plan)
+        submitted(daemon)
+        for arguments in (("plans",), ("plans", "--json")):
+            assert ctl(daemon, *arguments).returncode == 0
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            known(again)
+            assert (last(again)["id"], last(again)["state"]) == (plan, "interrupted")
+            row = ctl(again, "plans").stdout.splitlines()[-1]
+            assert "=> not finite" in row
+            assert "=> not finite" in ctl(again, "plan", plan).stdout
 
 
 def test_a_daemon_that_was_killed_while_it_submitted(tmp_path: Path) -> None:

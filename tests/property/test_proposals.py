@@ -1,5 +1,6 @@
 """A plan that was handed over as JSON leads to where it led its maker, and is told in the same figures."""
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -113,3 +114,13 @@ def test_one_of_several_groups_has_to_be_named() -> None:
     with pytest.raises(HtoolsError, match=r"^Found multiple node groups: group1, group2$"):
         hbal.propose(cluster, LINE, lambda: None)
     assert hbal.propose(cluster, CommandLine(group="group2"), lambda: None).groups == ("group2",)
+
+
+@pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan, 0.1 + 0.2, -0.0])
+def test_scores_that_json_has_no_numbers_for(score: float) -> None:
+    state = derive(made(3, Shape(nodes=6, instances=30, templates=MOVABLE)))
+    everyone = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
+    steps = list(stepwise(state.copy(), everyone[0], hbal.balancing(LINE), everyone[1]))
+    told = proposal.told(state, [replace(step, score=score) for step in steps])
+    again = list(proposal.retraced(state.copy(), everyone[1], orjson.loads(orjson.dumps(told))))
+    assert [repr(step.score) for step in again] == [repr(score)] * len(steps) != []

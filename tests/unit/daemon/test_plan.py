@@ -1,5 +1,7 @@
 """A plan is what it was after it has been written and read again."""
 
+import math
+
 import orjson
 import pytest
 
@@ -49,6 +51,13 @@ def test_one_that_is_over() -> None:
     assert again.text() == plan.text()
     assert [task.place for task in again.run.tasks] == ["1/1", "2/1", "2/2"]
     assert not again.run.current
+
+
+@pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan, 0, 1e300])
+def test_one_with_any_score(score: float) -> None:
+    plan = begun()
+    plan.facts["score"] = {"before": score, "after": score}
+    assert restored(plan.text().encode()).text() == plan.text()
 
 
 def test_one_that_was_going_on() -> None:
