@@ -4,18 +4,23 @@ Ganeti writes every request alike: on one line, groups, nodes and instances befo
 in a node or an instance no object but a last one. So the text of the latter sections can be cut
 between their members without parsing it, and what has been seen before needs no parsing.
 
-This cannot misread a request, however it was written. A cut is only believed if each piece parses as
-exactly one member and the text around the sections, with a number in the place of each, parses with
-that number as the section's value: then the pieces put together are the document. Any doubt or error
-(two members of one name would be one), and the whole is read the plain way.
+This cannot misread a request, however it was written. A cut is only believed if
+
+* the text before the sections would be a whole object if it were closed: so they are those of the request,
+  not of an object within it;
+* each piece parses as exactly one member, and the text around the sections parses with numbers in their
+  places: then the pieces put together are the document;
+* no name stands twice, in any object: so nothing takes the place of a section or of a member.
+
+Any doubt or error, and the whole is read the plain way. What is kept of a member depends on its text alone
+(of a node, on the hypervisor, too), and is found by the whole of it.
 """
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import orjson
-
-from ganeti_htools.backends import iallocator
+from ganeti_htools.backends import documents, iallocator
+from ganeti_htools.backends.documents import DocumentError
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.backends.iallocator import Message
 from ganeti_htools.model.cluster import Group, Instance, Node
@@ -44,10 +49,11 @@ class Memory:
 
     def read(self, data: bytes) -> Message:
         """As :func:`.iallocator.read`, taking over what has not changed. Raises DataError."""
-        try:
-            return self._read(data)
-        except (Unusual, DataError):
-            return iallocator.read(data)
+        with documents.uncollected():
+            try:
+                return self._read(data)
+            except (Unusual, DataError):
+                return iallocator.read(data)
 
     def _read(self, data: bytes) -> Message:
         around, sections = _cut(data)
@@ -74,11 +80,10 @@ def _cut(data: bytes) -> tuple[Fields, list[bytes]]:
         if begin < 0:
             raise Unusual
         positions.append((begin, end := begin + len(start)))
-    marks = b", ".join(b'"%s": %d' % (name.encode(), number) for number, name in enumerate(SECTIONS))
-    text = data[: positions[0][0]] + marks + data[positions[-1][0] + 1 :]
-    around = _parsed(text)
-    if not isinstance(around, dict) or [around.get(name) for name in SECTIONS] != [0, 1, 2]:
-        raise Unusual
+    before, after = data[: positions[0][0]], data[positions[-1][0] + 1 :]
+    _parsed(before.rstrip(b", ") + b"}")
+    numbers = b", ".join(b'"%s": %d' % (name.encode(), number) for number, name in enumerate(SECTIONS))
+    around = _parsed(before + numbers + after)
     ends = [begin for begin, _ in positions[1:]]
     return (
         Fields("invalid iallocator message", around),
@@ -94,17 +99,13 @@ def _members(
     text: bytes, known: dict[bytes, Row], make: Callable[[str, Any], Row]
 ) -> tuple[dict[bytes, Row], list[Row]]:
     """The members of an object by their text, and in order, made anew only where not known."""
-    rows: dict[bytes, Row] = {}
     if not text:
-        return rows, []
+        return {}, []
     if text[:1] != BETWEEN[-1:] or text[-1:] != BETWEEN[:1]:
         raise Unusual
-    for piece in text[1:-1].split(BETWEEN):
-        row = known.get(piece)
-        if row is None:
-            row = make(*_member(piece))
-        rows[piece] = row
-    return rows, list(rows.values())
+    pieces = text[1:-1].split(BETWEEN)
+    rows = [known.get(piece) or make(*_member(piece)) for piece in pieces]
+    return dict(zip(pieces, rows, strict=True)), rows
 
 
 def _member(piece: bytes) -> tuple[str, Any]:
@@ -117,6 +118,6 @@ def _member(piece: bytes) -> tuple[str, Any]:
 
 def _parsed(text: bytes) -> Any:
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
+        return documents.parsed(text)
+    except DocumentError:
         raise Unusual from None

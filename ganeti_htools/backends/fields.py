@@ -1,11 +1,11 @@
 """Typed access to JSON objects, with errors that name the object, the field and what was expected."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
+from itertools import islice
 from typing import Any, TypeVar
 
-import orjson
-
+from ganeti_htools.backends.documents import DocumentError, parsed
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 
@@ -17,14 +17,36 @@ MAX_COUNT = 1 << 31
 def parse_json(data: bytes, what: str) -> Any:
     """The value of a JSON document. Raises DataError naming ``what``."""
     try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
+        return parsed(data)
+    except DocumentError as error:
         raise DataError(f"{what}: Invalid JSON: {error}") from None
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    """The beginning of a value; no more of it is looked at."""
+    text = "".join(islice(_written(value), 40))
     return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _written(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield repr(value[:40])
+        case list():
+            yield "["
+            for position, item in enumerate(value):
+                yield from (", ",) if position else ()
+                yield from _written(item)
+            yield "]"
+        case dict():
+            yield "{"
+            for position, (name, item) in enumerate(value.items()):
+                yield from (", ",) if position else ()
+                yield repr(name[:40]) + ": "
+                yield from _written(item)
+            yield "}"
+        case _:
+            yield repr(value)
 
 
 class Fields:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ganeti_htools.backends.documents import uncollected
 from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model import request as asked
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Nic, Node, check
@@ -26,6 +27,11 @@ class Message:
 
 def read(data: bytes) -> Message:
     """Parse a whole message. Raises DataError."""
+    with uncollected():
+        return _read(data)
+
+
+def _read(data: bytes) -> Message:
     message = Fields("invalid iallocator message", parse_json(data, "Parsing input IAllocator message"))
     message.object("request")
     warnings: list[str] = []

@@ -14,7 +14,6 @@ from ganeti_htools.decision import Decision, Memory, decide
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.errors import DataError
 from tests import messages
-from tests.cases import case
 from tests.clusters import Json, Shape, cluster, live_changes
 from tests.property.damage import damaged, requests
 
@@ -100,14 +99,107 @@ def test_damage_at_the_edge_of_a_member(edge: bytes, new: bytes) -> None:
                 assert read(text, memory) == read(text)
 
 
-def test_a_name_that_stands_twice() -> None:
-    asked = case(3, "allocate")
-    name, node = next(iter(asked.data["nodes"].items()))
-    twin = json.dumps({name: node | {"free_memory": 1}})[1:-1]
-    text = asked.text.replace('"nodes": {', f'"nodes": {{{twin}, ').encode()
-    message = read(text)
-    assert isinstance(message, Message)
-    assert read(text, again.Memory()) == message
+Pairs = list[tuple[str, Any]]
+
+
+def written(value: Any) -> str:
+    """JSON of objects that are lists of pairs, so that names may stand in them twice."""
+    if not isinstance(value, list) or not all(isinstance(item, tuple) for item in value):
+        return json.dumps(value)
+    return "{" + ", ".join(f"{json.dumps(name)}: {written(inner)}" for name, inner in value) + "}"
+
+
+SMALL = messages.message(cluster(1, Shape(nodes=3, instances=4)), ALLOCATE)
+SECTIONS = ("nodegroups", "nodes", "instances", "request")
+
+
+@st.composite
+def rearranged(draw: st.DrawFn) -> tuple[bytes, bool]:
+    """A request whose members stand twice, elsewhere, or within others; and whether any stands twice."""
+    content: Pairs = [
+        (name, list(value.items()) if isinstance(value, dict) else value) for name, value in SMALL.items()
+    ]
+    sections = [name for name in SECTIONS if draw(st.booleans())]
+    twice = False
+    for _ in range(draw(st.integers(0, 3))):
+        within = draw(st.sampled_from([content, *(dict(content)[name] for name in SECTIONS[:3])]))
+        within = within if isinstance(within, list) else content
+        where = draw(st.integers(0, len(within)))
+        match draw(st.sampled_from(("again", "number", "all within", "some within", "moved"))):
+            case "again" if within:
+                within.insert(where, draw(st.sampled_from(within)))
+            case "number":
+                position = draw(st.integers(0, 3))
+                within.insert(where, (SECTIONS[position], draw(st.sampled_from((position, 0, {}, None)))))
+            case "all within":
+                content.insert(draw(st.integers(0, len(content))), ("x", list(SMALL.items())))
+            case "some within":
+                inner = [(name, draw(st.sampled_from(({}, SMALL[name])))) for name in sections]
+                within.insert(where, (draw(st.sampled_from(("x", "y"))), inner))
+            case "moved" if within:
+                within.insert(where, within.pop(draw(st.integers(0, len(within) - 1))))
+    for _, value in [("", content), *content]:
+        names = [pair[0] for pair in value if isinstance(pair, tuple)] if isinstance(value, list) else []
+        twice |= len(set(names)) < len(names)
+    return written(content).encode(), twice
+
+
+@settings(max_examples=200, suppress_health_check=unhurried)
+@given(texts=st.lists(rearranged(), min_size=1, max_size=4))
+def test_sections_twice_elsewhere_and_within_others(texts: list[tuple[bytes, bool]]) -> None:
+    memory = again.Memory()
+    memory.read(messages.encode(SMALL).encode())
+    for text, twice in texts:
+        plain = read(text)
+        assert read(text, memory) == plain
+        assert not twice or "stands twice in an object" in str(plain)
+
+
+WHOLE = messages.encode(SMALL).strip()
+NODE, INSTANCE = next(iter(SMALL["nodes"])), next(iter(SMALL["instances"]))
+TWINS = (
+    WHOLE[:-1] + ', "nodes": 1}',
+    WHOLE[:-1] + ', "nodes": {}}',
+    WHOLE[:-1] + ', "request": {}}',
+    '{"nodes": 1, ' + WHOLE[1:],
+    WHOLE.replace('"nodes": {', '"nodes": {' + json.dumps({NODE: {}})[1:-1] + ", "),
+    WHOLE.replace('"nodes": {', '"nodes": {' + json.dumps({NODE: SMALL["nodes"][NODE]})[1:-1] + ", "),
+    WHOLE.replace('"instances": {', '"instances": {' + json.dumps({INSTANCE: {}})[1:-1] + ","),
+    WHOLE.replace('"free_memory": ', '"free_memory": 1, "free_memory": ', 1),
+    WHOLE.replace('"memory": 1024', '"memory": 1, "memory": 1024'),
+    WHOLE.replace('"tags": []', '"tags": [{"a": 1, "a": 1}]', 1),
+    '{"unknown": {"a": 1, "a": 1}, ' + WHOLE[1:],
+)
+
+
+@pytest.mark.parametrize("text", TWINS)
+def test_a_name_that_stands_twice_is_refused(text: str) -> None:
+    memory = again.Memory()
+    memory.read(WHOLE.encode())
+    for reader in (None, memory):
+        assert "stands twice in an object" in str(read(text.encode(), reader))
+
+
+NUMBERS = ', "nodegroups": 0, "nodes": 1, "instances": 2'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"x": ' + WHOLE + ", " + json.dumps(SMALL | {"nodegroups": 0, "nodes": 1, "instances": 2})[1:],
+        '{"x": ' + WHOLE + NUMBERS + "}",
+        '{"x": ' + WHOLE + NUMBERS + ', "request": {}}',
+        '{"x": ' + WHOLE[:-1] + NUMBERS + "}}",
+        '{"x": [' + WHOLE + "]" + NUMBERS + "}",
+        "[" + WHOLE + "]",
+    ],
+)
+def test_sections_of_an_object_within_are_not_those_of_the_request(text: str) -> None:
+    memory = again.Memory()
+    memory.read(WHOLE.encode())
+    plain = read(text.encode())
+    assert read(text.encode(), memory) == plain
+    assert isinstance(plain, str)
 
 
 @settings(max_examples=40, suppress_health_check=unhurried)
