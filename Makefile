@@ -3,11 +3,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto
 
-.PHONY: help venv test lint test-lowest demo conformance integration bench bench-full man clean
+.PHONY: help venv test check lint test-lowest demo conformance integration bench bench-full man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
-	@echo "make test          linters, type checker and tests"
+	@echo "make test          linters, type checker and tests, with their coverage"
+	@echo "make check         linters, type checker and unit tests: for every change on the way"
 	@echo "make lint          linters and type checker"
 	@echo "make test-lowest   the tests with the lowest supported versions of all dependencies"
 	@echo "make conformance   upstream's own test cases"
@@ -34,7 +35,11 @@ $(VENV)/.developer: $(VENV)/.installed
 	@touch $@
 
 test: lint
-	$(BIN)/python $(PYTEST)
+	$(BIN)/python $(PYTEST) --cov --cov-report=
+	@echo "branch coverage: $$($(BIN)/coverage report --format=total) %"
+
+check: lint
+	$(BIN)/python $(PYTEST) tests/unit
 
 lint: $(VENV)/.developer
 	$(BIN)/ruff check --quiet
