@@ -187,6 +187,7 @@ def reviewer(line: CommandLine, state: State, plan: Plan, tell: "Say") -> "Check
 
     line = replace(line, verbose=0)
     action, nodes = plan.action, state.names(plan.nodes)
+    powered: set[str] = set()
 
     def check(cluster: Cluster, rest: "Jobs", _made: int) -> "Review":
         nonlocal action, nodes
@@ -195,6 +196,8 @@ def reviewer(line: CommandLine, state: State, plan: Plan, tell: "Say") -> "Check
         steps = [job.step for jobs in rest for job in jobs if job.step is not None]
         powering = any(job.step is None for jobs in rest for job in jobs)
         left = nodes if powering else ()
+        if action is Action.ONLINE and not powering:
+            powered.update(nodes)
         obstacle = squeeze.obstacle(now, action, left, steps, target, states.movable(now, line))
         if obstacle is None:
             return Review()
@@ -203,6 +206,9 @@ def reviewer(line: CommandLine, state: State, plan: Plan, tell: "Say") -> "Check
         tell(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
         new = _plan(line, now, cluster.ipolicy.std)
         action, nodes = new.action, now.names(new.nodes)
+        vainly = powered.intersection(nodes) if action is Action.ONLINE else ()
+        if vainly:
+            return Review(f"powered up, but still offline or drained: {', '.join(sorted(vainly))}")
         tell(_TITLES[action], *nodes)
         return Review(obstacle, _jobs(now, new, _sets(now, new)))
 

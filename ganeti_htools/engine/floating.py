@@ -81,10 +81,10 @@ def floating(state: State, movable: Bools) -> Floating | None:
     return Floating(rows, amounts, kind)
 
 
-def regular(state: State) -> bool:
-    """Whether all online nodes report figures that can be divided by, and there is one."""
+def regular(state: State, scope: Bools) -> bool:
+    """Whether all online nodes in scope report figures that can be divided by, and there is one."""
     columns = state.columns
-    figures = np.array([columns.t_mem, columns.t_cpu, columns.cpu_speed])[:, ~columns.offline]
+    figures = np.array([columns.t_mem, columns.t_cpu, columns.cpu_speed])[:, scope & ~columns.offline]
     return bool(figures.size and (figures > 0).all())
 
 
@@ -98,10 +98,13 @@ def _loads(state: State) -> dict[str, float]:
     return weights
 
 
-def rebalance(state: State, instances: Floating) -> tuple[State, list[Step]]:
-    """The state after balancing all nodes to the end, and the steps (their scores to about 1e-9)."""
-    run = _Run(state.copy(), instances)
-    rest = score_of(state, np.ones(len(state.group), np.bool_)) - run.score()  # does not change
+def rebalance(state: State, scope: Bools, instances: Floating) -> tuple[State, list[Step]]:
+    """The state after balancing the nodes in scope to the end, and the steps (their scores to about 1e-9).
+
+    The instances are all in scope.
+    """
+    run = _Run(state.copy(), scope, instances)
+    rest = score_of(state, scope) - run.score()  # does not change
     steps = []
     while (found := run.best()) is not None:
         run.move(*found)
@@ -113,10 +116,10 @@ def rebalance(state: State, instances: Floating) -> tuple[State, list[Step]]:
 class _Run:
     """A table of sums (sums by online nodes), and the place of each instance in it, NOWHERE if offline."""
 
-    def __init__(self, state: State, instances: Floating) -> None:
+    def __init__(self, state: State, scope: Bools, instances: Floating) -> None:
         columns = state.columns
-        self.state, self.instances = state, instances
-        self.nodes = np.flatnonzero(~columns.offline)
+        self.state, self.scope, self.instances = state, scope, instances
+        self.nodes = np.flatnonzero(scope & ~columns.offline)
         position = np.full(len(columns.offline), NOWHERE)
         position[self.nodes] = np.arange(len(self.nodes))
         self.place = position[state.pnode[instances.rows]]
@@ -175,7 +178,7 @@ class _Run:
         if clear and len(near) == 1:
             return near[0]
         best, score = self._exactly(near)
-        gains = clear or score < score_of(self.state, np.ones(len(self.state.group), np.bool_))
+        gains = clear or score < score_of(self.state, self.scope)
         return best if gains else None
 
     def _distinct(self, members: Ints) -> Ints:
@@ -215,11 +218,12 @@ class _Run:
 
     def _exactly(self, near: list[tuple[int, int]]) -> tuple[tuple[int, int], float]:
         """Of candidates close to the lowest the first that is lowest computed afresh, and its score."""
-        state = self.settled()
-        columns, values = state.columns, node_values(state.columns)
+        state, here = self.settled(), np.flatnonzero(self.scope)
+        columns = state.columns.take(here)
+        values = node_values(columns)
         pairs = np.array(sorted(near))
-        members, targets = pairs[:, 0], self.nodes[pairs[:, 1]]
-        sources = state.pnode[self.instances.rows[members]]
+        members, targets = pairs[:, 0], np.searchsorted(here, self.nodes[pairs[:, 1]])
+        sources = np.searchsorted(here, state.pnode[self.instances.rows[members]])
         changes = [
             (rows, values, self._values(columns, values, members, rows, sign))
             for rows, sign in ((sources, -1), (targets, 1))

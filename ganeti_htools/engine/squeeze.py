@@ -8,6 +8,7 @@ set of nodes up if then the same holds.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import zip_longest
 
 import numpy as np
 
@@ -75,10 +76,10 @@ def online_candidates(state: State) -> Ints:
     return np.flatnonzero(state.columns.offline & np.array(standby, np.bool_))
 
 
-def room_on_all(state: State, wanted: Instance) -> bool:
-    """Whether each single node, offline or not, could take an instance that is not placed yet."""
+def room_on_all(state: State, scope: Bools, wanted: Instance) -> bool:
+    """Whether each single node in scope, offline or not, could take an instance that is not placed yet."""
     _, codes = places.add_primary(state.columns, state.ask(wanted), 0, 0)
-    return bool((codes == FITS).all())
+    return bool((codes == FITS)[scope].all())
 
 
 def obstacle(
@@ -92,7 +93,7 @@ def obstacle(
     """Why the rest of a plan cannot be carried out on a state; None if it can.
 
     ``nodes`` are those that are still to be powered down, or up; nodes that are powered down have to be
-    empty by then, and the others have to keep room for ``target``.
+    empty by then, and the others of their groups have to keep room for ``target``.
     """
     gone = [name for name in nodes if name not in state.nodes]
     if gone:
@@ -106,6 +107,10 @@ def obstacle(
             return f"node {name} is offline or drained"
         if not down and row not in online_candidates(state):
             return f"node {name} is not offline with a standby tag"
+    for step in steps:
+        touched = [state.nodes[name] for name in (*step.was, *step.now) if name in state.nodes]
+        if len(set(state.group[touched].tolist())) > 1:
+            return f"instance {step.instance} would leave its group"
     marked = switched(state, rows, down)
     everywhere = np.ones(len(state.group), np.bool_)
     problem = recheck.obstacle(marked, everywhere, steps, TO_THE_END, movable)
@@ -114,7 +119,8 @@ def obstacle(
     emptied = np.isin(marked.pnode, rows) | np.isin(marked.snode, rows)
     for left in np.flatnonzero(emptied & ~marked.forthcoming).tolist():
         return f"instance {state.cluster.instances[left].name} would be left on a node that is powered down"
-    return None if room_on_all(marked, target) else "nodes would not keep the target resources free"
+    groups = np.isin(marked.group, marked.group[rows])
+    return None if room_on_all(marked, groups, target) else "nodes would not keep the target resources free"
 
 
 def plan(
@@ -124,32 +130,51 @@ def plan(
     movable: Bools,
     progress: Progress = lambda _a, _b: None,
 ) -> Plan:
-    """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows."""
-    trial = _Trial(state, movable, floating.floating(state, movable))
-    if not room_on_all(state, minimum):
-        return _power_up(trial, minimum, progress)
-    return _power_down(trial, target, progress)
+    """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows.
+
+    Each node group is planned by itself: no instance leaves it. As long as groups need nodes, none is
+    powered down.
+    """
+    scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
+    lacking = [scope for scope in scopes if not room_on_all(state, scope, minimum)]
+    parts = [Plan(Action.NOTHING, (), (), state)]
+    for scope in lacking or scopes:
+        trial = _trial(parts[-1].state, scope, movable)
+        parts.append(_power_up(trial, minimum, progress) if lacking else _power_down(trial, target, progress))
+    nodes = tuple(node for part in parts for node in part.nodes)
+    action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
+    enough = all(part.enough for part in parts)
+    return Plan(action, nodes, _alternating([part.steps for part in parts]), parts[-1].state, enough)
+
+
+def _alternating(plans: Sequence[Sequence[Step]]) -> tuple[Step, ...]:
+    """The steps of plans that do not concern each other, so that as many as possible can run at once."""
+    return tuple(step for steps in zip_longest(*plans) for step in steps if step is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The state that sets of nodes are tried on, and the instances that may be moved."""
+    """One group (``scope``) of a state, to try sets of nodes on, and the instances that may be moved."""
 
     state: State
+    scope: Bools
     movable: Bools
     floating: Floating | None
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
         """With these nodes set offline or online, and all steps that balancing then makes."""
         marked = switched(self.state, nodes, offline)
-        if marked.columns.offline.all():
+        if marked.columns.offline[self.scope].all():
             return marked, ()
-        if self.floating is not None and floating.regular(marked):
-            state, steps = floating.rebalance(marked, self.floating)
+        if self.floating is not None and floating.regular(marked, self.scope):
+            state, steps = floating.rebalance(marked, self.scope, self.floating)
         else:
-            everywhere = np.ones(len(marked.group), np.bool_)
-            state, steps = rebalance(marked, everywhere, TO_THE_END, self.movable)
+            state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable)
         return state, tuple(steps)
+
+    def housed(self, state: State) -> bool:
+        """Whether the group's instances are on online nodes on a state."""
+        return not (state.columns.offline & self.scope)[state.pnode].any()
 
     def hopeless(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> bool:
         """Whether no moves whatever make room and leave all instances on online nodes.
@@ -158,7 +183,8 @@ class _Trial:
         """
         state = switched(self.state, nodes, offline)
         columns, rows = state.columns, state.cluster.instances
-        online, leaving = ~columns.offline, np.flatnonzero(columns.offline[state.pnode])
+        online, lost = self.scope & ~columns.offline, self.scope & columns.offline
+        leaving = np.flatnonzero(lost[state.pnode])
         stuck = [not rows[row].auto_balance or rows[row].template.mirror is Mirror.NONE for row in leaving]
         if any(stuck) or not self.movable[leaving].all():
             return True
@@ -168,6 +194,11 @@ class _Trial:
             and _suffices(columns.f_mem_forth[online], asked.mem + 1, [each.mem for each in moved])
             and _suffices(_free_cpus(state)[online], asked.vcpus, [each.vcpus for each in moved])
         )
+
+
+def _trial(state: State, scope: Bools, movable: Bools) -> _Trial:
+    here: Bools = movable & scope[state.pnode]
+    return _Trial(state, scope, here, floating.floating(state, here))
 
 
 def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
@@ -193,28 +224,29 @@ def _free_cpus(state: State) -> Ints:
     return most - columns.u_cpu
 
 
-def _all_online(state: State) -> bool:
-    return not state.columns.offline[state.pnode].any()
+def _of(trial: _Trial, nodes: Ints) -> list[int]:
+    found: list[int] = nodes[trial.scope[nodes]].tolist()
+    return found
 
 
 def _power_down(trial: _Trial, target: Instance, progress: Progress) -> Plan:
     """Of the candidates, those with fewest instances first, each that can join those before it."""
-    candidates = offline_candidates(trial.state)
+    candidates = _of(trial, offline_candidates(trial.state))
     best = Plan(Action.NOTHING, (), (), trial.state)
-    for tried, node in enumerate(reversed(candidates.tolist())):
+    for tried, node in enumerate(reversed(candidates)):
         progress(tried, len(candidates))
         nodes = (node, *best.nodes)
         if trial.hopeless(nodes, True, target):
             continue
         state, steps = trial.balanced(nodes, True)
-        if _all_online(state) and room_on_all(state, target):
+        if trial.housed(state) and room_on_all(state, trial.scope, target):
             best = Plan(Action.OFFLINE, nodes, steps, state)
     return best
 
 
 def _power_up(trial: _Trial, minimum: Instance, progress: Progress) -> Plan:
     """As many of the candidates, in order, as it takes; all if that is not enough either."""
-    candidates = online_candidates(trial.state).tolist()
+    candidates = _of(trial, online_candidates(trial.state))
     for count in range(len(candidates) + 1):
         progress(count, len(candidates) + 1)
         nodes = tuple(candidates[:count])
@@ -222,7 +254,7 @@ def _power_up(trial: _Trial, minimum: Instance, progress: Progress) -> Plan:
         if trial.hopeless(nodes, False, minimum) and not last:
             continue
         state, steps = trial.balanced(nodes, False)
-        enough = _all_online(state) and room_on_all(state, minimum)
+        enough = trial.housed(state) and room_on_all(state, trial.scope, minimum)
         if enough or last:
             return Plan(Action.ONLINE, nodes, steps, state, enough)
     raise AssertionError("the last round returns")

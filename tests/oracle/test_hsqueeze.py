@@ -1,4 +1,4 @@
-"""Nodes are powered down and up as Debian's hsqueeze plans it, with the same moves."""
+"""Nodes are powered down and up as Debian's hsqueeze plans it, with the same moves; each group by itself."""
 
 import random
 import subprocess
@@ -24,7 +24,6 @@ SHAPES = {
     "tags": Shape(nodes=6, instances=20, templates=EXTERNAL, tags=("exclusion", "migration", "location")),
     "mixed": Shape(nodes=7, instances=16, templates={"ext": 9, "drbd": 1, "plain": 1, "file": 1}),
     "forthcoming": Shape(nodes=5, instances=20, templates=EXTERNAL, forthcoming=0.2, down=0.3),
-    "groups": Shape(nodes=6, instances=20, templates=EXTERNAL, groups=2, offline=1),
 }
 
 
@@ -97,3 +96,38 @@ def test_powering_up(
 ) -> None:
     described = squeezable(7, SHAPES[kind], asleep=3)
     squeeze(oracle, tmp_path, capsys, described, f"--minimal-resources={factor}", "--target-resources=99")
+
+
+@pytest.mark.parametrize(("factor", "asleep"), [("0", 0), ("8", 0), ("60", 3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_several_groups_are_planned_like_one_after_the_other(
+    oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int, factor: str, asleep: int
+) -> None:
+    shape = Shape(nodes=8, instances=24, templates={"ext": 9, "drbd": 1, "plain": 1}, groups=2, down=0.2)
+    whole = squeezable(seed, shape, asleep)
+    options = [f"--target-resources={factor}", f"--minimal-resources={factor if asleep else 0}"]
+    plans = []
+    for group in whole.groups:
+        nodes = tuple(node for node in whole.nodes if node.group == group.uuid)
+        here = {node.name for node in nodes}
+        alone = replace(
+            whole,
+            groups=(group,),
+            nodes=nodes,
+            instances=tuple(row for row in whole.instances if row.pnode in here),
+        )
+        directory = tmp_path / group.name
+        directory.mkdir()
+        told = squeeze(oracle, directory, capsys, alone, *options)
+        plans.append((group.uuid, "to online" in told, saved(directory, "theirs")))
+    lacking = any(up for _, up, _ in plans)
+    source = tmp_path / "cluster.data"
+    source.write_text(text.dump(whole), "utf-8")
+    assert hsqueeze.main(["-t", str(source), "-S", str(tmp_path / "ours"), *options]) == 0
+    assert ("to online" in capsys.readouterr().out) == lacking
+    after = text.parse(saved(tmp_path, "ours")[".squeezed"], "saved")
+    for uuid, up, files in plans:
+        alone = text.parse(files[".squeezed" if up == lacking else ".original"], "saved")
+        assert tuple(node for node in after.nodes if node.group == uuid) == alone.nodes
+        here = {node.name for node in alone.nodes}
+        assert tuple(row for row in after.instances if row.pnode in here) == alone.instances

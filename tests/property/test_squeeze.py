@@ -41,14 +41,15 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
     for seed in seeds:
         rng, state = random.Random(seed), state_of(seed)
         everyone = np.ones(len(state.pnode), np.bool_)
-        trial = squeeze._Trial(state, everyone, floating.floating(state, everyone))
+        everywhere = np.ones(len(state.group), np.bool_)
+        trial = squeeze._trial(state, everywhere, everyone)
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
-            if floating.regular(squeeze.switched(state, nodes, offline)) and trial.hopeless(
+            if floating.regular(squeeze.switched(state, nodes, offline), everywhere) and trial.hopeless(
                 nodes, offline, room
             ):
                 dismissed += 1
                 after, _ = trial.balanced(nodes, offline)
-                assert not (squeeze._all_online(after) and squeeze.room_on_all(after, room))
+                assert not (trial.housed(after) and squeeze.room_on_all(after, everywhere, room))
     assert dismissed > 10

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,19 @@ def test_only_empty_nodes_are_powered_down(tmp_path: Path, wish: str) -> None:
             assert told in out
             assert off
             assert off.isdisjoint(row.pnode for row in text.parse(ganeti.cluster(), "").instances)
+
+
+def test_a_node_that_powering_up_does_not_bring_back(tmp_path: Path) -> None:
+    """It is not offline but drained, which a file cannot tell."""
+    made_of = made(4, Shape(nodes=4, instances=12, templates={"ext": 1}, drained=1))
+    nodes = tuple(replace(row, tags=("htools:standby:auto",) * row.offline) for row in made_of.nodes)
+    with simulator(tmp_path, replace(made_of, nodes=nodes), "--job-seconds=0") as ganeti:
+        with hsqueeze(ganeti, "--minimal-resources=1000") as process:
+            status, out, err = result(process)
+        (drained,) = (row.name for row in nodes if row.offline)
+        assert status == 1
+        assert f"powered up, but still offline or drained: {drained}\n" in err
+        assert out.count("(power on ") == 1
 
 
 def primary(ganeti: Simulator, name: str) -> str:

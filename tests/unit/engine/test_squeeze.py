@@ -9,7 +9,7 @@ from ganeti_htools.engine import squeeze
 from ganeti_htools.engine.moves import Kind
 from ganeti_htools.engine.recheck import NamedStep
 from ganeti_htools.engine.squeeze import Action
-from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests import by_hand
@@ -74,6 +74,43 @@ def test_a_node_that_must_not_be_powered_down(
 
 def test_room_that_others_have_taken() -> None:
     assert obstacle(described(), target=HUGE) == "nodes would not keep the target resources free"
+
+
+def test_a_node_that_is_in_another_group_now() -> None:
+    cluster = described()
+    first, *others = cluster.nodes
+    parted = replace(
+        cluster,
+        groups=(*cluster.groups, Group("group2", "uuid-2")),
+        nodes=(replace(first, group="uuid-2"), *others),
+    )
+    assert obstacle(parted) == "instance a would leave its group"
+
+
+@pytest.mark.parametrize("others", [[], [instance("drbd", DiskTemplate.DRBD, "n0", "n1")]])
+def test_no_instance_leaves_its_group(others: list[Instance]) -> None:
+    """Nor where DRBD instances are balanced, too: n0 and n1 are both in use, so they would like to."""
+    rows = [instance(f"{node}-{row}", DiskTemplate.EXT, node) for row in range(2) for node in ("n2", "n3")]
+    rows += [instance(f"a{row}", DiskTemplate.EXT, "n0") for row in range(6)] + others
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3"), 10_000), rows)
+    far = tuple(replace(node, group="uuid-2") for node in made.nodes[2:])
+    groups = (*made.groups, Group("group2", "uuid-2"))
+    state = derive(replace(made, groups=groups, nodes=(*made.nodes[:2], *far)))
+    plan = squeeze.plan(state, SMALL, SMALL, np.ones(len(state.pnode), np.bool_))
+    assert plan.action is Action.OFFLINE
+    assert plan.steps
+    assert np.array_equal(state.group[plan.state.pnode], state.group[state.pnode])
+    assert np.array_equal(state.group[plan.state.snode], state.group[state.snode])
+
+
+def test_groups_that_have_enough_wait_for_those_that_lack() -> None:
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3"), 10_000), [])
+    asleep = {"group": "uuid-2", "offline": True, "tags": ("htools:standby:auto",)}
+    n0, n1, n2, n3 = made.nodes
+    nodes = n0, n1, replace(n2, group="uuid-2", f_mem=50), replace(n3, **asleep)  # type: ignore[arg-type]
+    state = derive(replace(made, groups=(*made.groups, Group("group2", "uuid-2")), nodes=nodes))
+    plan = squeeze.plan(state, SMALL, SMALL, np.ones(0, np.bool_))
+    assert (plan.action, plan.nodes, plan.enough) == (Action.ONLINE, (3,), False)
 
 
 def test_powering_up() -> None:
