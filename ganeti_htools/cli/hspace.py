@@ -15,15 +15,17 @@ from ganeti_htools.cli.program import execute, print_json
 from ganeti_htools.cli.programs import HSPACE
 from ganeti_htools.cli.records import record
 from ganeti_htools.engine import choice, moves
-from ganeti_htools.engine.capacity import Capacity, Kind, Site, Size, check_enough, standard, tiered
+from ganeti_htools.engine.capacity import Capacity, check_enough, standard, tiered
+from ganeti_htools.engine.obstacles import Obstruction, obstruction
 from ganeti_htools.engine.redundancy import assess
 from ganeti_htools.engine.resources import Resources, total
+from ganeti_htools.engine.shrinking import Kind, Site, Size
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import AllocPolicy, Fail
+from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Fail
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -41,10 +43,11 @@ class Mode:
     description: str
     spec: str
     figures: str
+    count: str
 
 
-TIERED = Mode("Tiered", "Tiered (initial size)", "TSPEC_INI", "TRL")
-STANDARD = Mode("Standard", "Standard (fixed-size)", "SPEC", "FIN")
+TIERED = Mode("Tiered", "Tiered (initial size)", "TSPEC_INI", "TRL", "TSPEC")
+STANDARD = Mode("Standard", "Standard (fixed-size)", "SPEC", "FIN", "ALLOC")
 
 
 def run(line: CommandLine) -> int:
@@ -60,16 +63,19 @@ def run(line: CommandLine) -> int:
     limit = None if line.max_length == -1 else line.max_length
     report: dict[str, Any] = {"cluster": _cluster_json(state, initial)}
     for mode in (TIERED, STANDARD):
-        spec = sizes[0] if mode is TIERED else size
-        if site is None:
-            result = Capacity(state, (), {Fail.N1: 1})
-        else:
-            result = _allocated(mode, state, kind, sizes if mode is TIERED else [size], site, limit)
-        _tell(mode, result, state, line)
+        asked = sizes if mode is TIERED else [size]
+        result = Capacity(state, (), {Fail.N1: 1})
+        if site is not None:
+            result = _allocated(mode, state, kind, asked, site, limit)
+        why = None if result.placed else _obstruction(mode, state, kind, asked, site, limit, line)
+        _tell(mode, result, why, state, line)
         if line.json:
-            report[mode.name.lower()] = _result_json(result, spec, kind)
+            report[mode.name.lower()] = _result_json(result, why, asked[0], kind)
         else:
-            lines = _spec(mode, spec, kind, state, line), _results(mode, initial, result, state, line)
+            lines = (
+                _spec(mode, asked[0], kind, state, line),
+                _results(mode, initial, result, why, state, line),
+            )
             print(*lines, sep="", end="", flush=True)
     if line.json:
         print_json(report)
@@ -149,6 +155,35 @@ def _site(state: State, kind: Kind, line: CommandLine) -> Site | None:
     return Site(nodes, ignored, options)
 
 
+def _obstruction(
+    mode: Mode,
+    state: State,
+    kind: Kind,
+    sizes: Sequence[Size],
+    site: Site | None,
+    limit: int | None,
+    line: CommandLine,
+) -> Obstruction | None:
+    """Why nothing was allocated, if it is redundancy that is or would be missing."""
+    options = algorithm(line)
+    if site is not None and not site.guards(kind.template is DiskTemplate.DRBD):
+        return None
+    groups = state.cluster.groups
+    allocable = np.array([group.alloc_policy is not AllocPolicy.UNALLOCABLE for group in groups], np.bool_)
+    nodes = np.flatnonzero(~state.columns.offline & allocable[state.group])
+    everywhere = site or Site(nodes, np.zeros(len(state.group), np.bool_), options)
+    unchecked = replace(everywhere, nodes=nodes, options=replace(options, capacity=False))
+    try:
+        check_enough(state, kind.template, nodes)
+    except RequestFailed:
+        return None
+    without = _allocated(mode, state, kind, sizes, unchecked, limit)
+    if not without.placed:
+        return None
+    one = _allocated(mode, state, kind, [without.tiers[0][0]], unchecked, 1)
+    return obstruction(state, one.state, without.placed, everywhere)
+
+
 def _places(state: State, kind: Kind, nodes: Ints) -> str:
     """Rows of the nodes, or of primaries with those of their possible secondaries."""
     if kind.template.required_nodes == 1:
@@ -189,9 +224,11 @@ def _allocated(
         return standard(state, kind, sizes[0], site, limit)
 
 
-def _tell(mode: Mode, result: Capacity, state: State, line: CommandLine) -> None:
+def _tell(mode: Mode, result: Capacity, why: Obstruction | None, state: State, line: CommandLine) -> None:
     """What is told of an allocation on standard error, and its file."""
     title = f"{mode.name} allocation"
+    for obstacle in _obstacles(why) if why else ():
+        files.warn(f"{title}: {obstacle}")
     if line.verbose > 1:
         files.say(f"{title} map\n{_map(result.state, len(state.cluster.instances))}")
     if line.print_nodes is not None:
@@ -201,6 +238,30 @@ def _tell(mode: Mode, result: Capacity, state: State, line: CommandLine) -> None
     if line.save is not None:
         settled = result.state.settled()
         files.warn(files.save(line.save, mode.name.lower(), f"after {title.lower()}", settled))
+
+
+# So many nodes, and instances of each, are named in a text.
+NAMED = 8
+
+
+def _obstacles(why: Obstruction) -> list[str]:
+    """Why nothing was allocated, and what would be without it, line by line."""
+    cannot = "could not be lost with an instance more" if why.more else "cannot be lost"
+    lines = [
+        f"{obstacle.node} {cannot}: {_some(obstacle.instances)} would not come back"
+        if obstacle.instances
+        else f"{obstacle.node} has less memory free than it has to keep"
+        for obstacle in why.obstacles[:NAMED]
+    ]
+    more = len(why.obstacles) - len(lines)
+    if more:
+        lines.append(f"nor {more} other nodes" if more > 1 else "nor another node")
+    return [*lines, f"without this check {why.unchecked} would fit"]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:NAMED])} and {more} more"
 
 
 def _map(state: State, first: int) -> str:
@@ -314,11 +375,18 @@ def _spec(mode: Mode, size: Size, kind: Kind, state: State, line: CommandLine) -
     return f"{mode.description} instance spec is:\n  {listed}, using disk template '{template.value}'.\n"
 
 
-def _results(mode: Mode, initial: Resources, result: Capacity, state: State, line: CommandLine) -> str:
+def _results(
+    mode: Mode,
+    initial: Resources,
+    result: Capacity,
+    why: Obstruction | None,
+    state: State,
+    line: CommandLine,
+) -> str:
     final = total(result.state)
     if line.machine_readable:
         more = _tier_keys(initial, final, result) if mode is TIERED else _count_keys(initial, result)
-        return _keys([*_figures(mode.figures, final), *more])
+        return _keys([*_figures(mode.figures, final), *more, *_obstacle_keys(mode, why)])
     exclusive = bool(state.columns.excl_stor.any())
     if mode is STANDARD:
         counts = f"Normal (fixed-size) allocation results:\n  - {result.placed:3} instances allocated\n"
@@ -329,6 +397,7 @@ def _results(mode: Mode, initial: Resources, result: Capacity, state: State, lin
         counts = f"Tiered allocation results:\n{''.join(listed)}"
     reasons = _by_number(result)
     reason = reasons[0].value if reasons else "none, as none was to be allocated"
+    obstacles = [f"  - {obstacle}\n" for obstacle in (_obstacles(why) if why else ())]
     used = _efficiency(final)
     if not exclusive:
         del used["spindles"]
@@ -338,6 +407,7 @@ def _results(mode: Mode, initial: Resources, result: Capacity, state: State, lin
     ]
     return (
         f"{counts}  - most likely failure reason: {reason}\n"
+        f"{''.join(obstacles)}"
         f"  - initial cluster score: {_score(initial.score)}\n"
         f"  -   final cluster score: {_score(final.score)}\n{''.join(parts)}"
     )
@@ -351,6 +421,14 @@ def _count_keys(initial: Resources, result: Capacity) -> Pairs:
         ("ALLOC_FAIL_REASON", reasons[0].value.upper()),
         *((f"ALLOC_{fail.value}_CNT", str(result.failures[fail])) for fail in reasons),
     ]
+
+
+def _obstacle_keys(mode: Mode, why: Obstruction | None) -> Pairs:
+    """Nodes that cannot be lost, each with its instances that would not come back; only if there are any."""
+    if why is None:
+        return []
+    listed = " ".join(f"{each.node}={','.join(each.instances)}" for each in why.obstacles)
+    return [(f"{mode.count}_OBSTACLES", listed), (f"{mode.count}_UNCHECKED", str(why.unchecked))]
 
 
 def _by_number(result: Capacity) -> list[Fail]:
@@ -389,7 +467,7 @@ def _cluster_json(state: State, initial: Resources) -> dict[str, Any]:
     return {"nodes": len(state.cluster.nodes), "resources": asdict(initial)}
 
 
-def _result_json(result: Capacity, size: Size, kind: Kind) -> dict[str, Any]:
+def _result_json(result: Capacity, why: Obstruction | None, size: Size, kind: Kind) -> dict[str, Any]:
     final = total(result.state)
     return {
         "disk_template": kind.template.value,
@@ -399,6 +477,7 @@ def _result_json(result: Capacity, size: Size, kind: Kind) -> dict[str, Any]:
         "instances": result.placed,
         "tiers": [asdict(tier) | {"instances": number} for tier, number in result.tiers],
         "failures": {fail.value: number for fail, number in result.failures.items()},
+        "obstruction": asdict(why) if why else None,
         "efficiency": _efficiency(final),
         "resources": asdict(final),
     }

@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.options import Options
-from ganeti_htools.engine.redundancy import Refuge, assess, can_be_emptied, flee
+from ganeti_htools.engine.redundancy import Refuge, assess, flee
 from ganeti_htools.engine.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
@@ -82,11 +82,7 @@ def bad_instances(state: State, scope: Bools) -> Bools:
 
 def fragile_nodes(state: State, scope: Bools) -> Bools:
     """Nodes that cannot be lost with all their instances living on in the group ``scope``."""
-    redundancy = assess(state, scope, Options())
-    broken = redundancy.broken & scope
-    for node in redundancy.unsettled().tolist():
-        broken[node] = broken[node] or not can_be_emptied(state, node, scope)
-    return broken & scope
+    return assess(state, scope, Options()).fragile()
 
 
 def health(state: State, scope: Bools, capacity: bool = True) -> Health:

@@ -237,6 +237,13 @@ class Redundancy:
             return False
         return _all_can_be_emptied(self.state, self.unsettled().tolist(), self.scope, [], self.memory)
 
+    def fragile(self) -> Bools:
+        """The nodes whose loss is not survived, by simulation where need be."""
+        fragile = self.broken & self.looked
+        for node in self.unsettled().tolist():
+            fragile[node] = fragile[node] or not can_be_emptied(self.state, node, self.scope, self.memory)
+        return fragile
+
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says, for a new instance."""
         asked, primary, secondary = trial.asked, int(trial.pnode[0]), int(trial.snode[0])

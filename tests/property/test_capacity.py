@@ -8,10 +8,11 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine import moves
 from ganeti_htools.engine.allocate import in_group
-from ganeti_htools.engine.capacity import Kind, Site, Size, standard, tiered
+from ganeti_htools.engine.capacity import standard, tiered
 from ganeti_htools.engine.filling import fill
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.redundancy import assess
+from ganeti_htools.engine.shrinking import Kind, Site, Size
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import CHANGING, NOWHERE
 from ganeti_htools.model.derive import derive

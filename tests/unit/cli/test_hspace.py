@@ -6,6 +6,8 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hspace
+from ganeti_htools.model.types import DiskTemplate
+from tests import by_hand
 from tests.clusters import Shape, cluster
 from tests.rapi_documents import documents
 
@@ -36,6 +38,52 @@ def test_json_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert f"'{' '.join(tiers)}'" == told["HTS_TSPEC"]
     assert report["standard"]["failures"]["FailCPU"] == int(told["HTS_ALLOC_FAILCPU_CNT"])
+
+
+def test_what_is_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # n1 has room for one of them; they leave n0 in the reverse order.
+    described = by_hand.cluster(
+        {"n0": 10_000, "n1": 3_000},
+        [by_hand.instance(name, DiskTemplate.EXT, "n0", mem=2_000) for name in ("a", "b")],
+    )
+    (tmp_path / "cluster.data").write_text(text.dump(described))
+    argv = ["-t", str(tmp_path / "cluster.data"), "--disk-template=ext", "--standard-alloc=1g,1000,1", "-l2"]
+    lines = ["n0 cannot be lost: a would not come back", "without this check 2 would fit"]
+    assert hspace.main(argv) == 0
+    out, err = capsys.readouterr()
+    assert f"  - {lines[0]}\n  - {lines[1]}\n" in out.partition("Normal")[2]
+    assert [f"Standard allocation: {line}" for line in lines] == err.splitlines()[-2:]
+    assert hspace.main([*argv, "--machine-readable"]) == 0
+    told = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
+    assert (told["HTS_ALLOC_OBSTACLES"], told["HTS_ALLOC_UNCHECKED"]) == ("'n0=a'", "2")
+    assert hspace.main([*argv, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["standard"]["obstruction"] == {
+        "unchecked": 2,
+        "more": False,
+        "obstacles": [{"node": "n0", "instances": ["a"]}],
+    }
+    for switch in ("--no-capacity-checks", "-l0"):
+        assert hspace.main([*argv, switch]) == 0
+        assert "cannot be lost" not in "".join(capsys.readouterr())
+
+
+def test_what_would_be_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--disk-template=ext", "--standard-alloc=1g,1g,1", "--tiered-alloc=1g,1g,1"]
+    assert hspace.main(["--simulate=p,1,100g,16g,8", *arguments]) == 0
+    line = "node-01-001 could not be lost with an instance more: new-0 would not come back"
+    out, err = capsys.readouterr()
+    assert (out.count(line), err.count(line)) == (2, 2)
+
+
+def test_nodes_that_are_not_n1_are_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mirrored = by_hand.instance("a", DiskTemplate.DRBD, "n0", "n1", mem=4_000)
+    described = by_hand.cluster({"n0": 10_000, "n1": 3_000, "n2": 10_000}, [mirrored])
+    (tmp_path / "cluster.data").write_text(text.dump(described))
+    argv = ["-t", str(tmp_path / "cluster.data"), "--standard-alloc=1g,1g,1", "--machine-readable"]
+    assert hspace.main(argv) == 0
+    told = dict(line.split("=", 1) for line in capsys.readouterr().out.splitlines())
+    assert (told["HTS_ALLOC_INSTANCES"], told["HTS_ALLOC_OBSTACLES"]) == ("0", "'n0=a'")
+    assert int(told["HTS_ALLOC_UNCHECKED"]) > 0
 
 
 def test_saved_clusters_can_be_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

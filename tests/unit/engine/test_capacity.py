@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu
-from ganeti_htools.engine.capacity import Kind, Site, Size, check_enough, ranked, standard, tiered
+from ganeti_htools.engine.capacity import check_enough, standard, tiered
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.resources import total
+from ganeti_htools.engine.shrinking import Kind, Site, Size, ranked
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import State

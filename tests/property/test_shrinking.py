@@ -1,0 +1,104 @@
+"""Sizes that are passed over in one go are those that would be tried in vain one after the other."""
+
+import random
+
+import numpy as np
+import pytest
+
+from ganeti_htools.backends import simu, text
+from ganeti_htools.engine.capacity import tiered
+from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.shrinking import Failures, Kind, Prospects, Run, Site, Size, ranked, worst
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate, Fail
+from tests.clusters import Shape, cluster
+from tests.text_format import text as text_of
+
+TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT)
+
+
+def any_prospects(rng: random.Random) -> Prospects:
+    shape = Shape(
+        nodes=rng.randint(4, 6),
+        instances=rng.randint(0, 12),
+        templates=rng.choice(({"drbd": 1}, {"plain": 1, "ext": 1})),
+        fill=rng.choice((0.3, 0.6, 0.85)),
+        groups=rng.choice((1, 1, 2)),
+        policies=rng.random() < 0.5,
+        exclusive_storage=rng.random() < 0.3,
+    )
+    state = derive(text.parse(text_of(cluster(rng.randrange(1 << 30), shape)), "generated"))
+    return Prospects(state, Kind(rng.choice(TEMPLATES), 1), site(state, Options(capacity=rng.random() < 0.5)))
+
+
+def site(state: State, options: Options) -> Site:
+    return Site(np.flatnonzero(~state.columns.offline), np.zeros(len(state.group), np.bool_), options)
+
+
+def any_size(rng: random.Random) -> Size:
+    return Size(rng.randrange(64, 40_000), rng.randrange(256, 200_000), rng.randint(1, 12), rng.randint(1, 4))
+
+
+def one_by_one(prospects: Prospects, size: Size, failures: Failures) -> Size | None:
+    """The first size with a redundant place, less of the most frequent reason, or else of the next."""
+    for fail in ranked(failures):
+        step = size.smaller(fail) if failures[fail] else None
+        while step is not None and (smaller := step.smaller(fail)) is not None:
+            (verdict,) = prospects.of(step)
+            if verdict.fits and not prospects.barren(step) and prospects._has_place(step):
+                return step
+            step = smaller if verdict.failures[fail] else None
+    return None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_run_has_one_verdict(seed: int) -> None:
+    rng = random.Random(seed)
+    prospects = any_prospects(rng)
+    for _ in range(5):
+        size = any_size(rng)
+        if not prospects.barren(size):
+            continue
+        run = prospects.failed(size)
+        for at in rng.sample(range(run.number), min(run.number, 40)):
+            assert prospects.barren(run[at])
+            assert prospects.of(run[at]) == prospects.of(size)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_sidestep_is_the_first_that_leads_to_a_place(seed: int) -> None:
+    rng = random.Random(seed)
+    prospects = any_prospects(rng)
+    for _ in range(3):
+        size = any_size(rng)
+        if not prospects.barren(size):
+            continue
+        run = prospects.failed(size)
+        run = Run(size, run.failures, min(run.number, 12))
+        found = None
+        for at in reversed(range(run.number)):
+            if (end := one_by_one(prospects, run[at], run.failures)) is not None:
+                found = at, end
+                break
+        if found is not None and worst(run.failures) is Fail.N1:
+            assert run.number == 1
+        assert prospects.sidestep(run) == found
+
+
+def test_few_of_many_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = 0
+    plain = Prospects._verdicts
+
+    def counted(self: Prospects, sizes, refused):  # type: ignore[no-untyped-def]
+        nonlocal looked
+        looked += len(sizes)
+        return plain(self, sizes, refused)
+
+    monkeypatch.setattr(Prospects, "_verdicts", counted)
+    state = derive(simu.parse(["p,3,8T,2T,64"]))
+    # Disk, memory and CPUs are far more than the policy allows.
+    largest = Size(1 << 20, 1 << 22, 16)
+    result = tiered(state, Kind(DiskTemplate.EXT, 1), [largest], site(state, Options()), limit=3)
+    assert result.tiers == ((Size(32768, 1 << 20, 8), 3),)
+    assert looked < 500
