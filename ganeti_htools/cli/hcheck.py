@@ -15,7 +15,7 @@ from ganeti_htools.cli.program import execute, print_json
 from ganeti_htools.cli.programs import HCHECK
 from ganeti_htools.engine import check
 from ganeti_htools.engine.balance import stepwise
-from ganeti_htools.engine.check import Health, Loss
+from ganeti_htools.engine.check import Health, Loss, Tolerance
 from ganeti_htools.engine.redundancy import Refuge, Return
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
@@ -150,8 +150,9 @@ def _print_counts(
         print("".join(f"    {name}: {value}\n" for _, name, value in rows), end="")
 
 
-def _tolerated(count: int) -> str:
-    return f"Nodes that may be lost one after the other, largest first: {count}"
+def _tolerated(count: Tolerance) -> str:
+    told = f"Nodes that may be lost one after the other, largest first: {count.intact}"
+    return f"{told} ({count.recreating} if data may be lost)" if count.recreating > count.intact else told
 
 
 def _as_json(state: State, before: Findings, after: Findings | None) -> dict[str, Any]:
@@ -162,11 +163,13 @@ def _as_json(state: State, before: Findings, after: Findings | None) -> dict[str
             {
                 "name": state.cluster.groups[group.row].name,
                 "uuid": state.cluster.groups[group.row].uuid,
-                "tolerated_losses": check.tolerance(state, state.group == group.row),
+                "tolerated_losses": tolerated.intact,
+                "tolerated_losses_without_data": tolerated.recreating,
                 "initial": {**_counts(group.health), "score": group.score},
                 "final": final and {**_counts(final.health), "score": final.score},
             }
             for group, final in zip(before.groups, finals, strict=True)
+            for tolerated in [check.tolerance(state, state.group == group.row)]
         ],
         "cluster": {"initial": _counts(before.cluster), "final": after and _counts(after.cluster)},
     }
@@ -178,7 +181,10 @@ def _counts(health: Health) -> dict[str, int]:
 
 
 def what_if_lost(state: State, line: CommandLine, name: str) -> int:
-    """Tell what becomes of the instances of a node, or of each online one; 0 if all come back."""
+    """Tell what becomes of the instances of a node, or of each online one.
+
+    0 if all come back with their data, 1 if some do not come back, 2 if some come back without data.
+    """
     if line.machine_readable:
         raise HtoolsError("--what-if-lost has no KEY=VALUE form; take --json.")
     one = name != "any"
@@ -195,7 +201,10 @@ def what_if_lost(state: State, line: CommandLine, name: str) -> int:
         print_json(
             {
                 "lost": [_loss_json(state, loss) for loss in losses],
-                "tolerated_losses": {names[row]: count for row, count in tolerated.items()},
+                "tolerated_losses": {names[row]: count.intact for row, count in tolerated.items()},
+                "tolerated_losses_without_data": {
+                    names[row]: count.recreating for row, count in tolerated.items()
+                },
             }
         )
     elif line.verbose >= 1:
@@ -203,7 +212,9 @@ def what_if_lost(state: State, line: CommandLine, name: str) -> int:
             _print_loss(state, loss, one or line.verbose > 1)
         for row, count in tolerated.items():
             print(f"Group {names[row]}: {_tolerated(count)}")
-    return int(not all(loss.survived for loss in losses))
+    if any(loss.lost for loss in losses):
+        return 1
+    return 2 if any(loss.recreated for loss in losses) else 0
 
 
 OUTCOMES = {
@@ -215,14 +226,20 @@ OUTCOMES = {
 
 def _print_loss(state: State, loss: Loss, everything: bool) -> None:
     (name,) = state.names([loss.node])
-    back = sum(refuge.node != NOWHERE for refuge in loss.refuges)
-    print(
-        f"Without node {name}: {back} of {len(loss.refuges)} instances come back;"
-        f" {loss.unmirrored} elsewhere left without secondary"
-    )
-    for refuge in loss.refuges:
-        if everything or refuge.node == NOWHERE:
+    back = f"{loss.restarted} of {len(loss.refuges)} instances come back"
+    if loss.recreated:
+        back = (
+            f"{loss.recreated} of {len(loss.refuges)} instances come back without their data,"
+            f" {loss.restarted} with it, {loss.lost} not at all"
+        )
+    print(f"Without node {name}: {back}; {loss.unmirrored} elsewhere left without secondary")
+    for refuge in sorted(loss.refuges, key=_restarted):
+        if everything or not _restarted(refuge):
             print(f"    {_instance_name(state, refuge)} {_outcome(state, refuge)}")
+
+
+def _restarted(refuge: Refuge) -> bool:
+    return refuge.node != NOWHERE and refuge.kind is not Return.RECREATE
 
 
 def _outcome(state: State, refuge: Refuge) -> str:
@@ -238,7 +255,10 @@ def _instance_name(state: State, refuge: Refuge) -> str:
 def _loss_json(state: State, loss: Loss) -> dict[str, Any]:
     return {
         "node": state.names([loss.node])[0],
-        "survived": loss.survived,
+        "survived": loss.restarted == len(loss.refuges),
+        "with_data": loss.restarted,
+        "without_data": loss.recreated,
+        "not_back": loss.lost,
         "unmirrored": loss.unmirrored,
         "instances": [
             {

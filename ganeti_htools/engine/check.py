@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine import choice, moves
 from ganeti_htools.engine.options import Options
-from ganeti_htools.engine.redundancy import Refuge, assess, flee
+from ganeti_htools.engine.redundancy import Refuge, Return, assess, flee
 from ganeti_htools.engine.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
@@ -46,9 +46,30 @@ class Loss:
     unmirrored: int
 
     @property
-    def survived(self) -> bool:
-        """Whether all instances come back."""
-        return all(refuge.node != NOWHERE for refuge in self.refuges)
+    def lost(self) -> int:
+        """How many instances do not come back."""
+        return sum(refuge.node == NOWHERE for refuge in self.refuges)
+
+    @property
+    def recreated(self) -> int:
+        """How many come back without their data."""
+        return sum(refuge.node != NOWHERE and refuge.kind is Return.RECREATE for refuge in self.refuges)
+
+    @property
+    def restarted(self) -> int:
+        """How many come back with it."""
+        return len(self.refuges) - self.lost - self.recreated
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How many nodes may be lost one after the other until an instance loses its data or does not come
+    back, and until one does not come back; those with the most memory first. Instances do not get new
+    mirrors in between.
+    """
+
+    intact: int
+    recreating: int
 
 
 def groups(state: State) -> list[int]:
@@ -111,15 +132,18 @@ def lose(state: State, node: int) -> Loss:
     return Loss(node, refuges, unmirrored)
 
 
-def tolerance(state: State, scope: Bools) -> int:
-    """How many nodes may be lost one after the other, those with the most memory first, until an
-    instance does not come back. Instances do not get new mirrors in between.
-    """
-    state, up = state.copy(), ~state.columns.offline
+def tolerance(state: State, scope: Bools) -> Tolerance:
+    """How many nodes in scope may be lost."""
+    state, up, intact = state.copy(), ~state.columns.offline, None
     rows = np.flatnonzero(scope & up)
     rows = rows[np.argsort(-state.columns.t_mem[rows], kind="stable")]
-    for lost, node in enumerate(rows.tolist()):
-        if any(refuge.node == NOWHERE for refuge in flee(state, node, scope, up)):
-            return lost
+    count = 0
+    for node in rows.tolist():
+        refuges = list(flee(state, node, scope, up))
+        if intact is None and any(refuge.kind is Return.RECREATE for refuge in refuges):
+            intact = count
+        if any(refuge.node == NOWHERE for refuge in refuges):
+            break
         up[node] = False
-    return len(rows)
+        count += 1
+    return Tolerance(count if intact is None else intact, count)

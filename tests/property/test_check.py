@@ -54,7 +54,7 @@ def test_a_loss_is_survived_where_hcheck_says_so_unless_it_counts_on_offline_nod
     for scope in groups(state):
         fragile = check.fragile_nodes(state, scope)
         losses = [check.lose(state, node) for node in np.flatnonzero(scope).tolist()]
-        survived = {loss.node for loss in losses if loss.survived}
+        survived = {loss.node for loss in losses if not loss.lost}
         if not state.columns.offline[scope].any():
             assert survived == set(np.flatnonzero(scope & ~fragile).tolist())
         for loss in losses:
@@ -73,10 +73,12 @@ def test_nothing_may_be_lost_where_the_largest_node_is_fragile(seed: int) -> Non
     for scope in groups(state):
         online = np.flatnonzero(scope & ~state.columns.offline)
         count = check.tolerance(state, scope)
-        assert 0 <= count <= len(online)
+        assert 0 <= count.intact <= count.recreating <= len(online)
         if len(online):
             largest = int(online[np.argmax(state.columns.t_mem[online])])
-            assert (count > 0) == check.lose(state, largest).survived
+            loss = check.lose(state, largest)
+            assert (count.recreating > 0) == (not loss.lost)
+            assert (count.intact > 0) == (loss.restarted == len(loss.refuges))
 
 
 @settings(max_examples=150)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,10 +139,33 @@ def test_what_becomes_of_the_instances_of_a_node(
     assert lines[1] == "    m fails over to n1"
     assert lines[2].startswith("    s moves to n")
     assert lines[3] == "Group group1: Nodes that may be lost one after the other, largest first: 1"
-    assert run(tmp_path, healthy, "--what-if-lost=n1", "-O", "n2") == 0
+    assert run(tmp_path, healthy, "--what-if-lost=n1", "-O", "n2") == 2
     out = capsys.readouterr().out
+    told = (
+        "Without node n1: 1 of 1 instances come back without their data, 0 with it, 0 not at all; 1 elsewhere"
+    )
+    assert out.startswith(told)
     assert "    l is recreated, without its data, on n0\n" in out
     assert "; 1 elsewhere left without secondary\n" in out
+
+
+def test_data_that_is_lost_is_told_first(
+    tmp_path: Path, healthy: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = (*healthy.instances, instance("l2", DiskTemplate.FILE, "n0"))
+    described = replace(healthy, instances=rows)
+    assert run(tmp_path, described, "--what-if-lost=any") == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Without node n0: 1 of 3 instances come back without their data, 2 with it,")
+    assert lines[1].startswith("    l2 is recreated, without its data, on n")
+    assert lines[2].startswith("Without node n1: 1 of 1 instances")
+    assert lines[-1].endswith(": 0 (1 if data may be lost)")
+    assert run(tmp_path, described, "--what-if-lost=n0", "--json") == 2
+    report = json.loads(capsys.readouterr().out)
+    (loss,) = report["lost"]
+    assert [loss[key] for key in ("survived", "with_data", "without_data", "not_back")] == [False, 2, 1, 0]
+    assert report["tolerated_losses"] == {"group1": 0}
+    assert report["tolerated_losses_without_data"] == {"group1": 1}
 
 
 def test_what_becomes_of_any_node(tmp_path: Path, sick: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

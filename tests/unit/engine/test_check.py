@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ganeti_htools.engine import check
-from ganeti_htools.engine.check import Health
+from ganeti_htools.engine.check import Health, Tolerance
 from ganeti_htools.engine.redundancy import Refuge, Return
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -66,7 +66,7 @@ def test_totals_are_sums() -> None:
 def test_an_instance_on_half_a_mirror_would_not_live_on() -> None:
     state = state_of([instance("a", DRBD, "n0")])
     assert check.fragile_nodes(state, all_of(state)).tolist() == [True, False, False]
-    assert not check.lose(state, 0).survived
+    assert check.lose(state, 0).lost == 1
 
 
 def test_a_lost_node_sends_each_instance_where_it_can_go() -> None:
@@ -75,7 +75,7 @@ def test_a_lost_node_sends_each_instance_where_it_can_go() -> None:
         sizes=(10_000, 10_000, 5000),
     )
     loss = check.lose(state, 0)
-    assert loss.survived
+    assert (loss.restarted, loss.recreated, loss.lost) == (2, 1, 0)
     assert {refuge.instance: refuge.kind for refuge in loss.refuges} == {
         0: Return.FAILOVER,
         1: Return.MOVE,
@@ -110,19 +110,32 @@ def test_looking_at_a_loss_changes_nothing() -> None:
     assert state.settled() == before
 
 
+def test_what_loses_its_data_is_no_return_to_count_on() -> None:
+    state = state_of([instance("big", PLAIN, "n0", mem=9500), instance("s", EXT, "n0")], (10_000, 5000))
+    loss = check.lose(state, 0)
+    assert (loss.restarted, loss.recreated, loss.lost) == (1, 0, 1)
+    local = [instance("l", PLAIN, "n1"), instance("s", EXT, "n0")]
+    tolerated = check.tolerance(state_of(local, (9000, 8000, 7000)), np.ones(3, np.bool_))
+    assert tolerated == Tolerance(intact=1, recreating=2)
+
+
 def test_nodes_may_be_lost_until_there_is_no_room_left() -> None:
     shared = [instance(f"i{number}", EXT, f"n{number}", mem=2000) for number in range(4)]
     # Three instances fit on a node, so two nodes are enough for four.
-    assert check.tolerance(state_of(shared, (8000, 8000, 8000, 8000)), np.ones(4, np.bool_)) == 2
+    assert check.tolerance(state_of(shared, (8000, 8000, 8000, 8000)), np.ones(4, np.bool_)) == Tolerance(
+        2, 2
+    )
     # The largest is lost first.
-    assert check.tolerance(state_of(shared, (2500, 2500, 2500, 8000)), np.ones(4, np.bool_)) == 0
-    assert check.tolerance(state_of([], (8000, 8000)), np.ones(2, np.bool_)) == 2
+    assert check.tolerance(state_of(shared, (2500, 2500, 2500, 8000)), np.ones(4, np.bool_)) == Tolerance(
+        0, 0
+    )
+    assert check.tolerance(state_of([], (8000, 8000)), np.ones(2, np.bool_)) == Tolerance(2, 2)
 
 
 def test_a_mirrored_instance_does_not_survive_both_its_nodes() -> None:
     instances = [instance("a", DRBD, "n0", "n1")]
-    assert check.tolerance(state_of(instances, (9000, 8000, 7000)), np.ones(3, np.bool_)) == 1
-    assert check.tolerance(state_of(instances, (9000, 7000, 8000)), np.ones(3, np.bool_)) == 2
+    assert check.tolerance(state_of(instances, (9000, 8000, 7000)), np.ones(3, np.bool_)) == Tolerance(1, 1)
+    assert check.tolerance(state_of(instances, (9000, 7000, 8000)), np.ones(3, np.bool_)) == Tolerance(2, 2)
 
 
 def test_the_score_without_online_nodes_is_0() -> None:
