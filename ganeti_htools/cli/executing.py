@@ -90,8 +90,6 @@ def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> None:
 
     Without an ending, it was interrupted. Raises HtoolsError if files cannot be written.
     """
-    if line.no_wait:
-        raise HtoolsError("--no-wait: only htoolsd goes on by itself: expected -D")
     cluster = trio.run(_carry_out, line.luxi or queries.default_socket(), run, check, say, bool(line.save))
     say(*summary(run))
     if line.save is not None:

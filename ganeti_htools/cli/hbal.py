@@ -12,7 +12,7 @@ from ganeti_htools.backends.haskell import fixed, general
 from ganeti_htools.cli import balance_report, files, states, tables
 from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
-from ganeti_htools.cli.program import execute, print_json
+from ganeti_htools.cli.program import check_exec, execute, print_json
 from ganeti_htools.cli.programs import HBAL
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import choice, moves
@@ -62,6 +62,8 @@ def run(line: CommandLine) -> None:
     ):
         if line.optimise and factor:
             raise HtoolsError(f"--optimise judges whole plans: it cannot go with {option}")
+
+    check_exec(HBAL, line)
 
     def tell(*texts: str) -> None:
         if not line.json:
@@ -145,8 +147,6 @@ def run(line: CommandLine) -> None:
         from ganeti_htools.cli import executing
 
         executing.conclude(outcome)
-    elif line.exec and made:
-        raise HtoolsError("hbal: Execution of commands possible only on LUXI")
 
 
 Tell = Callable[..., None]
@@ -259,10 +259,8 @@ def _optimised(
 
 def _execute(
     line: CommandLine, state: State, group: str, sets: Sequence[Sequence[Move]], told: Any, tell: Tell
-) -> Mapping[str, Any] | None:
-    """Carry the plan for a group out (``-X``), or have it carried out: the record of that; None if neither
-    can be.
-    """
+) -> Mapping[str, Any]:
+    """Carry the plan for a group out (``-X``), or have it carried out: the record of that."""
     from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
 
     say = executing.undeterred(tell)
@@ -270,8 +268,6 @@ def _execute(
         from ganeti_htools.cli import by_daemon
 
         return by_daemon.carry_out(line, told["id"], say)
-    if line.luxi is None:
-        return None
     plan = executing.moves(state, sets[:1] if line.first_job_group else sets)
     run = executing.begin(line, HBAL, _PURPOSE, plan)
     executing.carry_out(line, run, reviewer(line, group, say), say)

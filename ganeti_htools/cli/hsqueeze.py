@@ -11,13 +11,12 @@ import numpy as np
 from ganeti_htools.cli import files, states, tables
 from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
-from ganeti_htools.cli.program import execute, print_json
+from ganeti_htools.cli.program import check_exec, execute, print_json
 from ganeti_htools.cli.programs import HSQUEEZE
 from ganeti_htools.engine import squeeze
 from ganeti_htools.engine.balance import score_of
 from ganeti_htools.engine.squeeze import Action, Plan
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
-from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -48,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(line: CommandLine) -> int:
     """Plan and tell; the exit status. Raises HtoolsError."""
+    check_exec(HSQUEEZE, line)
     cluster, generations = files.load_dated(line)
     state = states.of(cluster, line)
     _save(line, "original", "before hsqueeze run", cluster)
@@ -74,9 +74,6 @@ def run(line: CommandLine) -> int:
         from ganeti_htools.cli import executing
 
         executing.conclude(outcome)
-    elif wanted:
-        sys.stdout.flush()
-        raise HtoolsError("hsqueeze: Execution of commands possible only on LUXI")
     _show(line, "Final", plan.state)
     _save(line, "squeezed", _SAVED[plan.action], plan.state.settled())
     return 0
@@ -89,8 +86,8 @@ def _sets(state: State, plan: Plan) -> list[list[Move]]:
 
 def _execute(
     line: CommandLine, state: State, plan: Plan, sets: Sequence[Sequence[Move]], told: Any
-) -> Mapping[str, Any] | None:
-    """Carry the plan out (``-X``), or have it carried out: the record of that; None if neither can be."""
+) -> Mapping[str, Any]:
+    """Carry the plan out (``-X``), or have it carried out: the record of that."""
     from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
 
     def tell(*texts: str) -> None:
@@ -102,8 +99,6 @@ def _execute(
         from ganeti_htools.cli import by_daemon
 
         return by_daemon.carry_out(line, told["id"], say)
-    if line.luxi is None:
-        return None
     run = executing.begin(line, HSQUEEZE, _purpose(plan), _jobs(state, plan, sets))
     executing.carry_out(line, run, reviewer(line, state, plan, say), say)
     return executing.record(run)

@@ -50,6 +50,18 @@ def _ended(program: Program, run: Run, argv: Sequence[str]) -> int:
     return status
 
 
+def check_exec(program: Program, line: CommandLine) -> None:
+    """Raises HtoolsError if the plan is to be carried out (``-X``) where nobody can do so: better now than
+    when it has been made.
+    """
+    if not line.exec or line.daemon is not None:
+        return
+    if line.luxi is None:
+        raise HtoolsError(f"{program.name}: Execution of commands possible only on LUXI")
+    if line.no_wait:
+        raise HtoolsError("--no-wait: only htoolsd goes on by itself: expected -D")
+
+
 def print_json(report: object) -> None:
     """Put a report on standard output as JSON in UTF-8; figures that are no numbers become null."""
     import orjson  # seldom needed

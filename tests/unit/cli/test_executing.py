@@ -86,8 +86,8 @@ def test_what_is_done_is_told_and_saved(tmp_path: Path) -> None:
 def test_only_the_daemon_goes_on_by_itself(tmp_path: Path) -> None:
     with simulator(tmp_path, uneven()) as ganeti:
         with hbal(ganeti, f"-l{STEPS}", "--no-wait") as process:
-            status, _, err = result(process)
-        assert status == 1
+            status, out, err = result(process)
+        assert (status, out) == (1, "")
         assert err == "Error: --no-wait: only htoolsd goes on by itself: expected -D\n"
         assert ganeti.tell("jobs") == []
 
@@ -229,10 +229,11 @@ def primary(ganeti: Simulator, name: str) -> str:
     return next(row.pnode for row in text.parse(ganeti.cluster(), "").instances if row.name == name)
 
 
-def test_without_luxi_nothing_is_carried_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["-tFILE", "-mnowhere.example", "--simulate=p,3,8T,2T,64"])
+def test_without_luxi_nothing_is_carried_out_nor_planned(tmp_path: Path, source: str) -> None:
     path = tmp_path / "cluster.data"
     path.write_text(text.dump(uneven()))
-    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", "-t", str(path), "-X"]
+    command = [sys.executable, "-m", "ganeti_htools.cli.hbal", source.replace("FILE", str(path)), "-X"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    assert done.returncode == 1
+    assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "Error: hbal: Execution of commands possible only on LUXI\n"
