@@ -38,8 +38,10 @@ class ClusterMethods:
                 1,
                 "Tells of the cluster: nodes, instances, groups and info as Ganeti answers them over LUXI"
                 " (nodes that are in use but do not report as offline); how old each kind of data is, in"
-                " seconds, and whether it is older than it should be; how often each table has changed.",
-                {},
+                " seconds, and whether it is older than it should be, or than asked for; how often each table"
+                " has changed; and the nodes whose figures may be of a time when they had other instances"
+                " (updating).",
+                {"fresh": "true to have the configuration asked for anew before; optional"},
                 self._cluster,
             ),
             Method(
@@ -51,15 +53,21 @@ class ClusterMethods:
             ),
         )
 
-    async def _cluster(self, _args: Args, _file: File) -> object:
+    async def _cluster(self, args: Args, _file: File) -> object:
         """Raises RefusalError."""
+        fresh = args.get("fresh", False)
+        if not isinstance(fresh, bool):
+            raise RefusalError(Kind.ARGUMENTS, "cluster: fresh: expected true or false")
+        old = await self._sync.renew() if fresh else None
         model = self._sync.model
         if model.answers is None:
             raise RefusalError(Kind.CLUSTER, f"the cluster is not known yet{self._why()}")
         return {
             **await self._parts(model.answers),
             **self._state(),
+            **({"late": True, "error": old} if old else {}),
             "silent": model.silent,
+            "updating": model.updating,
             "generations": model.generations,
         }
 

@@ -8,6 +8,7 @@ newly learnt makes a new model, and whoever holds an old one can go on with it.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from operator import attrgetter, is_
 from typing import TypeVar
 
@@ -49,6 +50,7 @@ class Model:
 
     ``answers`` and ``cluster`` are None until both kinds have been learnt. ``silent`` are nodes that are in
     use but do not report; they count as offline. The table ``cluster`` has one row, its configuration.
+    ``changed`` are nodes with other instances than before, and when that was asked for.
     """
 
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Model:
     answers: ClusterAnswers | None = None
     cluster: Cluster | None = None
     silent: tuple[str, ...] = ()
+    changed: Mapping[str, float] = field(default_factory=dict)
     joints: Joints = field(default_factory=dict)
 
     @property
@@ -63,6 +66,11 @@ class Model:
         """How often each table has changed."""
         names = (name for tables in TABLES.values() for name in tables)
         return {name: self.tables[name].generation for name in names if name in self.tables}
+
+    @property
+    def updating(self) -> list[str]:
+        """Nodes whose figures are of a time when they may have had other instances."""
+        return sorted(name for name, when in self.changed.items() if when > self.asked.get(LIVE, -inf))
 
     def ages(self, now: float) -> dict[str, float]:
         """Seconds since each kind of data was asked for."""
@@ -73,8 +81,27 @@ def learnt(model: Model, kind: str, tables: Mapping[str, Sequence[Row]], asked: 
     """The model after data of a kind was read: all tables of that kind. Raises AnswerError, DataError."""
     revised = {name: _revised(name, model.tables.get(name, Table()), tables[name]) for name in TABLES[kind]}
     same = all(model.tables.get(name, Table()).generation == revised[name].generation for name in revised)
-    new = replace(model, tables={**model.tables, **revised}, asked={**model.asked, kind: asked})
+    times = {**model.asked, kind: asked}
+    changed = {name: when for name, when in model.changed.items() if when > times.get(LIVE, -inf)}
+    if kind == CONFIGURATION:
+        changed |= dict.fromkeys(_touched(model.tables.get("instances"), revised["instances"]), asked)
+    new = replace(model, tables={**model.tables, **revised}, asked=times, changed=changed)
     return new if same or len(new.asked) < len(TABLES) else _merged(new)
+
+
+def _touched(before: Table | None, now: Table) -> set[str]:
+    """The nodes of instances that are not what they were."""
+    if before is None or before is now:
+        return set()
+    known, left = {id(row) for row in before.rows}, {id(row) for row in now.rows}
+    rows = [row for row in now.rows if id(row) not in known]
+    rows += [row for row in before.rows if id(row) not in left]
+    return {node for row in rows for node in _nodes(row)}
+
+
+def _nodes(instance: Row) -> list[str]:
+    nodes = [instance.values.get("pnode"), *(instance.values.get("snodes") or ())]
+    return [node for node in nodes if isinstance(node, str)]
 
 
 def unheard(model: Model) -> frozenset[str]:

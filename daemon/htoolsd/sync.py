@@ -30,6 +30,7 @@ from htoolsd.rereading import Rereader
 _log = structlog.get_logger()
 
 CONFIGURATION_PATIENCE = 60.0  # seconds for an answer that luxid need not ask nodes for
+NEWS = 10.0  # seconds that whoever wants to know of the newest configuration waits for it
 RETRY = 30.0  # seconds after live data could not be had
 _BUSY = 30  # with jobs ending all the time, live data is asked for so many times as often as usual at most
 _RECENT = 10  # models that are remembered, so that a client can go on with what it was told of
@@ -177,6 +178,19 @@ class Sync:
     def want_live(self) -> None:
         """Have live data asked for at once, after a job has ended say."""
         self._beats[LIVE].by(trio.current_time())
+
+    async def renew(self) -> str | None:
+        """Return when the configuration was asked for anew since the call, or why that could not be done.
+
+        Nobody waits where it could not be had the last time, nor for long.
+        """
+        polls = self._polls[CONFIGURATION]
+        if self.master is not False and polls.error is None:
+            with trio.move_on_after(NEWS) as waiting:
+                await self._beats[CONFIGURATION].again()
+            if waiting.cancelled_caught:
+                return f"configuration: no answer within {NEWS:g} s"
+        return polls.error if self.master else "this is not the master node"
 
     async def refresh(self) -> None:
         """Return when everything was asked for anew since the call. Raises NotSyncedError."""

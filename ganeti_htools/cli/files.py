@@ -153,15 +153,15 @@ def from_luxi(path: str) -> Cluster:
 
 def from_daemon(path: str, verbose: bool) -> tuple[Cluster, Mapping[str, int]]:
     """The cluster as the daemon behind a socket knows it, the usual one if ``path`` is empty; and the
-    generations of its tables.
+    generations of its tables. Its configuration is no older than the question.
 
-    How old that is, is told if ``verbose``, or if it is older than it should be. Raises HtoolsError.
+    How old all is, is told if ``verbose``, or if something is older than it should be. Raises HtoolsError.
     """
     from ganeti_htools.backends import luxi
     from ganeti_htools.daemon import client
     from ganeti_htools.luxi import relayed
 
-    told: Any = client.ask(path or client.usual_socket(), "cluster", {})
+    told: Any = client.ask(path or client.usual_socket(), "cluster", {"fresh": True})
     answers = relayed.read(told)
     match told:
         case {"ages": dict(ages), "late": bool(late), "error": error, "silent": list(silent)}:
@@ -171,7 +171,11 @@ def from_daemon(path: str, verbose: bool) -> tuple[Cluster, Mapping[str, int]]:
                 warn(f"{'Warning: ' if late else ''}htoolsd: {old}{why}")
             for name in silent:
                 warn(f"Warning: node {name} does not report, and is taken for offline")
-    return luxi.parse(answers), told["generations"]
+    cluster, updating = luxi.parse(answers), told.get("updating", ())
+    if verbose and updating:
+        warn(f"htoolsd: figures of {', '.join(updating)} are being updated: instances have come or gone")
+    nodes = (replace(node, updating=node.name in updating) for node in cluster.nodes)
+    return replace(cluster, nodes=tuple(nodes)), told["generations"]
 
 
 def with_dynamics(cluster: Cluster, line: CommandLine) -> Cluster:

@@ -41,7 +41,8 @@ class Group:
 class Node:
     """A node. ``offline`` also stands for drained, not vm_capable and without live data.
 
-    ``t_`` are totals, ``f_`` what is free, ``n_`` what the node's own system uses. ``load`` is
+    ``t_`` are totals, ``f_`` what is free, ``n_`` what the node's own system uses, all that perhaps of a
+    time when it had other instances (``updating``). ``load`` is
     None unless a monitor measured it.
     """
 
@@ -63,6 +64,7 @@ class Node:
     hypervisor: str | None = None
     tags: tuple[str, ...] = ()
     cpu_load: float | None = None
+    updating: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,9 @@ def _exclusion(
 
 
 def missing_resources(state: State) -> list[str]:
-    """A line for each node that lacks more than 512 MiB of memory or 1 GiB of disk, last node first."""
+    """A line for each node that lacks more than 512 MiB of memory or 1 GiB of disk, last node first; of its
+    figures, if they are of another time than its instances, nothing can be said.
+    """
     size = len(state.cluster.nodes)
     placed = [(state.pnode, ~state.forthcoming), (state.snode, ~state.forthcoming & (state.snode != NOWHERE))]
     used = sum(_sum_by(node[keep], state.dsk[keep], size) for node, keep in placed)
@@ -234,5 +236,5 @@ def missing_resources(state: State) -> list[str]:
     return [
         f"node {on_one_line(node.name)} is missing {mem} MB ram and {dsk // 1024} GB disk"
         for node, mem, dsk in zip(state.cluster.nodes, lost_mem, lost_dsk, strict=True)
-        if mem > 512 or dsk > 1024
+        if (mem > 512 or dsk > 1024) and not node.updating
     ][::-1]

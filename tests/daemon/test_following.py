@@ -21,6 +21,7 @@ from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, executab
 from tests.messages import allocate, encode, message
 from tests.simulators import Simulator, simulator
 from tests.text_format import text as text_of
+from tests.unit.simulator.worlds import migrate
 
 OFTEN = "config_seconds = 0.05\n"
 SHAPE = Shape(
@@ -92,6 +93,33 @@ def test_how_old_it_is_is_told_to_whom_it_may_concern(daemon: Daemon, ganeti: Si
     ganeti.tell("master", True)
     wait_until(lambda: not known(daemon)["late"])
     assert tool("hinfo", option).stderr == ""
+
+
+def moved_away(rows: Cluster) -> str:
+    """An instance whose migration takes much memory from its node."""
+    return next(
+        row.name for row in rows.instances if row.snode is not None and row.mem > 1024 and row.uses_memory
+    )
+
+
+def test_the_configuration_is_no_older_than_the_question(tmp_path: Path) -> None:
+    """Also where the daemon would not have asked for it by itself, and live data is of before."""
+    (tmp_path / "daemon").mkdir()
+    rows = served(Shape(nodes=6, instances=24, templates={"drbd": 1}, fill=0.3))
+    with (
+        simulator(tmp_path / "daemon", rows, "--job-seconds=0") as ganeti,
+        running(tmp_path / "daemon", config="config_seconds = 1000\n") as daemon,
+    ):
+        wait_until(lambda: known(daemon)["instances"])
+        for _ in range(2):
+            ganeti.ask("SubmitManyJobs", [[migrate(moved_away(rows))]])
+            wait_until(lambda: {state for _, state in ganeti.tell("jobs")} == {"success"})
+            assert "inconsistent" not in tool("hcheck", f"-D{daemon.socket}").stderr
+            ours = tool("hbal", f"-D{daemon.socket}", "--print-instances", "-l0")
+            usual = tool("hbal", f"-L{ganeti.socket}", "--print-instances", "-l0")
+            assert "Loaded" in ours.stdout
+            assert (ours.returncode, ours.stderr) == (0, usual.stderr)
+        assert known(daemon)["polls"]["live"]["done"] == 1
 
 
 def test_a_node_that_does_not_report_is_named_and_not_used(daemon: Daemon, ganeti: Simulator) -> None:

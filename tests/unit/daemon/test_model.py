@@ -55,3 +55,21 @@ def test_what_does_not_fit_together_is_refused_and_changes_nothing() -> None:
 def test_ages() -> None:
     made = learnt(model(), CONFIGURATION, read(world(), CONFIGURATION), 7.0)
     assert made.ages(10.0) == {CONFIGURATION: 3.0, LIVE: 10.0}
+
+
+def test_figures_of_a_time_with_other_instances() -> None:
+    """Until live data was asked for after the change had shown."""
+    before = model()
+    assert before.updating == []
+    tables = read(world(), CONFIGURATION)
+    moved = {**tables["instances"][0].values, "pnode": "two", "snodes": ["three"]}
+    tables["instances"][0] = Row(moved, tables["instances"][0].missing)
+    after = learnt(before, CONFIGURATION, tables, 5.0)
+    assert after.updating == ["one", "three", "two"]
+    same = learnt(after, CONFIGURATION, tables, 10.0)
+    assert same.updating == after.updating
+    assert learnt(same, LIVE, read(world(), LIVE), 4.0).updating == after.updating
+    assert learnt(same, LIVE, read(world(), LIVE), 6.0).updating == []
+    tables["instances"].pop(0)
+    gone = learnt(before, CONFIGURATION, tables, 5.0)
+    assert gone.updating == ["one", "two"]

@@ -181,6 +181,7 @@ def test_resources_that_nobody_accounts_for() -> None:
         "node a\\nb is missing 1884 MB ram and 9 GB disk",
         "node lost is missing 1884 MB ram and 9 GB disk",
     ]
+    assert not missing_resources(derive(Cluster((GROUP,), (replace(lost, updating=True), fine), ())))
 
 
 def test_a_copy_is_a_state_of_its_own() -> None:
