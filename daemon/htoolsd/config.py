@@ -7,6 +7,9 @@ from typing import Any
 
 from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError
+from htoolsd import reading
+
+_LARGEST = 1 << 20  # bytes of the file
 
 
 def _key(default: Any, doc: str) -> Any:
@@ -52,11 +55,10 @@ def load(path: str | None, given: Mapping[str, str | None]) -> Config:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        with open(path, "rb") as file:
-            values = tomllib.load(file)
+        values = tomllib.loads(reading.whole(path, _LARGEST).decode())
     except OSError as err:
         raise DataError(f"{path}: {err.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
+    except (ValueError, RecursionError) as err:
         raise DataError(f"{path}: not TOML: {err}") from None
     known = {key.name: key.default for key in fields(Config)}
     for key, value in values.items():

@@ -1,7 +1,6 @@
 """Decisions, one at a time in a worker thread, so that what is kept between them needs no lock."""
 
 import os
-import stat
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from ganeti_htools.daemon.protocol import Kind, RefusalError
 from ganeti_htools.decision import Known, Memory, decide
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError
+from htoolsd import reading
 from htoolsd.methods import Args, File, Method
 from htoolsd.peer import PassedFile
 
@@ -191,15 +191,7 @@ def read_request(file: PassedFile, largest: int) -> bytes:
     if descriptor is None:
         raise RefusalError(Kind.FILE, "the request file was closed before it could be read")
     try:
-        # Anything else, a pipe say, could keep the thread waiting for ever.
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise RefusalError(Kind.FILE, "the request is no regular file")
-        data = bytearray()
-        while piece := os.pread(descriptor, 1 << 20, len(data)):
-            data += piece
-            if len(data) > largest:
-                raise RefusalError(Kind.FILE, f"the request is longer than {largest} bytes")
-        return bytes(data)
+        return reading.contents(descriptor, largest)
     except OSError as err:
         raise RefusalError(Kind.FILE, f"the request cannot be read: {err.strerror}") from None
     finally:

@@ -6,7 +6,12 @@ import sys
 
 import orjson
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
+
+from ganeti_htools.model.errors import on_one_line
+
+# Those of syslog, by structlog's levels.
+_PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 
 
 class Outlet:
@@ -45,22 +50,50 @@ class Outlet:
 
 
 def configure() -> None:
-    """Log to stderr: key=value at a terminal, one JSON object a line otherwise."""
-    ending: list[Processor] = [
-        structlog.processors.format_exc_info,
-        structlog.processors.JSONRenderer(orjson.dumps),
-    ]
+    """Log to stderr: key=value at a terminal, one JSON object a line otherwise.
+
+    Where that goes to the journal, each line begins with its priority (``sd-daemon(3)``).
+    """
+    ending: list[Processor] = [structlog.processors.format_exc_info, _line]
+    if _to_journal():
+        ending[-1] = _with_priority
     if sys.stderr.isatty():
         ending = [structlog.dev.ConsoleRenderer(), _encoded]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _harmless,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             *ending,
         ],
         logger_factory=structlog.BytesLoggerFactory(Outlet(sys.stderr.fileno())),  # type: ignore[arg-type]
     )
+
+
+def complain(text: str) -> None:
+    """Tell why the program ends, in a line on stderr."""
+    priority = f"<{_PRIORITIES['error']}>" if _to_journal() else ""
+    print(f"{priority}htoolsd: {text}", file=sys.stderr)
+
+
+def _to_journal() -> bool:
+    """Whether standard error goes to the journal, as ``systemd.exec(5)`` has it told."""
+    found = os.fstat(sys.stderr.fileno())
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+def _harmless(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """What clients or files have brought is shown on the line, and not at any length."""
+    return {key: on_one_line(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _line(_logger: object, _method: str, event: EventDict) -> bytes:
+    return orjson.dumps(event, default=str)
+
+
+def _with_priority(logger: object, method: str, event: EventDict) -> bytes:
+    return b"<%d>%b" % (_PRIORITIES[event["level"]], _line(logger, method, event))
 
 
 def _encoded(_logger: object, _method: str, line: object) -> bytes:

@@ -1,12 +1,16 @@
 """Whether this is Ganeti's master node, as its own daemons tell (``ganeti-luxid(8)``)."""
 
+import errno
 import os
 import socket
 from dataclasses import dataclass
 
+from htoolsd import reading
+
 EXIT_NOT_MASTER = 11  # of Ganeti's daemons that belong on the master
 
 _USUAL = "/var/lib/ganeti"
+_LONGEST = 4096  # bytes of a file with one name
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +22,16 @@ class Place:
 
     def master(self) -> str | None:
         """The master node's name, None where there is no Ganeti. Raises OSError."""
+        path = os.path.join(self.directory, "ssconf_master_node")
         try:
-            with open(os.path.join(self.directory, "ssconf_master_node"), encoding="utf-8") as file:
-                return file.read().strip().lower()
+            name = reading.whole(path, _LONGEST).decode().strip()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except UnicodeDecodeError:
+            name = ""
+        if not name.isprintable() or len(name.split()) != 1:
+            raise OSError(errno.EINVAL, "does not name a node", path)
+        return name.lower()
 
     def leads(self) -> bool:
         """Whether it is the master, or nobody says who is. Raises OSError."""

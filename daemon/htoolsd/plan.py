@@ -1,19 +1,24 @@
 """One plan: what it is, how far it is carried out; as it is told and as it is kept on disk."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import trio
 
 from ganeti_htools.cli import executing
 from ganeti_htools.cli.executing import Say
+from ganeti_htools.engine.moves import Kind
 from ganeti_htools.execution import Check, Ending, Run
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
+from htoolsd import reading
+from htoolsd.shape import Shape, fits
+
+_LARGEST = 64 << 20  # bytes of a record
 
 
 class State(StrEnum):
@@ -134,10 +139,68 @@ class Plan:
 _CHANGING = ("state", "error", "began", "ended", "serial", "log", "standing", "execution")
 
 
+def _id(value: object) -> bool:
+    """Whether it can be a plan's id, which names a file and is looked for in the comments of jobs."""
+    return type(value) is str and value.isascii() and value.isalnum() and len(value) <= 32
+
+
+def _time(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= cast(float, value) < 1e11
+
+
+def _count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
+
+
+def _move(value: object) -> bool:
+    return value is None or value in {kind.value for kind in Kind}
+
+
+_NUMBER, _TEXT = (int, float, None), (str, None)
+_JOB: Shape = {
+    "title": str,
+    "instance": _TEXT,
+    "move": _move,
+    "from": ([str], None),
+    "to": ([str], None),
+    "opcodes": [str],
+    "commands": [str],
+}
+_SUBMITTED: Shape = {**_JOB, "jobset": _count, "id": (_count, None), "status": _TEXT, "error": _TEXT}
+_RECORD: Shape = {
+    "id": _id,
+    "tool": str,
+    "made": _time,
+    "by": {"uid": int, "pid": int},
+    "groups": [str],
+    "arguments": [str],
+    "score": {"before": _NUMBER, "after": _NUMBER},
+    "state": str,
+    "error": _TEXT,
+    "began": (_time, None),
+    "ended": (_time, None),
+    "serial": _count,
+    "log": [[str]],
+    "execution": {
+        "ending": _TEXT,
+        "reason": _TEXT,
+        "run": _id,
+        "purpose": str,
+        "replanned": [str],
+        "jobs": [_SUBMITTED],
+        "not_submitted": [[_JOB]],
+    },
+}
+
+
 def restored(text: bytes) -> Plan:
     """A plan that was kept. If it was being carried out then, it is interrupted. Raises DataError."""
     try:
         document = orjson.loads(text)
+        if not fits(document, _RECORD):
+            raise ValueError(f"expected {', '.join(_RECORD)}, and each of its type")
+        if document["id"] != document["execution"]["run"]:
+            raise ValueError("id: expected that of the run")
         facts = {key: value for key, value in document.items() if key not in _CHANGING}
         plan = Plan(
             facts,
@@ -150,34 +213,14 @@ def restored(text: bytes) -> Plan:
             document["serial"],
             [(kind, line) for kind, line in document["log"]],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        plan.text()  # so that it can be told, whatever else there is in it
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"no record of a plan: {type(error).__name__}: {error}") from None
-    if not _whole(document):
-        raise DataError(
-            "no record of a plan: expected id, tool, serial, made, by, groups, arguments and score"
-        )
     return plan
 
 
-def _whole(document: Mapping[str, Any]) -> bool:
-    """Whether all is there that is asked of any plan, and of the type that it has."""
-    match document:
-        case {
-            "id": str(),
-            "tool": str(),
-            "serial": int(),
-            "made": int() | float(),
-            "by": {"uid": int(), "pid": int()},
-            "groups": list(groups),
-            "arguments": list(arguments),
-            "score": {"before": int() | float() | None, "after": int() | float() | None},
-        }:
-            return all(isinstance(word, str) for word in (*groups, *arguments))
-    return False
-
-
-def kept(directory: str) -> Iterator[tuple[str, bytes | OSError]]:
-    """The files of all plans in a directory, which is made if it is not there: what they hold, or why that
+def kept(directory: str) -> Iterator[tuple[str, Plan | DataError | OSError]]:
+    """All plans in a directory, which is made if it is not there, by the names of their files; or why one
     cannot be read. What a daemon was writing when it was killed is removed. Raises OSError.
     """
     os.makedirs(directory, 0o750, exist_ok=True)
@@ -185,9 +228,11 @@ def kept(directory: str) -> Iterator[tuple[str, bytes | OSError]]:
         path = os.path.join(directory, name)
         try:
             if name.endswith(".json"):
-                with open(path, "rb") as file:
-                    yield path, file.read()
+                plan = restored(reading.whole(path, _LARGEST))
+                if name != f"{plan.id}.json":
+                    raise DataError(f"no record of a plan: id: {plan.id} belongs into another file")
+                yield path, plan
             elif name.endswith(".tmp"):
                 os.unlink(path)
-        except OSError as error:
+        except (DataError, OSError) as error:
             yield path, error

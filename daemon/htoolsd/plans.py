@@ -22,7 +22,7 @@ from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
-from htoolsd.plan import Plan, State, kept, restored
+from htoolsd.plan import Plan, State, kept
 from htoolsd.sync import NotSyncedError, Sync
 
 _log = structlog.get_logger()
@@ -93,13 +93,9 @@ class Plans:
         except OSError as error:
             _log.error("plans cannot be read", path=error.filename, error=error.strerror)
             return
-        for path, text in found:
-            try:
-                if isinstance(text, OSError):
-                    raise text
-                plan = restored(text)
-            except (DataError, OSError) as error:
-                _log.error("plan cannot be read", path=path, error=str(error))
+        for path, plan in found:
+            if not isinstance(plan, Plan):
+                _log.error("plan cannot be read", path=path, error=str(plan))
                 continue
             self._plans[plan.id] = plan
             if plan.state.going:

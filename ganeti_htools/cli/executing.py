@@ -4,6 +4,7 @@ import signal
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -173,11 +174,13 @@ def restored(program: str, recorded: Mapping[str, Any]) -> Run:
     """
     signature = Signature(program, "", recorded["purpose"], recorded["run"])
     run = Run(signature, [[_restored(job) for job in jobs] for jobs in recorded["not_submitted"]])
+    members: Counter[int] = Counter()
     for job in recorded["jobs"]:
         run.sets = job["jobset"]
-        number = 1 + sum(task.place.startswith(f"{run.sets}/") for task in run.tasks)
+        members[run.sets] += 1
+        place = f"{run.sets}/{members[run.sets]}"
         status = None if job["status"] is None else JobStatus(job["status"])
-        run.tasks.append(Task(_restored(job), f"{run.sets}/{number}", job["id"], status, job["error"]))
+        run.tasks.append(Task(_restored(job), place, job["id"], status, job["error"]))
     run.changes = list(recorded["replanned"])
     run.ending = None if recorded["ending"] in (None, INTERRUPTED) else Ending(recorded["ending"])
     run.reason = recorded["reason"] or ""

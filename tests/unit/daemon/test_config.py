@@ -33,6 +33,8 @@ def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path
         ("idle_seconds = inf", "idle_seconds: expected a number greater than 0"),
         ("[socket]", "socket: expected a string"),
         ("socket =", "not TOML: "),
+        ("x = " + "[" * 5000, "not TOML: "),
+        ("connections = " + "9" * 5000, "not TOML: "),
     ],
 )
 def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, text: str, problem: str) -> None:
@@ -50,6 +52,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match=r"binary: not TOML"):
         load(str(tmp_path / "binary"), {})
+    with pytest.raises(DataError, match=r"/dev/zero: no regular file"):
+        load("/dev/zero", {})
 
 
 def test_every_key_is_described_and_its_default_is_valid(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, suppress
 
 import pytest
+import structlog
 
+from htoolsd import logs
 from htoolsd.logs import Outlet
 
 Pipe = tuple[int, int]
@@ -45,3 +47,48 @@ def test_nobody_can_read_it_any_more(pipe: Pipe) -> None:
     os.close(pipe[0])
     outlet.write(b"one\n")
     outlet.write(b"two\n")
+
+
+def logged(pipe: Pipe, say: Callable[[], None]) -> list[bytes]:
+    """What is logged by a process whose standard error is a pipe."""
+    with os.fdopen(os.dup(pipe[1]), "w") as stderr, redirect_stderr(stderr):
+        logs.configure()
+        try:
+            say()
+        finally:
+            structlog.reset_defaults()
+    os.write(pipe[1], b"end")
+    return os.read(pipe[0], 1 << 20).splitlines()[:-1]
+
+
+def test_what_others_have_brought_is_shown_on_a_line_of_some_length(pipe: Pipe) -> None:
+    (line,) = logged(
+        pipe, lambda: structlog.get_logger().info("seen", path="\udcff\n", method="x" * 10_000_000)
+    )
+    assert len(line) < 3000
+    assert json.loads(line)["path"] == r"\udcff\n"
+
+
+def say_all() -> None:
+    log = structlog.get_logger()
+    for say in (log.debug, log.info, log.warning, log.error, log.critical):
+        say("said")
+    try:
+        raise ValueError
+    except ValueError:
+        log.exception("said")
+    logs.complain("said")
+
+
+def test_the_journal_is_told_priorities(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = os.fstat(pipe[1])
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+    lines = logged(pipe, say_all)
+    assert [line[:3] for line in lines] == [b"<7>", b"<6>", b"<4>", b"<3>", b"<2>", b"<3>", b"<3>"]
+
+
+def test_others_are_told_none(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", "1:2")
+    *lines, complaint = logged(pipe, say_all)
+    assert {json.loads(line)["event"] for line in lines} == {"said"}
+    assert complaint == b"htoolsd: said"

@@ -20,7 +20,7 @@ def test_where_nobody_is_named_nobody_is_in_the_way(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").mkdir()
-    with pytest.raises(OSError, match="Is a directory"):
+    with pytest.raises(OSError, match="no regular file"):
         Place("node1", str(tmp_path)).leads()
 
 
@@ -32,3 +32,10 @@ def test_the_node_as_ganeti_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GANETI_HOSTNAME", "Node3")
     assert here("") == Place("node3", "/cluster/Node3/var/lib/ganeti")
     assert here("/elsewhere").directory == "/elsewhere"
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff\xfe", b"node1 node2", b"node1\0", b"n" * 5000])
+def test_what_names_no_node_is_no_answer(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "ssconf_master_node").write_bytes(content)
+    with pytest.raises(OSError, match=r"ssconf_master_node"):
+        Place("node1", str(tmp_path)).leads()

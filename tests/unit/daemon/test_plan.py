@@ -1,6 +1,11 @@
 """A plan is what it was after it has been written and read again."""
 
+import copy
+import json
 import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -8,7 +13,7 @@ import pytest
 from ganeti_htools.execution import Ending, Run
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
-from htoolsd.plan import Plan, State, restored
+from htoolsd.plan import Plan, State, kept, restored
 from tests.unit.test_execution import BACK, MIRRORED, SHARED, new
 
 
@@ -95,3 +100,68 @@ def test_what_is_damaged(key: str) -> None:
         del document[key]
     with pytest.raises(DataError, match="no record of a plan"):
         restored(orjson.dumps(document))
+
+
+def parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every object and list in a document, with each of its keys."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield value, key
+        yield from parts(item)
+
+
+DEEP: Any = []
+for _ in range(300):
+    DEEP = [DEEP]
+STRANGE = [
+    None,
+    True,
+    7,
+    -1,
+    2**63,
+    1e308,
+    "",
+    "x",
+    "../../x",
+    "\x1b[2J",
+    [],
+    [7],
+    [None],
+    {},
+    {"x": 1},
+    DEEP,
+]
+
+
+def test_a_record_can_be_told_whatever_is_in_it() -> None:
+    document = orjson.loads(begun().text())
+    read = 0
+    for number, _ in enumerate(parts(document)):
+        for strange in STRANGE:
+            damaged = copy.deepcopy(document)
+            owner, key = list(parts(damaged))[number]
+            owner[key] = strange
+            try:
+                plan = restored(json.dumps(damaged).encode())
+            except DataError:
+                continue
+            read += 1
+            assert plan.id.isalnum()
+            plan.end(5.0)
+            plan.summary()
+            assert restored(plan.text().encode()).text() == plan.text()
+    assert read
+
+
+def test_files_are_read_one_by_one(tmp_path: Path) -> None:
+    text = begun().text()
+    for name in ("beef.json", "dead.json", "note.txt"):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "a.json").mkdir()
+    (tmp_path / "\udcff.json").write_bytes(b"\xff")
+    (tmp_path / "beef.json.0123.tmp").write_text("")
+    found = {Path(path).name: plan for path, plan in kept(str(tmp_path))}
+    assert found.keys() == {"beef.json", "dead.json", "a.json", "\udcff.json"}
+    assert isinstance(found["beef.json"], Plan)
+    assert str(found["dead.json"]) == "no record of a plan: id: beef belongs into another file"
+    assert not (tmp_path / "beef.json.0123.tmp").exists()
