@@ -138,6 +138,9 @@ def _describe(status: Any) -> Iterator[str]:
         yield f"  plans      {', '.join(f'{count} {state}' for state, count in status['plans'].items())}"
     counts = (f"{decisions[name]} {name}" for name in ("served", "failed", "refused", "abandoned", "broken"))
     yield f"  decisions  {', '.join(counts)}"
+    if decisions["alone"]:
+        ago = _duration(time.time() - decisions["last_alone"])
+        yield f"  alone      {decisions['alone']} decided without the daemon, the last {ago} ago"
     now = f"{decisions['waiting']} waiting, {decisions['running']} running"
     if decisions["running"]:
         now += f" for {_duration(decisions['running_ms'] / 1000)}"

@@ -16,7 +16,7 @@ from ganeti_htools.cli import streams
 from ganeti_htools.decision import Known
 from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd import logs, mastership, status
+from htoolsd import alone, logs, mastership, status
 from htoolsd.cluster import ClusterMethods
 from htoolsd.config import Config, describe, load
 from htoolsd.decisions import Decisions
@@ -34,6 +34,8 @@ from htoolsd.version import VERSION
 
 _log = structlog.get_logger()
 
+SHOW_SECONDS = 5  # a third of what the executable takes for a moment (LATELY)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; the exit status."""
@@ -49,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return EXIT_NOT_MASTER
         lock(config.state_dir)  # held until the process ends
         listener = listen(config.socket, config.group)
+        alone.provide(config.socket, config.group)
     except HtoolsError as err:
         print(f"htoolsd: {err}", file=sys.stderr)
         return 1
@@ -130,11 +133,18 @@ async def _run(config: Config, place: Place, listener: Listener) -> None:
                 notify("READY=1")
                 _log.info("ready", version=VERSION, socket=config.socket)
                 nursery.start_soon(sync.run)
+                nursery.start_soon(_show, listener)
                 with accepting:
                     listening = trio.SocketListener(trio.socket.from_stdlib_socket(listener.socket))
                     await trio.serve_listeners(client, [listening], handler_nursery=clients)
         nursery.cancel_scope.cancel()
     _log.info("stopped", unfinished=finishing.cancelled_caught)
+
+
+async def _show(listener: Listener) -> None:
+    while True:
+        listener.show()
+        await trio.sleep(SHOW_SECONDS)
 
 
 def known(sync: Sync) -> tuple[Known | None, dict[str, float]]:

@@ -5,6 +5,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from htoolsd import alone
 from htoolsd.config import Config
 from htoolsd.decisions import Decisions
 from htoolsd.methods import Args, File, Method
@@ -34,7 +35,7 @@ def method(config: Config, server: Server, sync: Sync, decisions: Decisions, pla
             "connections": server.connections,
             "luxi": asdict(sync.luxi),
             "cluster": sync.status(),
-            "decisions": decisions.status(),
+            "decisions": decisions.status() | alone.status(config.socket),
             "plans": plans.status(),
             "memory_mib": resident_mib(),
         }

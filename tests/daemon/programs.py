@@ -46,10 +46,11 @@ def executable(
     program: Path = EXECUTABLE,
     fallback: Path | str = PROGRAMS / "hail",
     prefix: tuple[str, ...] = (),
+    **environment: str,
 ) -> Finished:
     """Ask the daemon at ``path`` as Ganeti does, with the one-shot program ``fallback`` behind."""
     surroundings = {"HTOOLSD_SOCKET": str(path), "HTOOLSD_HAIL": str(fallback), "LC_ALL": "C"}
-    return run(*prefix, INTERPRETER, "-IS", program, *arguments, environment=surroundings)
+    return run(*prefix, INTERPRETER, "-IS", program, *arguments, environment={**surroundings, **environment})
 
 
 _hail: dict[tuple[bytes, tuple[str, ...]], Finished] = {}
@@ -156,6 +157,20 @@ def connect(path: Path) -> socket.socket:
     sock.settimeout(PATIENCE)
     sock.connect(str(path))
     return sock
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def stale(path: Path, age: float) -> Path:
+    """A socket that nobody listens on any more, ``age`` seconds after the last sign of life."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    os.utime(path, times=(time.time() - age,) * 2)
+    return path
 
 
 def small_cluster() -> Cluster:

@@ -3,8 +3,10 @@ import re
 import shutil
 import socket
 import subprocess
-import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,8 @@ from tests.daemon.programs import (
     request_file,
     run,
     running,
+    script,
+    stale,
 )
 from tests.messages import (
     allocate,
@@ -156,34 +160,29 @@ def assert_left_to_hail(finished: Finished, reason: str, *arguments: object) -> 
 
 @pytest.fixture
 def liar(tmp_path: Path) -> Iterator[Callable[[Behaviour], Path]]:
-    """Makes a socket whose clients meet with ``behaviour``."""
+    """Makes a socket whose clients meet with ``behaviour``, one after the other."""
     path = tmp_path / "liar"
-    listening = socket.socket(socket.AF_UNIX)
-    over = threading.Event()
-    threads = []
+    clients = []
+    with socket.socket(socket.AF_UNIX) as listening:
 
-    def start(behaviour: Behaviour) -> Path:
-        listening.bind(str(path))
-        listening.listen()
+        def serve(behaviour: Behaviour) -> None:
+            with suppress(OSError):
+                while True:
+                    clients.append(listening.accept()[0])
+                    with suppress(OSError):
+                        behaviour(clients[-1])
 
-        def serve() -> None:
-            try:
-                client, _ = listening.accept()
-            except OSError:
-                return
-            with client:
-                behaviour(client)
-                over.wait(PATIENCE)
+        def start(behaviour: Behaviour) -> Path:
+            listening.bind(str(path))
+            listening.listen()
+            threads.submit(serve, behaviour)
+            return path
 
-        threads.append(threading.Thread(target=serve))
-        threads[0].start()
-        return path
-
-    yield start
-    over.set()
-    listening.close()
-    for thread in threads:
-        thread.join()
+        with ThreadPoolExecutor() as threads:
+            yield start
+            listening.shutdown(socket.SHUT_RDWR)
+    for client in clients:
+        client.close()
 
 
 def read_call(client: socket.socket) -> None:
@@ -223,6 +222,11 @@ GARBAGE = {
     "not UTF-8": b'"\xff"',
     "more behind it": RESULT + b" {}",
     "number as text": RESULT.replace(b'"no\\n"', b"7"),
+    "true for a status": RESULT.replace(b"0}", b"true}"),
+    "half a character": RESULT.replace(b"no", b"\\ud800"),
+    "half a character in warnings": RESULT.replace(b'""', b'"\\udc80"'),
+    "no decision": RESULT.replace(b"no\\n", b""),
+    "endless status": RESULT.replace(b"0}", b"1" * 10000 + b"}"),
     "big status": RESULT.replace(b"0}", b"256}"),
     "negative status": RESULT.replace(b"0}", b"-1}"),
     "refusal like a result": RESULT.replace(b"true", b"false"),
@@ -233,6 +237,22 @@ GARBAGE = {
 def test_garbage(liar: Callable[[Behaviour], Path], answer: bytes) -> None:
     finished = executable(liar(answering(answer + b"\x03")), EXECUTABLE, "--a=b", fallback="/bin/echo")
     assert_left_to_hail(finished, "the answer makes no sense", EXECUTABLE, "--a=b")
+
+
+def test_an_answer_without_end(liar: Callable[[Behaviour], Path]) -> None:
+    def behave(client: socket.socket) -> None:
+        read_call(client)
+        while True:
+            client.sendall(b" " * (1 << 20))
+
+    finished = executable(liar(behave), EXECUTABLE, "--htoolsd-timeout=60", fallback="/bin/echo")
+    assert_left_to_hail(finished, "the answer makes no sense", EXECUTABLE)
+
+
+def test_a_refusal_in_half_characters(liar: Callable[[Behaviour], Path]) -> None:
+    answer = b'{"success":false,"result":{"error":"\\ud800","message":"a\\u001b[2Jb\\udfff"}}\x03'
+    finished = executable(liar(answering(answer)), EXECUTABLE, fallback="/bin/echo")
+    assert_left_to_hail(finished, "refused (?): a?[2Jb?", EXECUTABLE)
 
 
 def test_a_refusal_is_quoted_on_one_line(liar: Callable[[Behaviour], Path], request_path: Path) -> None:
@@ -271,28 +291,22 @@ def test_the_environment_may_set_the_timeout(liar: Callable[[Behaviour], Path], 
 def test_bytes_now_and_then_do_not_buy_time(liar: Callable[[Behaviour], Path], request_path: Path) -> None:
     def behave(client: socket.socket) -> None:
         read_call(client)
-        try:
-            while True:
-                client.sendall(b" ")
-                threading.Event().wait(0.05)
-        except OSError:
-            pass
+        while True:
+            client.sendall(b" ")
+            time.sleep(0.05)
 
     finished = executable(liar(behave), request_path, "--htoolsd-timeout=0.3")
     assert_decided_alone(finished, "no answer within 0.3 s", request_path)
 
 
 def test_no_socket(tmp_path: Path, request_path: Path) -> None:
-    finished = executable(tmp_path / "nothing", request_path)
-    assert_decided_alone(finished, "nothing: No such file or directory", request_path)
+    finished = executable(tmp_path / "no" / "thing", request_path)
+    assert_decided_alone(finished, "no/thing: No such file or directory", request_path)
 
 
 def test_a_stale_socket(tmp_path: Path, request_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as stale:
-        stale.bind(str(tmp_path / "stale"))
-    assert_decided_alone(
-        executable(tmp_path / "stale", request_path), "stale: Connection refused", request_path
-    )
+    finished = executable(stale(tmp_path / "stale", age=60), request_path)
+    assert_decided_alone(finished, "stale: Connection refused", request_path)
 
 
 def test_a_socket_that_takes_nobody(tmp_path: Path, request_path: Path) -> None:
@@ -301,7 +315,7 @@ def test_a_socket_that_takes_nobody(tmp_path: Path, request_path: Path) -> None:
         crowded.bind(str(path))
         crowded.listen(0)
         waiting.connect(str(path))
-        finished = executable(path, request_path)
+        finished = executable(path, request_path, "--htoolsd-timeout=0.3")
     assert_decided_alone(finished, "crowded: Resource temporarily unavailable", request_path)
 
 
@@ -346,7 +360,7 @@ def test_a_daemon_with_too_much_to_do(tmp_path: Path, request_path: Path) -> Non
             text=True,
         )
         gated.wait_begun()
-        finished = executable(gated.socket, request_path)
+        finished = executable(gated.socket, request_path, "--htoolsd-timeout=1")
         assert_decided_alone(finished, "refused (busy): other decisions took longer than 0.1 s", request_path)
         gated.gate.touch()
         assert first.communicate(timeout=PATIENCE)[0] == finished.stdout
@@ -385,25 +399,67 @@ def test_a_pipe_is_left_to_the_program_that_can_read_it(daemon: Daemon, request_
 def test_nobody_to_read_the_reason(request_path: Path, tmp_path: Path) -> None:
     closed = run(
         *("sh", "-c", '"$0" -IS "$1" "$2" 2>&-', INTERPRETER, EXECUTABLE, request_path),
-        environment={"HTOOLSD_SOCKET": str(tmp_path / "nothing"), "HTOOLSD_HAIL": "/bin/echo"},
+        environment={"HTOOLSD_SOCKET": str(tmp_path / "no" / "thing"), "HTOOLSD_HAIL": "/bin/echo"},
     )
     assert (closed.returncode, closed.stdout) == (0, f"{request_path}\n")
 
 
 def test_no_program_to_decide_with(tmp_path: Path, request_path: Path) -> None:
-    finished = executable(tmp_path / "nothing", request_path, fallback=tmp_path / "no-hail")
+    alone = tmp_path / "alone"
+    alone.write_text(EXECUTABLE.read_text().replace("/usr/bin/python3", "/no/python"))
+    finished = executable(tmp_path / "no" / "thing", request_path, program=alone, fallback="/no/hail")
     assert finished.returncode == 1
     assert finished.stdout == ""
-    assert finished.stderr.splitlines()[1:] == [f"htoolsd: {tmp_path / 'no-hail'}: No such file or directory"]
+    assert finished.stderr.splitlines()[1:] == [
+        f"htoolsd: {name}: No such file or directory" for name in ("/no/hail", "/no/python")
+    ]
 
 
-def test_in_a_checkout_it_finds_that_ones_hail(tmp_path: Path) -> None:
-    checkout, search_path = tmp_path / "checkout", tmp_path / "search-path"
-    for directory in (checkout / "iallocator", checkout / ".venv" / "bin", search_path):
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The executable, where it finds a hail."""
+    checkout = tmp_path / "checkout"
+    for directory in (checkout / "iallocator", checkout / ".venv" / "bin"):
         directory.mkdir(parents=True)
-    shutil.copy(EXECUTABLE, checkout / "iallocator")
-    (search_path / "htoolsd").symlink_to(checkout / "iallocator" / "htoolsd")
-    (checkout / ".venv" / "bin" / "hail").write_text('#!/bin/sh\necho "hail $*"\nexit 7\n')
-    (checkout / ".venv" / "bin" / "hail").chmod(0o755)
-    finished = executable(tmp_path / "nothing", "FILE", "--a=b", program=search_path / "htoolsd", fallback="")
+    script(checkout / ".venv" / "bin" / "hail", '#!/bin/sh\necho "hail $*"\nexit 7\n')
+    return Path(shutil.copy(EXECUTABLE, checkout / "iallocator"))
+
+
+def test_in_a_checkout_it_finds_that_ones_hail(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(checkout)
+    finished = executable(tmp_path / "no" / "thing", "FILE", "--a=b", program=tmp_path / "link", fallback="")
     assert (finished.returncode, finished.stdout) == (7, "hail FILE --a=b\n")
+
+
+WRONG = {
+    "a directory": lambda path: path.mkdir(),
+    "not there": lambda path: None,
+    "not executable": lambda path: path.write_text("#!/bin/sh\n"),
+    "no program": lambda path: script(path, "hello\n"),
+    "interpreter not there": lambda path: script(path, "#!/no/python\n"),
+    "dangling": lambda path: path.symlink_to("nowhere"),
+    "a socket": lambda path: stale(path, 0),
+}
+
+
+@pytest.mark.parametrize("make", WRONG.values(), ids=WRONG)
+def test_a_wrong_program_to_decide_with(
+    checkout: Path, tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    make(wrong := tmp_path / "wrong")
+    finished = executable(tmp_path / "no" / "thing", "FILE", program=checkout, fallback=wrong)
+    assert (finished.returncode, finished.stdout) == (7, "hail FILE\n")
+    assert finished.stderr.splitlines()[1].startswith(f"htoolsd: {wrong}: ")
+
+
+def test_somebody_elses_python_does_not_concern_hail(tmp_path: Path, request_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemExit(9)")
+    finished = executable(
+        tmp_path / "no" / "thing",
+        request_path,
+        PYTHONPATH=str(tmp_path),
+        PYTHONHOME=str(tmp_path),
+        PYTHONSTARTUP="/no/thing",
+        PYTHONWARNINGS="error",
+    )
+    assert_decided_alone(finished, "No such file", request_path)

@@ -110,3 +110,15 @@ def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match="file/state"):
         lock(str(tmp_path / "file" / "state"))
+
+
+def test_a_sign_of_life_is_left_at_the_own_name_only(listener: Listener, path: Path) -> None:
+    os.utime(path, times=(1, 1))
+    listener.show()
+    assert path.stat().st_mtime > 1
+    path.unlink()
+    listener.show()
+    path.touch()
+    os.utime(path, times=(1, 1))
+    listener.show()
+    assert path.stat().st_mtime == 1

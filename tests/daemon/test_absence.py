@@ -1,0 +1,269 @@
+"""What the executable does while the daemon is away or busy: asks again, or decides by itself and says so."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from bench import overload
+from htoolsd import alone, service
+from tests.daemon.programs import (
+    EXECUTABLE,
+    PATIENCE,
+    PROGRAMS,
+    Finished,
+    executable,
+    hail,
+    request_file,
+    run,
+    running,
+    script,
+    stale,
+    wait_until,
+)
+
+CORES = len(os.sched_getaffinity(0))
+LONG = "--htoolsd-timeout=100"  # half of which no test takes
+
+
+@pytest.fixture
+def request_path(tmp_path: Path) -> Path:
+    return request_file(tmp_path)
+
+
+@contextmanager
+def asked(
+    path: Path, *arguments: object, clients: int = 1, fallback: str = "/bin/false"
+) -> Iterator[list[Finished]]:
+    """Run the executable meanwhile; what became of it is there afterwards."""
+    finished: list[Finished] = []
+    with ThreadPoolExecutor(clients) as threads:
+        results = [threads.submit(executable, path, *arguments, fallback=fallback) for _ in range(clients)]
+        yield finished
+        finished += [result.result() for result in results]
+
+
+def assert_by_daemon(finished: Finished, request: Path) -> None:
+    assert (finished.stdout, finished.stderr) == (hail(request).stdout, "")
+
+
+def test_a_daemon_that_was_killed_decides_when_it_is_back(tmp_path: Path, request_path: Path) -> None:
+    with running(tmp_path / "daemon") as daemon:
+        pass
+    with asked(daemon.socket, request_path, LONG, clients=3) as finished:
+        time.sleep(0.2)
+        with running(tmp_path / "daemon") as daemon:
+            wait_until(lambda: daemon.status()["decisions"]["served"] == 3)
+    for answer in finished:
+        assert_by_daemon(answer, request_path)
+
+
+def test_a_daemon_that_was_stopped_decides_when_it_is_back(tmp_path: Path, request_path: Path) -> None:
+    with running(tmp_path / "daemon") as daemon:
+        daemon.signal()
+        assert daemon.wait() == 0
+    assert not daemon.socket.exists()
+    with asked(daemon.socket, request_path, LONG) as finished:
+        time.sleep(0.2)
+        with running(tmp_path / "daemon") as daemon:
+            wait_until(lambda: daemon.status()["decisions"]["served"] == 1)
+    assert_by_daemon(finished[0], request_path)
+
+
+def test_a_busy_daemon_is_asked_again(tmp_path: Path, request_path: Path) -> None:
+    with (
+        running(tmp_path / "daemon", gated=True, config="wait_seconds = 0.1") as gated,
+        asked(gated.socket, request_path, LONG, clients=2) as finished,
+    ):
+        wait_until(lambda: gated.status()["decisions"]["refused"] > 1)
+        gated.gate.touch()
+    for answer in finished:
+        assert_by_daemon(answer, request_path)
+
+
+@pytest.mark.parametrize("what", ["killed", "stopped", "never there"])
+def test_nobody_waits_for_a_daemon_that_is_gone_for_long(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "daemon" / "socket"
+    if what != "never there":
+        path.parent.mkdir()
+    if what == "killed":
+        stale(path, age=60)
+    if what == "stopped":
+        os.utime(path.parent, times=(1, 1))
+    finished = executable(path, EXECUTABLE, LONG, fallback="/bin/echo")  # would time out if it waited
+    assert finished.stdout == f"{EXECUTABLE}\n"
+
+
+@pytest.mark.parametrize("ahead", [0, 1e6], ids=["in time", "clock set back"])
+def test_those_who_wait_stop_when_it_is_gone_for_long(tmp_path: Path, ahead: float) -> None:
+    path = stale(tmp_path / "socket", age=14 if not ahead else -ahead)
+    assert executable(path, EXECUTABLE, LONG, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
+
+
+def test_a_request_that_ends_the_daemon_is_not_sent_for_ever(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "fragile"))
+        listening.listen()
+        with asked(tmp_path / "fragile", EXECUTABLE, LONG, fallback="/bin/echo") as finished:
+            for _ in range(2):
+                listening.accept()[0].close()
+    assert finished[0].stdout == f"{EXECUTABLE}\n"
+
+
+def concurrency(log: Path) -> int:
+    """How many were under way at the same time at most, by the lines of those who began and ended."""
+    count = most = 0
+    for line in log.read_text().split():
+        count += 1 if line == "begun" else -1
+        most = max(most, count)
+    assert count == 0
+    return most
+
+
+def test_as_many_decide_by_themselves_as_there_are_cores(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    slow = script(
+        tmp_path / "slow", f"#!/bin/sh\necho begun >> {log}\nsleep 0.2\necho ended >> {log}\necho {{}}\n"
+    )
+    with asked(
+        tmp_path / "no" / "thing", EXECUTABLE, LONG, clients=3 * CORES, fallback=str(slow)
+    ) as finished:
+        pass
+    assert [answer.stdout for answer in finished] == ["{}\n"] * 3 * CORES
+    assert 1 <= concurrency(log) <= CORES
+
+
+@contextmanager
+def all_slots_taken(path: Path) -> Iterator[None]:
+    """As by others who decide by themselves."""
+    with ExitStack() as slots:
+        for number in range(CORES):
+            slot = slots.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            slot.bind(b"\0htoolsd%d%b" % (number, bytes(path)[-90:]))
+        yield
+
+
+def test_who_may_not_yet_decide_goes_on_asking(tmp_path: Path, request_path: Path) -> None:
+    with running(tmp_path / "daemon") as daemon:
+        pass
+    os.utime(daemon.socket, times=(1, 1))
+    with all_slots_taken(daemon.socket), asked(daemon.socket, request_path, LONG) as finished:
+        time.sleep(0.2)
+        with running(tmp_path / "daemon") as daemon:
+            wait_until(lambda: daemon.status()["decisions"]["served"] == 1)
+    assert_by_daemon(finished[0], request_path)
+
+
+def test_a_late_answer_counts_while_nobody_decides(tmp_path: Path, request_path: Path) -> None:
+    with running(tmp_path / "daemon", gated=True) as gated, all_slots_taken(gated.socket):
+        with asked(gated.socket, request_path, "--htoolsd-timeout=5") as finished:
+            time.sleep(6)
+            gated.gate.touch()
+        assert gated.status()["decisions"]["abandoned"] == 0
+    assert_by_daemon(finished[0], request_path)
+
+
+def test_nobody_can_keep_others_from_deciding(tmp_path: Path) -> None:
+    path = tmp_path / "no" / "thing"
+    with all_slots_taken(path):
+        finished = executable(path, EXECUTABLE, "--htoolsd-timeout=0.2", fallback="/bin/echo")
+    assert finished.stdout == f"{EXECUTABLE}\n"
+
+
+@pytest.mark.slow
+def test_overload() -> None:
+    """A short one; bench/overload.py measures for longer, and time."""
+    answers = overload.measure(overload.Row("test", seconds=10, kills=2, clients=25, nodes=10))
+    assert all(answer.right for answer in answers)
+    assert sum(answer.by_daemon for answer in answers) > len(answers) / 2
+
+
+# Signs.
+
+
+@pytest.fixture
+def logging(tmp_path: Path) -> Path:
+    """The executable, with a system log of its own."""
+    text = EXECUTABLE.read_text()
+    assert text.count('"/dev/log"') == 1
+    return script(tmp_path / "htoolsd", text.replace("/dev/log", str(tmp_path / "log")))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(tmp_path / "log"))
+        log.settimeout(PATIENCE)
+        yield log
+
+
+def test_the_system_log_hears_of_it(tmp_path: Path, logging: Path, log: socket.socket) -> None:
+    finished = executable(tmp_path / "no" / "thing", EXECUTABLE, program=logging, fallback="/bin/echo")
+    line = log.recv(10000).decode()
+    assert line.startswith("<28>")  # daemon, warning
+    assert time.strptime(line[4:19], "%b %d %H:%M:%S")
+    assert line[19:].startswith(" htoolsd[")
+    assert line.endswith(f"]: {finished.stderr.removeprefix('htoolsd: ').strip()}")
+    log.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        log.recv(1)
+
+
+def test_the_system_log_does_not_hear_of_the_daemons_decisions(
+    tmp_path: Path, request_path: Path, logging: Path, log: socket.socket
+) -> None:
+    with running(tmp_path / "daemon") as daemon:
+        assert_by_daemon(executable(daemon.socket, request_path, program=logging), request_path)
+        assert daemon.status()["decisions"]["alone"] == 0
+    log.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        log.recv(1)
+
+
+def test_a_system_log_that_nobody_reads(tmp_path: Path, logging: Path, log: socket.socket) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other, suppress(BlockingIOError):
+        other.setblocking(False)
+        while True:
+            other.sendto(b"x" * 1000, str(tmp_path / "log"))
+    finished = executable(tmp_path / "no" / "thing", EXECUTABLE, program=logging, fallback="/bin/echo")
+    assert finished.stdout == f"{EXECUTABLE}\n"
+
+
+def test_the_daemon_tells_how_often_it_was_missed(tmp_path: Path) -> None:
+    with running(tmp_path / "daemon") as daemon:
+        pass
+    os.utime(daemon.socket, times=(1, 1))
+    for _ in range(3):
+        executable(daemon.socket, EXECUTABLE, fallback="/bin/true")
+    with running(tmp_path / "daemon") as daemon:
+        decisions = daemon.status()["decisions"]
+        assert decisions["alone"] == 3
+        assert abs(time.time() - decisions["last_alone"]) < PATIENCE
+        shown = run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, "status").stdout
+    assert "  alone      3 decided without the daemon, the last " in shown
+
+
+def test_counting_follows_no_links(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("all")
+    (tmp_path / "socket.alone").symlink_to(precious)
+    os.utime(tmp_path, times=(1, 1))
+    assert executable(tmp_path / "socket", EXECUTABLE, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
+    assert precious.read_text() == "all"
+
+
+def test_counting_waits_for_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "socket.alone")
+    os.utime(tmp_path, times=(1, 1))
+    assert executable(tmp_path / "socket", EXECUTABLE, fallback="/bin/echo").stdout == f"{EXECUTABLE}\n"
+
+
+def test_executable_and_daemon_agree() -> None:
+    text = EXECUTABLE.read_text()
+    assert f'"{alone.SUFFIX}"' in text
+    assert f"\nLATELY = {3 * service.SHOW_SECONDS} " in text
