@@ -34,6 +34,11 @@ class Simulator:
         """Give an order."""
         return ask(self.control, method, *args)
 
+    def finish(self) -> None:
+        """The jobs under way end, and those to come take no time."""
+        self.tell("job_seconds", 0)
+        self.tell("finish")
+
     def cluster(self) -> str:
         """The cluster as it is now, in the text format."""
         return str(self.tell("cluster"))

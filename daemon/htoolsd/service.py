@@ -156,7 +156,8 @@ def known(sync: Sync) -> tuple[Known | None, dict[str, float]]:
 async def _on_signal(
     stop: Callable[[], None], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *streams.hangup()) as signals:
+    heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
+    with trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
         task_status.started()
         async for number in signals:
             _log.info("stopping", signal=signal.Signals(number).name)

@@ -2,12 +2,13 @@
 
 import signal
 from collections.abc import AsyncIterable, Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import trio
 
-from ganeti_htools.cli import executing, files
+from ganeti_htools.cli import executing, files, streams
 from ganeti_htools.cli.commandline import CommandLine, Program
 from ganeti_htools.cli.executing import Say
 from ganeti_htools.daemon import client, following
@@ -61,10 +62,11 @@ async def _follow(path: str, number: str, say: Say) -> Any:
     changes, told = following.changes(path, number), 0
     plan: Any = None
     problem: HtoolsError | None = None
-    with files.progress() as live, trio.open_signal_receiver(signal.SIGINT) as signals:
+    heeded = trio.open_signal_receiver(signal.SIGINT) if streams.heeded(signal.SIGINT) else nullcontext()
+    with files.progress() as live, heeded as signals:
         async with trio.open_nursery() as nursery:
-            cancel = partial(_cancel, path, number)
-            nursery.start_soon(_heed, signals, cancel, nursery)
+            if signals is not None:
+                nursery.start_soon(_heed, signals, partial(_cancel, path, number), nursery)
             try:
                 while news := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
                     live("")

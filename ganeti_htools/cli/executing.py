@@ -203,8 +203,8 @@ async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -
             return await trio.to_thread.run_sync(luxi.parse, answers)
 
         cluster = None
-        heeded = (signal.SIGINT, signal.SIGTERM, *streams.hangup())
-        with files.progress() as live, trio.open_signal_receiver(*heeded) as signals:
+        heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
+        with files.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_heed, signals, stop, nursery.cancel_scope)
                 await execute(run, ganeti, read, check, teller(run, say, _warn, live), stop, time.time_ns)

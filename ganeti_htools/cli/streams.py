@@ -1,4 +1,4 @@
-"""The standard streams of a program, whatever they are, and the signal that its terminal is gone."""
+"""The standard streams of a program, whatever they are, and the signals of its terminal."""
 
 import os
 import signal
@@ -22,9 +22,9 @@ def complete() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # as Python has it for standard error
 
 
-def hangup() -> tuple[signal.Signals, ...]:
-    """SIGHUP, unless the program was started to outlast its terminal (``nohup(1)``)."""
-    return () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+def heeded(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
+    """Those that the program was not started to ignore, by ``nohup(1)`` or in the background of a script."""
+    return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
 
 
 def _open(descriptor: int, mode: Literal["r", "w"]) -> TextIO:

@@ -49,6 +49,7 @@ class Control:
             "drop": self._drop,
             "fail": self._fail,
             "find": self._find,
+            "finish": self._finish,
             "job_seconds": self._job_seconds,
             "jobs": self._tell_jobs,
             "lose": self._lose,
@@ -91,6 +92,10 @@ class Control:
     def _find(self, name: str) -> None:
         """A lost node answers again."""
         self._jobs.change(find(self._jobs.world, self._known(name)))
+
+    def _finish(self) -> None:
+        """Let the opcodes under way take no longer."""
+        self._jobs.pace.finish()
 
     def _job_seconds(self, seconds: float) -> None:
         """How long an opcode takes from now on."""

@@ -78,6 +78,17 @@ class Pace:
 
     seconds: float = 1.0
     failures: dict[str, float] = field(default_factory=dict)
+    _enough: trio.Event = field(default_factory=trio.Event)
+
+    async def take(self, seconds: float) -> None:
+        """Be at work for so long, unless told to finish."""
+        with trio.move_on_after(seconds):
+            await self._enough.wait()
+
+    def finish(self) -> None:
+        """Let the opcodes under way take no longer."""
+        self._enough.set()
+        self._enough = trio.Event()
 
     def fail(self, pattern: str, times: float = inf) -> None:
         """Let opcodes fail whose summary matches. Raises DataError for what is no pattern."""
@@ -244,7 +255,7 @@ class Jobs:
             title = summary(step.opcode)
             step.log.append((len(messages(job)) + 1, stamp(), "message", title))
             self._tell()
-            await trio.sleep(seconds(step.opcode, self.pace.seconds))
+            await self.pace.take(seconds(step.opcode, self.pace.seconds))
             try:
                 if self.pace.fails(title):
                     raise OpcodeError("OpExecError", f"{title} was told to fail")

@@ -96,7 +96,8 @@ async def _run(world: World, pace: Pace, trouble: Trouble, path: str, control_pa
         async with trio.open_nursery() as nursery:
             jobs = Jobs(nursery, world, pace)
             luxid, control = Luxid(jobs), Control(jobs, trouble, mastership)
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *streams.hangup()) as signals:
+            heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
+            with trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
                 orders = partial(converse, answer=control.answer, trouble=Trouble())
                 if controls:
                     nursery.start_soon(trio.serve_listeners, orders, controls)

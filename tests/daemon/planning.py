@@ -19,8 +19,8 @@ OFTEN = "config_seconds = 0.05\n"
 DRAINED = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1, down=0.3)
 TWO_GROUPS = Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1})
 SPACIOUS = Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0)
-# A pace at which a test has the time to do something meanwhile.
-SLOWLY, FOR_EVER, AT_ONCE = "--job-seconds=1", "--job-seconds=1000", "--job-seconds=0"
+# Jobs that go on until they are told to finish, or that take no time.
+FOR_EVER, AT_ONCE = "--job-seconds=1000", "--job-seconds=0"
 
 
 def served(seed: int, shape: Shape) -> Cluster:

@@ -15,7 +15,6 @@ from ganeti_htools.daemon.client import RefusedError
 from tests.daemon.planning import (
     DRAINED,
     FOR_EVER,
-    SLOWLY,
     SPACIOUS,
     TWO_GROUPS,
     call,
@@ -36,6 +35,8 @@ from tests.daemon.planning import (
 )
 from tests.daemon.programs import PROGRAMS, Daemon, connect, wait_until
 from tests.unit.simulator.worlds import migrate, role
+
+pytestmark = pytest.mark.usefixtures("heeding")
 
 # Made
 
@@ -231,33 +232,35 @@ def test_the_outcome_is_as_if_the_tool_had_done_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
 def test_the_plan_goes_on_without_the_terminal(tmp_path: Path, number: int) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         with hbal(daemon, "-l3") as process:
             submitted(daemon)
             process.send_signal(number)
             assert process.wait() == -number
-        ganeti.tell("job_seconds", 0)
+        ganeti.finish()
         plan = until(daemon, "done")
         assert [job["status"] for job in plan["execution"]["jobs"]] == ["success"] * 3
 
 
 def test_the_plan_goes_on_when_nobody_wants_to_wait(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         with hbal(daemon, "-l3", "--no-wait") as process:
             status, out, _ = result(process)
         assert status == 0
         number = last(daemon)["id"]
         assert out.endswith(f"\nPlan {number} has been begun; 'htoolsctl plan {number}' follows it\n")
-        ganeti.tell("job_seconds", 0)
+        ganeti.finish()
         plan = until(daemon, "done")
         assert [job["status"] for job in plan["execution"]["jobs"]] == ["success"] * 3
 
 
 def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         with hbal(daemon, "-l4", "-S", tmp_path / "saved") as process:
             submitted(daemon)
             process.send_signal(signal.SIGINT)
+            until(daemon, "stopping")
+            ganeti.finish()
             status, out, err = result(process)
         assert status == 0
         assert "Interrupted: stopping" in err
@@ -265,6 +268,21 @@ def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
         assert "Jobs: 1 succeeded, 3 not submitted\n" in out
         assert last(daemon)["state"] == "stopped"
         assert (tmp_path / "saved.remaining").read_text().count("gnt-instance") >= 3
+
+
+def test_interruptions_that_it_was_started_to_ignore(tmp_path: Path) -> None:
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with hbal(daemon, "-l2") as process:
+                submitted(daemon)
+                process.send_signal(signal.SIGINT)
+                ganeti.finish()
+                status, out, err = result(process)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert (status, err) == (0, "")
+        assert out.endswith("Jobs: 2 succeeded\n")
 
 
 def test_interrupted_again_it_leaves_the_jobs_alone(
@@ -288,11 +306,12 @@ def test_interrupted_again_it_leaves_the_jobs_alone(
 
 
 def test_what_becomes_of_jobs_that_were_left_alone(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "-l2")["id"]
         call(daemon, "execute", plan=plan)
         submitted(daemon)
         assert ctl(daemon, "cancel", "--now", plan[:6]).returncode == 0
+        ganeti.finish()
         wait_until(lambda: whole(daemon)["execution"]["going_on"] is None)
         wait_until(lambda: recorded(daemon, whole(daemon))["execution"]["jobs"][0]["status"] == "success")
         assert until(daemon, "interrupted")["execution"]["jobs"][0]["status"] == "success"
@@ -347,12 +366,13 @@ def test_a_plan_that_does_not_fit_any_more(tmp_path: Path, wish: str) -> None:
 
 
 def test_ganeti_that_goes_away_meanwhile(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         call(daemon, "execute", plan=made(daemon, "-l2")["id"])
         submitted(daemon)
         ganeti.tell("master", False)
         wait_until(lambda: any("Ganeti cannot be asked" in line for _, line in whole(daemon)["log"]))
         ganeti.tell("master", True)
+        ganeti.finish()
         done = until(daemon, "done")
         assert ["warned", "Ganeti answers again"] in done["log"]
         assert [state for _, state in ganeti.tell("jobs")] == ["success"] * 2
@@ -408,13 +428,14 @@ def test_plans_for_people(tmp_path: Path) -> None:
 
 
 def test_plans_for_programs(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, _):
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "-l2")["id"]
         call(daemon, "execute", plan=plan)
         command = PROGRAMS / "htoolsctl", "--socket", daemon.socket, "plan", plan, "--json"
         with started(*command) as follower:
             submitted(daemon)
             stopped = json.loads(ctl(daemon, "cancel", plan, "--json").stdout)
+            ganeti.finish()
             status, out, _ = result(follower)
         assert stopped["state"] == "stopping"
         told = json.loads(out)
@@ -424,7 +445,7 @@ def test_plans_for_programs(tmp_path: Path) -> None:
 
 
 def test_news_are_waited_for(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, _):
+    with following(tmp_path, served(3, DRAINED), "--job-seconds=0.5") as (daemon, _):
         plan = made(daemon, "-l1")["id"]
         serial: int | None = None
         seen: list[Any] = []

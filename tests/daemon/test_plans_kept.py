@@ -15,7 +15,6 @@ from tests.daemon.planning import (
     DRAINED,
     FOR_EVER,
     OFTEN,
-    SLOWLY,
     SPACIOUS,
     call,
     ctl,
@@ -34,13 +33,15 @@ from tests.daemon.planning import (
 )
 from tests.daemon.programs import running, wait_until
 
+pytestmark = pytest.mark.usefixtures("heeding")
+
 
 def statuses(plan: Any) -> list[str | None]:
     return [job["status"] for job in plan["execution"]["jobs"]]
 
 
 def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "-l3")["id"]
         call(daemon, "execute", plan=plan)
         submitted(daemon)
@@ -49,6 +50,7 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
         with running(tmp_path / "daemon", config=OFTEN) as again:
             known(again)
             assert last(again)["state"] == "interrupted"
+            ganeti.finish()
             wait_until(lambda: statuses(whole(again)) == ["success"])
             wait_until(lambda: recorded(again, whole(again)) == whole(again))
             told = whole(again)
@@ -139,11 +141,13 @@ def test_nobody_has_to_wait_for_a_daemon_that_is_stuck(tmp_path: Path) -> None:
 
 
 def test_a_stop_waits_for_the_jobset(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "-l3")
         call(daemon, "execute", plan=plan["id"])
         submitted(daemon)
         daemon.signal(signal.SIGTERM)
+        wait_until(lambda: "stopping" in daemon.log.read_text())
+        ganeti.finish()
         assert daemon.wait() == 0
         record = recorded(daemon, plan)
         assert (record["state"], statuses(record)) == ("stopped", ["success"])
@@ -206,10 +210,11 @@ def test_a_plan_that_cannot_be_recorded_is_not_executed(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), SLOWLY) as (daemon, ganeti):
+    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         call(daemon, "execute", plan=made(daemon, "-l3")["id"])
         submitted(daemon)
         spoil(daemon.state / "plans")
+        ganeti.finish()
         plan = until(daemon, "failed")
         assert "the plan could not be recorded" in plan["error"]
         assert statuses(plan) == ["success"]

@@ -30,6 +30,8 @@ from tests.daemon.programs import (
 )
 from tests.simulators import simulator
 
+pytestmark = pytest.mark.usefixtures("heeding")
+
 
 @pytest.fixture
 def gated(tmp_path: Path) -> Iterator[Daemon]:

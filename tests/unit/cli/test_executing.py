@@ -21,6 +21,8 @@ from tests.oracle.test_simulator import made
 from tests.simulators import PATIENCE, Simulator, simulator
 from tests.unit.simulator.worlds import migrate, role
 
+pytestmark = pytest.mark.usefixtures("heeding")
+
 STEPS = 4
 
 
@@ -113,12 +115,14 @@ def test_a_failure(tmp_path: Path) -> None:
 
 
 def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
-    with simulator(tmp_path, uneven(), "--job-seconds=1") as ganeti, hbal(ganeti, f"-l{STEPS}") as process:
+    with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti, hbal(ganeti, f"-l{STEPS}") as process:
         until(process, "Got job IDs 1")
         process.send_signal(signal.SIGINT)
-        status, out, err = result(process)
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("Interrupted: stopping")
+        ganeti.finish()
+        status, out, _ = result(process)
         assert status == 0
-        assert "Interrupted: stopping" in err
         assert [state for _, state in ganeti.tell("jobs")] == ["success"]
         assert f"Jobs: 1 succeeded, {STEPS - 1} not submitted\n  not submitted: inst" in out
 
@@ -140,21 +144,26 @@ def test_interrupted_again_it_stops_at_once(tmp_path: Path, signals: tuple[signa
         assert [state for _, state in ganeti.tell("jobs")] == ["running"]
 
 
-def test_it_outlasts_its_terminal_if_it_is_meant_to(tmp_path: Path) -> None:
-    with simulator(tmp_path, uneven(), "--job-seconds=1") as ganeti:
-        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_what_it_was_started_to_ignore_is_ignored(tmp_path: Path, number: signal.Signals) -> None:
+    """By ``nohup``, or by a script that starts it in the background."""
+    with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti:
+        before = signal.signal(number, signal.SIG_IGN)
         try:
-            with hbal(ganeti, "-l1") as process:
+            with hbal(ganeti, f"-l{STEPS}") as process:
                 until(process, "Got job IDs 1")
-                process.send_signal(signal.SIGHUP)
-                assert result(process)[0] == 0
+                process.send_signal(number)
+                ganeti.finish()
+                status, out, err = result(process)
         finally:
-            signal.signal(signal.SIGHUP, before)
+            signal.signal(number, before)
+        assert (status, err) == (0, "")
+        assert out.endswith(f"Jobs: {STEPS} succeeded\n")
 
 
 @pytest.mark.parametrize("wish", ["stop", "replan"])
 def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
-    with simulator(tmp_path, uneven(), "--job-seconds=2") as ganeti:
+    with simulator(tmp_path, uneven(), "--job-seconds=1000") as ganeti:
         first, *later = plan(ganeti)
         master = next(row.name for row in text.parse(ganeti.cluster(), "").nodes if row.master)
         drained = next(
@@ -168,6 +177,7 @@ def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
             ganeti.tell("job_seconds", 0)
             ganeti.ask("SubmitJob", [role(drained, drained=True)])
             wait_until(lambda: [2, "success"] in ganeti.tell("jobs"))
+            ganeti.finish()
             status, out, err = result(process)
         reason = f"node {drained} is offline or drained"
         if wish == "stop":
@@ -185,7 +195,7 @@ def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
 def test_only_empty_nodes_are_powered_down(tmp_path: Path, wish: str) -> None:
     """Somebody uses a node again that has been emptied."""
     idle = made(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
-    with simulator(tmp_path, idle, "--job-seconds=1") as ganeti:
+    with simulator(tmp_path, idle, "--job-seconds=3") as ganeti:
         with hsqueeze(ganeti, f"--on-change={wish}", "--target-resources=0") as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "'Nodes to offline'\n"

@@ -1,7 +1,7 @@
 """Programs end with one line, or silently, however they end."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -33,6 +33,15 @@ def test_arguments_where_none_are_taken(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == "Error: This program doesn't take any arguments.\n"
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As a program at a terminal is, whoever has started the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_an_interruption_is_no_traceback(capsys: pytest.CaptureFixture[str], wrapped: bool) -> None:
     def run(_line: CommandLine) -> int:
