@@ -27,9 +27,12 @@ class Config:
     ssconf_dir: str = _key("", "directory that tells the master node; empty: where Ganeti has it")
     config_seconds: float = _key(5.0, "how often Ganeti's configuration is asked for")
     live_seconds: float = _key(300.0, "how often all nodes are asked for live data, at least")
-    connections: int = _key(64, "clients connected at the same time; more are refused")
-    message_mib: int = _key(64, "longest message that a client may send, MiB")
-    request_mib: int = _key(256, "longest request file that is read, MiB")
+    connections: int = _key(
+        200, "clients connected at the same time; idle ones give way, then more are refused"
+    )
+    connections_per_user: int = _key(100, "the same for one user")
+    message_mib: int = _key(16, "longest message that a client may send, MiB")
+    request_mib: int = _key(32, "longest request file that is read, MiB")
     idle_seconds: float = _key(60.0, "how long a client may take to send a whole message")
     write_seconds: float = _key(10.0, "how long a client may take to accept an answer")
     wait_seconds: float = _key(5.0, "how long a decision may wait for those before it")

@@ -10,6 +10,7 @@ from typing import cast
 import structlog
 import trio
 
+from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.cli.files import inconsistencies
 from ganeti_htools.cli.parameters import parse_options
 from ganeti_htools.daemon.protocol import Kind, RefusalError
@@ -17,12 +18,14 @@ from ganeti_htools.decision import Known, Memory, decide
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from htoolsd import reading
-from htoolsd.methods import Args, File, Method
+from htoolsd.methods import Args, File, Method, words
 from htoolsd.peer import PassedFile
 
 _log = structlog.get_logger()
 
 Ages = dict[str, float]
+
+MOST = 1_000_000  # values in a request; a cluster of 10,000 instances has a third of that
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +179,10 @@ class Decisions:
         _log.info("decided", ms=took, exit_status=relay.exit_status)
         return {**asdict(relay), "ages": ages}
 
-    def _decide(self, source: PassedFile | bytes, options: Options, known: Known | None) -> Relay:
-        data = source if isinstance(source, bytes) else read_request(source, self._largest)
+    def _decide(self, source: PassedFile | str, options: Options, known: Known | None) -> Relay:
+        data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
+        if not has_at_most(data, MOST):
+            raise RefusalError(Kind.FILE, f"the request has more than {MOST} values")
         try:
             decision = decide(data, options, self._memory, known)
         except HtoolsError as err:
@@ -198,10 +203,8 @@ def read_request(file: PassedFile, largest: int) -> bytes:
         os.close(descriptor)
 
 
-def _understand(args: Args, file: File) -> tuple[Options, PassedFile | bytes]:
-    arguments, text = args.get("arguments", []), args.get("request")
-    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
-        raise RefusalError(Kind.ARGUMENTS, "decide: arguments: expected a list of strings")
+def _understand(args: Args, file: File) -> tuple[Options, PassedFile | str]:
+    arguments, text = words("decide", args), args.get("request")
     if text is not None and not isinstance(text, str):
         raise RefusalError(Kind.ARGUMENTS, "decide: request: expected a string")
     try:
@@ -211,7 +214,7 @@ def _understand(args: Args, file: File) -> tuple[Options, PassedFile | bytes]:
     if file is not None and text is None:
         return options, file
     if text is not None and file is None:
-        return options, text.encode()
+        return options, text
     raise RefusalError(Kind.ARGUMENTS, "decide: expected either a file passed along or a request")
 
 

@@ -9,6 +9,18 @@ from htoolsd.peer import PassedFile
 Args = Mapping[str, object]
 File = PassedFile | None
 
+LONGEST = 1 << 16  # characters of a command line, all words together; some are kept with plans
+
+
+def words(name: str, args: Args) -> list[str]:
+    """The ``arguments`` of a call, a command line. Raises RefusalError."""
+    given = args.get("arguments", [])
+    if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
+        raise RefusalError(Kind.ARGUMENTS, f"{name}: arguments: expected a list of strings")
+    if sum(map(len, given)) > LONGEST:
+        raise RefusalError(Kind.ARGUMENTS, f"{name}: arguments: longer than {LONGEST} characters")
+    return given
+
 
 @dataclass(frozen=True, slots=True)
 class Method:
@@ -36,10 +48,10 @@ class Methods:
         """The result of a method. Raises RefusalError."""
         method = self._by_name.get(name)
         if method is None:
-            raise RefusalError(Kind.METHOD, f"there is no method {name!r:.80}; methods lists them")
+            raise RefusalError(Kind.METHOD, f"there is no method {name[:80]!r}; methods lists them")
         for argument in args:
             if argument not in method.arguments:
-                raise RefusalError(Kind.ARGUMENTS, f"{name}: takes no argument {argument!r:.80}")
+                raise RefusalError(Kind.ARGUMENTS, f"{name}: takes no argument {argument[:80]!r}")
         return await method.run(args, file)
 
     async def _list(self, _args: Args, _file: File) -> object:

@@ -13,7 +13,7 @@ from ganeti_htools.cli.proposal import Proposal
 from ganeti_htools.daemon.protocol import Kind, RefusalError
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, UsageError
-from htoolsd.methods import Args, File, Method
+from htoolsd.methods import Args, File, Method, words
 from htoolsd.peer import caller
 from htoolsd.plan import Plan
 from htoolsd.plans import Plans
@@ -90,14 +90,12 @@ class PlanMethods:
                 program, propose = _TOOLS[tool]
             case _:
                 raise RefusalError(Kind.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
-        words = args.get("arguments", [])
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise RefusalError(Kind.ARGUMENTS, "plan: arguments: expected a list of strings")
+        given = words("plan", args)
         model = self._sync.model_of(args.get("generations"))
         if model is None or model.cluster is None:
             raise RefusalError(Kind.CLUSTER, "the cluster is not known, or has changed since; ask again")
         try:
-            line = parse_plan(program, words)
+            line = parse_plan(program, given)
         except UsageError as error:
             raise RefusalError(Kind.ARGUMENTS, str(error)) from None
         try:
@@ -116,7 +114,7 @@ class PlanMethods:
         facts = {
             "id": run.signature.run,
             "tool": tool,
-            "arguments": words,
+            "arguments": given,
             "groups": list(proposal.groups),
             "made": time.time(),
             "by": {"uid": client.uid, "pid": client.pid},
@@ -166,5 +164,5 @@ class PlanMethods:
                 raise RefusalError(Kind.ARGUMENTS, f"{method}: plan: expected the id of a plan")
         if len(found) != 1:
             problem = "begins several ids" if found else "is the id of no plan that is known"
-            raise RefusalError(Kind.PLAN, f"{name!r:.80} {problem}; plans lists them")
+            raise RefusalError(Kind.PLAN, f"{name[:80]!r} {problem}; plans lists them")
         return found[0]

@@ -101,7 +101,13 @@ async def _run(config: Config, place: Place, listener: Listener) -> None:
     )
     decisions = Decisions(config.wait_seconds, config.request_mib << 20, partial(known, sync))
     methods = Methods()
-    limits = Limits(config.connections, config.message_mib << 20, config.idle_seconds, config.write_seconds)
+    limits = Limits(
+        connections=config.connections,
+        per_user=config.connections_per_user,
+        message=config.message_mib << 20,
+        idle=config.idle_seconds,
+        write=config.write_seconds,
+    )
     server = Server(methods, limits)
     plans = Plans(os.path.join(config.state_dir, "plans"), sync)
     methods.add(decisions.method)

@@ -22,7 +22,7 @@ def parse_json(data: bytes, what: str) -> Any:
         raise DataError(f"{what}: Invalid JSON: {error}") from None
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """The beginning of a value; no more of it is looked at."""
     text = "".join(islice(_written(value), 40))
     return text if len(text) <= 40 else text[:37] + "..."
@@ -56,13 +56,13 @@ class Fields:
 
     def __init__(self, owner: str, values: Any) -> None:
         if not isinstance(values, dict):
-            raise DataError(f"{owner}: Unable to read JSObject, expected an object, got {_shown(values)}")
+            raise DataError(f"{owner}: Unable to read JSObject, expected an object, got {shown(values)}")
         self.owner = owner
         self.values: Mapping[str, Any] = values
 
     def wrong(self, key: str, kind: str, expected: str) -> DataError:
         """The error for a value of the wrong type or size."""
-        got = _shown(self.values.get(key))
+        got = shown(self.values.get(key))
         return DataError(f"{self.owner}: key '{key}': Unable to read {kind}, expected {expected}, got {got}")
 
     def value(self, key: str) -> Any:

@@ -8,13 +8,17 @@ answer before it sends the next call.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ganeti_htools.luxi.framing import FramingError, decode, encode
+from ganeti_htools.backends.documents import DocumentError, has_at_most, parsed
+from ganeti_htools.backends.fields import shown
+from ganeti_htools.luxi.framing import encode
+from ganeti_htools.model.errors import on_one_line
 
 # The directory is the daemon's own (systemd's RuntimeDirectory), so that it can make and remove the
 # socket without being root. iallocator/htoolsd imports nothing of ours and repeats this path.
 DEFAULT_SOCKET = "/run/htoolsd/htoolsd.sock"
 
 VERSION = 1
+MOST = 10_000  # values in a call
 
 
 class Kind(StrEnum):
@@ -36,7 +40,7 @@ class RefusalError(Exception):
     """A call that is not carried out; the text is the message."""
 
     def __init__(self, kind: Kind, message: str) -> None:
-        super().__init__(message)
+        super().__init__(on_one_line(message))
         self.kind = kind
 
 
@@ -55,15 +59,17 @@ def encode_call(call: Call) -> bytes:
 
 def decode_call(message: bytes) -> Call:
     """The call in a message. Raises RefusalError."""
+    if not has_at_most(message, MOST):
+        raise RefusalError(Kind.MESSAGE, f"message has more than {MOST} values")
     try:
-        value = decode(message)
-    except FramingError as err:
-        raise RefusalError(Kind.MESSAGE, str(err)) from None
+        value = parsed(message)
+    except DocumentError as err:
+        raise RefusalError(Kind.MESSAGE, f"message is not JSON: {err}") from None
     if not isinstance(value, dict):
         raise RefusalError(Kind.MESSAGE, "expected an object with method, args and version")
     version = value.get("version")
     if version != VERSION or isinstance(version, bool):
-        raise RefusalError(Kind.VERSION, f"version: expected {VERSION}, got {version!r:.40}")
+        raise RefusalError(Kind.VERSION, f"version: expected {VERSION}, got {shown(version)}")
     match value:
         case {"method": str(method), "args": dict(args)}:
             return Call(method, args)

@@ -76,7 +76,7 @@ def derive(
     spindle_ratio = _floats(policies[row].spindle_ratio for row in group.tolist())
 
     instances = cluster.instances
-    figures = tabulate(instances, known)
+    figures = tabulate(instances, known, policies)
     values = figures.values
     pnode = _ints(node_row[instance.pnode] for instance in instances)
     secondary_row: dict[str | None, int] = {None: NOWHERE}

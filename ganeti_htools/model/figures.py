@@ -4,7 +4,7 @@ Between two requests nearly all instances stay what they were, the very same row
 copied with one array operation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,8 +49,13 @@ class Figures:
     verdicts: dict[tuple[IPolicy, bool], dict[int, bool]]  # by policy and exclusive storage
 
 
-def tabulate(rows: Sequence[Instance], known: Figures | None = None) -> Figures:
-    """The figures of instances, taken over from ``known`` where the row is the same object."""
+def tabulate(
+    rows: Sequence[Instance], known: Figures | None = None, policies: Collection[IPolicy] = ()
+) -> Figures:
+    """The figures of instances, taken over from ``known`` where the row is the same object.
+
+    Of its verdicts, those of ``policies`` are.
+    """
     demands: dict[Demand, int] = known.demands if known else {}
     positions = known.positions if known else {}
     sources = np.fromiter((positions.get(id(row), -1) for row in rows), np.int64, len(rows))
@@ -63,7 +68,9 @@ def tabulate(rows: Sequence[Instance], known: Figures | None = None) -> Figures:
         return tabulate(rows)  # forget the demands of instances long gone
     values[fresh] = np.array([_record(rows[row], demands) for row in fresh.tolist()], FIELDS)
     positions = {id(row): position for position, row in enumerate(rows)}
-    return Figures(tuple(rows), values, demands, positions, known.verdicts if known else {})
+    wanted = frozenset(policies)
+    verdicts = {key: of for key, of in known.verdicts.items() if key[0] in wanted} if known else {}
+    return Figures(tuple(rows), values, demands, positions, verdicts)
 
 
 def _record(row: Instance, demands: dict[Demand, int]) -> tuple[object, ...]:

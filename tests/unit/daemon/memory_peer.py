@@ -15,9 +15,8 @@ from htoolsd.peer import Credentials, PassedFile
 class MemoryPeer:
     """The server's side of a client; ``client`` is the other side."""
 
-    credentials = Credentials(pid=1, uid=2, gid=3)
-
-    def __init__(self, *, lockstep: bool = False) -> None:
+    def __init__(self, *, lockstep: bool = False, uid: int = 2) -> None:
+        self.credentials = Credentials(pid=1, uid=uid, gid=3)
         self.client: trio.abc.HalfCloseableStream
         self._stream: trio.abc.HalfCloseableStream
         if lockstep:

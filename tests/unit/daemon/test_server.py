@@ -1,5 +1,5 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from htoolsd.methods import Args, File, Method, Methods
 from htoolsd.server import Limits, Server
 from tests.unit.daemon.memory_peer import MemoryPeer, is_open, open_file
 
-LIMITS = Limits(connections=2, message=1000, idle=60, write=10)
+LIMITS = Limits(connections=2, per_user=2, message=1000, idle=60, write=10)
 
 
 def server_with(run: Callable[[Args, File], Awaitable[object]], limits: Limits = LIMITS) -> Server:
@@ -105,6 +105,7 @@ async def test_a_call_that_cannot_be_carried_out_leaves_the_conversation_intact(
         (b'{"method": "try", "args": {}, "version": true}\x03', "wrong-version"),
         (b'{"method": "try", "args": {}, "version": "1"}\x03', "wrong-version"),
         (b"[" * 900 + b"\x03", "bad-message"),
+        (b'{"method": "try", "args": {}, "args": {}, "version": 1}\x03', "bad-message"),
         (b"x" * 1001, "bad-message"),
     ],
 )
@@ -165,22 +166,119 @@ async def test_a_client_that_does_not_read_is_dropped(autojump_clock: MockClock)
 
 
 async def test_one_client_too_many_is_told_so_and_may_come_back_later() -> None:
-    server = server_with(echo)
-    first, second, third = MemoryPeer(), MemoryPeer(), MemoryPeer()
-    async with served(server, second):
-        async with served(server, first):
-            await trio.testing.wait_all_tasks_blocked()
-            assert server.connections == 2
-            async with served(server, third):
-                assert refused(await third.hear()) == ("busy", "all 2 connections are in use")
-                assert await third.hear() is None
-            await first.leave()
+    go_on = trio.Event()
+
+    async def run(_args: Args, _file: File) -> object:
+        await go_on.wait()
+        return "done"
+
+    server = server_with(run)
+    working, third = [MemoryPeer(), MemoryPeer(uid=7)], MemoryPeer()
+    async with served(server, working[0]), served(server, working[1]):
+        for peer in working:
+            await peer.call("try")
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.connections == 2
+        async with served(server, third):
+            assert refused(await third.hear()) == ("busy", "all 2 connections are in use")
+            assert await third.hear() is None
+        go_on.set()
+        for peer in working:
+            assert (await peer.hear())["result"] == "done"
+        await working[0].leave()
+        await trio.testing.wait_all_tasks_blocked()
         third = MemoryPeer()
         async with served(server, third):
-            await third.call("try", {"word": 3})
-            assert (await third.hear())["result"] == 3
+            await third.call("try")
+            assert (await third.hear())["result"] == "done"
             await third.leave()
-        await second.leave()
+        await working[1].leave()
+
+
+SENT_AWAY = ("busy", "the connection was idle, and others had no room")
+
+
+async def test_the_client_that_has_been_idle_longest_gives_way(autojump_clock: MockClock) -> None:
+    server = server_with(echo, Limits(connections=3, per_user=3, message=1000, idle=60, write=10))
+    peers = [MemoryPeer(uid=uid) for uid in (1, 2, 3, 4, 5)]
+    async with AsyncExitStack() as stack:
+        for peer in peers[:3]:
+            await stack.enter_async_context(served(server, peer))
+            await trio.sleep(1)
+        await peers[0].call("try", {"word": "not idle"})
+        assert (await peers[0].hear())["success"]
+        await peers[1].say(b'{"half of a call')
+        for newcomer, gone in ((peers[3], peers[1]), (peers[4], peers[2])):
+            await stack.enter_async_context(served(server, newcomer))
+            assert refused(await gone.hear()) == SENT_AWAY
+            assert await gone.hear() is None
+            assert server.connections == 3
+        for peer in (peers[0], *peers[3:]):
+            await peer.call("try", {"word": peer.credentials.uid})
+            assert (await peer.hear())["result"] == peer.credentials.uid
+            await peer.leave()
+
+
+async def test_a_user_with_many_clients_loses_its_own(autojump_clock: MockClock) -> None:
+    never = trio.Event()
+
+    async def run(_args: Args, _file: File) -> object:
+        await never.wait()
+        return None
+
+    server = server_with(run, Limits(connections=9, per_user=2, message=1000, idle=60, write=10))
+    other, idle, working, second, third = (MemoryPeer(uid=uid) for uid in (1, 2, 2, 2, 2))
+    async with AsyncExitStack() as stack:
+        for peer in (other, idle, working):
+            await stack.enter_async_context(served(server, peer))
+            await trio.sleep(1)
+        await working.call("try")
+        await trio.testing.wait_all_tasks_blocked()
+        await stack.enter_async_context(served(server, second))
+        assert refused(await idle.hear()) == SENT_AWAY
+        await second.call("try")
+        await trio.testing.wait_all_tasks_blocked()
+        await stack.enter_async_context(served(server, third))
+        assert refused(await third.hear()) == ("busy", "all 2 connections of user 2 are in use")
+        never.set()
+        await other.call("try")
+        for peer in (other, working, second):
+            assert (await peer.hear())["success"]
+            await peer.leave()
+
+
+async def test_a_crowd_of_idle_clients_keeps_nobody_out(autojump_clock: MockClock) -> None:
+    server = server_with(echo, Limits(connections=20, per_user=10, message=1000, idle=60, write=10))
+    async with AsyncExitStack() as stack:
+        for number in range(100):
+            await stack.enter_async_context(served(server, MemoryPeer(uid=number % 3)))
+            await trio.testing.wait_all_tasks_blocked()
+        last = MemoryPeer(uid=1)
+        await stack.enter_async_context(served(server, last))
+        await last.call("try", {"word": 1})
+        assert (await last.hear())["result"] == 1
+        assert server.connections <= 20
+        assert trio.current_time() < 1
+        await last.leave()
+
+
+async def test_a_user_may_send_only_so_much_that_is_not_answered() -> None:
+    server = server_with(echo, Limits(connections=9, per_user=9, message=100_000, idle=60, write=10))
+    babblers, other = [MemoryPeer() for _ in range(5)], MemoryPeer(uid=7)
+    async with AsyncExitStack() as stack:
+        for peer in (*babblers, other):
+            await stack.enter_async_context(served(server, peer))
+        for peer in (other, *babblers):
+            await peer.say(b" " * 90_000)
+            await trio.testing.wait_all_tasks_blocked()
+        assert refused(await babblers[-1].hear()) == ("busy", "user 2 sends too much at the same time")
+        for word in "ab":
+            await babblers[0].call("try", {"word": word})
+            assert (await babblers[0].hear())["result"] == word
+        for peer in (other, *babblers[:-1]):
+            await peer.call("try", {"word": "last"})
+            assert (await peer.hear())["result"] == "last"
+            await peer.leave()
 
 
 async def test_a_refusal_and_a_defect_are_answered_and_the_defect_is_logged() -> None:
@@ -304,7 +402,7 @@ async def test_files_are_closed_whatever_happens_to_their_client(tmp_path: Path)
     passed = [open_file(tmp_path / str(n)) for n in range(3)]
     for peer, descriptor in zip((leaver, babbler, waiter), passed, strict=True):
         peer.pass_along(descriptor)
-    server = server_with(never, Limits(connections=3, message=1000, idle=60, write=10))
+    server = server_with(never, Limits(connections=3, per_user=3, message=1000, idle=60, write=10))
     async with served(server, leaver), served(server, babbler), served(server, waiter):
         await leaver.say(b'{"half')
         await babbler.say(b"nonsense\x03")
@@ -313,3 +411,30 @@ async def test_files_are_closed_whatever_happens_to_their_client(tmp_path: Path)
         await leaver.leave()
         await waiter.leave()
     assert not any(map(is_open, passed))
+
+
+async def test_names_of_methods_are_not_logged_at_length() -> None:
+    peer = MemoryPeer()
+    with structlog.testing.capture_logs() as log:
+        async with served(server_with(echo), peer):
+            await peer.call("x" * 300)
+            await peer.hear()
+            await peer.call("try", {"y" * 300: 1})
+            await peer.hear()
+            await peer.leave()
+    assert [entry["event"] for entry in log] == ["refused", "refused"]
+    assert max(len(str(value)) for entry in log for value in entry.values()) < 500
+
+
+async def test_a_call_has_only_so_many_values_however_long_its_text_is() -> None:
+    async def length(args: Args, _file: File) -> object:
+        return len(str(args["word"]))
+
+    limits = Limits(connections=9, per_user=9, message=1 << 22, idle=60, write=10)
+    peer = MemoryPeer()
+    async with served(server_with(length, limits), peer):
+        await peer.call("try", {"word": ",[{" * 500_000})
+        assert (await peer.hear())["result"] == 1_500_000
+        await peer.call("try", {"word": [[]] * 20_000})
+        assert refused(await peer.hear()) == ("bad-message", "message has more than 10000 values")
+        assert await peer.hear() is None

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.figures import Figures, tabulate
+from ganeti_htools.model.policy import IPolicy, ISpec
 
 INSTANCE = Instance("i", 128, 256, (Disk(128, 2),), 1, pnode="n")
 
@@ -56,3 +57,13 @@ def test_demands_of_instances_long_gone_are_forgotten() -> None:
         known = tabulate([replace(INSTANCE, mem=mem)], known)
     assert len(known.demands) < 5
     assert np.array_equal(known.values["mem"], [99])
+
+
+def test_verdicts_of_policies_that_are_gone_are_forgotten() -> None:
+    policies = [IPolicy((), ISpec(size, 1, 1, 1, 1, 1), (), 4.0, 32.0) for size in range(100)]
+    known = tabulate([INSTANCE])
+    for policy in policies:
+        known.verdicts[policy, False] = {0: True}
+        known = tabulate([INSTANCE], known, [policy, policies[0]])
+        assert known.verdicts.keys() == {(policy, False), (policies[0], False)}
+    assert tabulate([INSTANCE], known, policies).verdicts[policies[0], False] == {0: True}

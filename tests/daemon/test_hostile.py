@@ -1,0 +1,108 @@
+"""Whatever a client sends, the others are answered."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.programs import PATIENCE, Daemon, connect, request_file, running
+
+PROMPT = 1.0  # seconds; 0.2 where nothing else runs
+MIB = 1 << 20
+CALL = b'{"method":"decide","version":1,"args":{}}\x03'
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running(tmp_path_factory.mktemp("daemon")) as daemon:
+        yield daemon
+
+
+def heard(client: socket.socket) -> bytes:
+    client.settimeout(PATIENCE)
+    answer = b""
+    while not answer.endswith(b"\x03") and (piece := client.recv(1 << 16)):
+        answer += piece
+    return answer
+
+
+def slowest_status(daemon: Daemon, hostile: threading.Thread) -> float:
+    """Of those asked for while another thread is at it."""
+    slowest = 0.0
+    hostile.start()
+    while hostile.is_alive():
+        began = time.monotonic()
+        daemon.status()
+        slowest = max(slowest, time.monotonic() - began)
+    hostile.join()
+    return slowest
+
+
+def quoted(text: str) -> bytes:
+    call = {"method": "decide", "version": 1, "args": {"request": text}}
+    return json.dumps(call, ensure_ascii=False).encode()
+
+
+MESSAGES = {
+    "lists": (b"[" + b"[]," * (5 * MIB) + b"0]", b"more than 10000 values"),
+    "nested": (b"[" * (15 * MIB), b"more than 10000 values"),
+    "not very nested": (b"[" * 5000, b"within each other"),
+    "backslashes": (b'"' + b"\\" * (15 * MIB), b"bad-message"),
+    "quotes": (b'"' * (15 * MIB), b"bad-message"),
+    "too long": (b"[" + b"[]," * (20 * MIB), b"longer than 16777216 bytes"),
+    "text": (quoted("\U0001f600" * (3 * MIB)), b"Invalid JSON"),
+    "lists in a text": (quoted("[" + "[]," * (5 * MIB) + "0]"), b"more than 1000000 values"),
+    "a method": (json.dumps({"method": "x" * (15 * MIB), "args": {}, "version": 1}).encode(), b"no method"),
+}
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_messages(daemon: Daemon, kind: str) -> None:
+    message, expected = MESSAGES[kind]
+    answers = []
+
+    def send() -> None:
+        with connect(daemon.socket) as client:
+            with suppress(BrokenPipeError):  # the answer may come before all was sent
+                client.sendall(message + b"\x03")
+            answers.append(heard(client))
+
+    assert slowest_status(daemon, threading.Thread(target=send)) < PROMPT
+    assert expected in answers[0]
+
+
+FILES = {
+    "lists": (b"[" + b"[]," * (10 * MIB) + b"0]", b"more than 1000000 values"),
+    "fewer lists": (b"[" + b"[]," * 300_000 + b"0]", b"expected an object"),
+    "nested": (b"[" * 400_000, b"within each other"),
+    "too long": (b"[" + b"[]," * (80 * MIB), b"longer than 33554432 bytes"),
+    "members": (b'{"nodegroups": {}, "nodes": {"' + b'}, "' * (5 * MIB), b"more than 1000000 values"),
+    "a name twice": (b'{"a":{' + b'"b":[],' * 300_000 + b'"b":0}}', b"stands twice"),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_files(daemon: Daemon, tmp_path: Path, kind: str) -> None:
+    content, expected = FILES[kind]
+    path = tmp_path / "request"
+    path.write_bytes(content)
+    answers = []
+
+    def ask() -> None:
+        with connect(daemon.socket) as client, path.open() as file:
+            socket.send_fds(client, [CALL], [file.fileno()])
+            answers.append(heard(client))
+
+    assert slowest_status(daemon, threading.Thread(target=ask)) < PROMPT
+    assert expected in answers[0]
+
+
+def test_decisions_go_on(daemon: Daemon, tmp_path: Path) -> None:
+    with connect(daemon.socket) as client, request_file(tmp_path).open() as file:
+        socket.send_fds(client, [CALL], [file.fileno()])
+        assert b"Request successful" in heard(client)
