@@ -41,6 +41,9 @@ LOCAL = np.array([template.local_storage for template in DiskTemplate])
 # How many of a group's roomiest nodes are looked at before all are.
 ROOMIEST = 8
 
+# More spindles than any node has.
+UNKNOWN = 1 << 32
+
 # By how much a sum of shares may be off.
 ROUNDING = 1e-9
 
@@ -50,8 +53,8 @@ class Refugees:
     """What has to find room when a node is lost and does not fail over; arrays over nodes.
 
     How many; memory and disk (MiB) of all together, of the largest and the smallest, and the greatest
-    common divisor of their sizes, 0 if all are 0. ``shared`` tells whether any is on shared storage, so
-    that migration tags matter.
+    common divisor of their sizes, 0 if all are 0. Spindles are those of exclusive storage, UNKNOWN if some
+    instance does not say. ``shared`` tells whether any is on shared storage, so that migration tags matter.
     """
 
     number: Ints
@@ -63,6 +66,8 @@ class Refugees:
     dsk_largest: Ints
     dsk_least: Ints
     dsk_unit: Ints
+    spindles_total: Ints
+    spindles_largest: Ints
     shared: Bools
 
     def joined(self, asked: Asked, node: int) -> "Refugees":
@@ -78,6 +83,9 @@ class Refugees:
         new.dsk_largest[node] = max(dsk, int(self.dsk_largest[node]))
         new.dsk_least[node] = min(dsk, int(self.dsk_least[node]))
         new.dsk_unit[node] = math.gcd(dsk, int(self.dsk_unit[node]))
+        spindles = _spindles(asked.spindles)
+        new.spindles_total[node] += spindles
+        new.spindles_largest[node] = max(spindles, int(self.spindles_largest[node]))
         new.shared[node] |= asked.row.template.survives_node
         return new
 
@@ -92,6 +100,16 @@ def _shares(free: Any, total: Any, largest: Any, unit: Any) -> Any:
     """What has to go to a node before the largest does not fit there, as a share of all others."""
     room = np.maximum(_usable(free, unit) - largest + np.maximum(unit, 1), 0)
     return room / np.maximum(total - largest, 0.5)
+
+
+def _most(values: Any, weights: Any) -> Any:
+    """At least the largest sum of values of each row whose weights add up to 1; parts count, too."""
+    values, weights = np.where(weights > 1 + ROUNDING, 0.0, values), np.minimum(weights, 1 + ROUNDING)
+    order = np.argsort(-values / np.maximum(weights, ROUNDING), axis=1)
+    values, weights = (np.take_along_axis(each, order, axis=1) for each in (values, weights))
+    before = np.add.accumulate(weights, axis=1) - weights
+    parts = np.clip((1 + ROUNDING - before) / np.maximum(weights, ROUNDING), 0.0, 1.0)
+    return (values * parts).sum(axis=1)
 
 
 class Check(Protocol):
@@ -170,16 +188,19 @@ class Redundancy:
             )
         return admitted
 
-    def _after(self, asked: Asked | None, primary: int) -> tuple[Refugees, Ints, Ints]:
-        """Refugees, free memory and free disk, with an instance placed; its secondary may be anywhere."""
+    def _after(self, asked: Asked | None, primary: int) -> tuple[Refugees, Ints, Ints, Ints]:
+        """Refugees, free memory, disk, spindles, with an instance placed; its secondary may be anywhere."""
         refugees, free, disk = self.refugees, self.free, self.state.columns.f_dsk
+        spindles = self.state.columns.f_spindles
         if asked is not None and not asked.forthcoming:
             free = _less(free, primary, asked.record_mem)
             if asked.local:
                 disk = disk - asked.dsk if asked.mirrored else _less(disk, primary, asked.dsk)
+            taken = _spindles(asked.spindles)
+            spindles = spindles - taken if asked.mirrored else _less(spindles, primary, taken)
             if not asked.mirrored:
                 refugees = refugees.joined(asked, primary)
-        return refugees, free, disk
+        return refugees, free, disk, spindles
 
     @property
     def _paired(self) -> Bools:
@@ -191,7 +212,7 @@ class Redundancy:
 
     def unsettled(self, asked: Asked | None = None, primary: int = NOWHERE) -> Ints:
         """Nodes of which only simulation tells whether their loss is survived, after a placement or as is."""
-        refugees, free, disk = self._after(asked, primary)
+        refugees, free, disk, spindles = self._after(asked, primary)
         moved_mem = asked.record_mem if asked is not None and asked.mirrored else 0
         found = []
         for group in distinct(self.state.group[self.scope]).tolist():
@@ -203,33 +224,40 @@ class Redundancy:
                     # A new mirrored instance may fail over to any node.
                     away = moved_mem * (rows == primary)[:, np.newaxis]
                     left = free[targets] - self.load[rows[:, np.newaxis], targets] - away
-                    rows = rows[~self._surely(refugees, rows, targets, left, disk)]
+                    rows = rows[~self._surely(refugees, rows, targets, left, disk, spindles)]
             found.append(rows)
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
-    def _surely(self, refugees: Refugees, rows: Ints, targets: Ints, left: Ints, disk: Ints) -> Bools:
+    def _surely(
+        self, refugees: Refugees, rows: Ints, targets: Ints, left: Ints, disk: Ints, spindles: Ints
+    ) -> Bools:
         """Whether the refugees of each of the rows find room on the targets, whatever goes where.
 
-        A target with less left than the largest needs has taken a share of what the others need. With
-        memory and disk a target may be full of either, so the lower share counts, and the sum must exceed
-        2, not 1.
+        A target with less left than the largest needs has taken a share of what the others need. It may
+        be full of anything: it must not be possible that some are full of disk or spindles, and all others
+        of memory.
         """
         lost = rows[:, np.newaxis]
         reach = targets != lost
         if self.state.migrates is not None:
             reach &= self.state.migrates[lost, targets] | ~refugees.shared[lost]
         share = _shares(left, refugees.mem_total[lost], refugees.mem_largest[lost], refugees.mem_unit[lost])
-        on_disk, limit = refugees.dsk_largest[rows] > 0, np.ones(len(rows))
+        share = np.where(reach, share, 0.0)
+        room, full = share > 0, np.zeros(len(rows))
+        on_disk = (refugees.dsk_largest[rows] > 0)[:, np.newaxis]
         if on_disk.any():
             sizes = refugees.dsk_total[lost], refugees.dsk_largest[lost], refugees.dsk_unit[lost]
-            both = np.minimum(share, _shares(disk[targets], *sizes))
-            share = np.where(on_disk[:, np.newaxis], both, share)
-            limit[on_disk] = 2.0
-        share = np.where(reach, share, 0.0)
-        enough = np.count_nonzero(share > 0, axis=1) >= refugees.number[rows]
-        enough |= (share.sum(axis=1) > limit + ROUNDING) | (share > 1 + ROUNDING).any(axis=1)
-        # Spindles are not looked at.
-        return np.asarray(enough & ~(on_disk & self.state.columns.excl_stor[targets].any()))
+            others = [np.where(on_disk, _shares(disk[targets], *sizes), np.inf)]
+            exclusive = self.state.columns.excl_stor[targets]
+            if exclusive.any():
+                needs = refugees.spindles_total[lost], refugees.spindles_largest[lost]
+                free = spindles[targets] + 1  # none need be left
+                others.append(np.where(on_disk & exclusive, _shares(free, *needs, 1), np.inf))
+            for other in others:
+                room = room & (other > 0)
+                full = full + _most(share, other)
+        enough = np.count_nonzero(room, axis=1) >= refugees.number[rows]
+        return np.asarray(enough | (share.sum(axis=1) - full > 1 + ROUNDING))
 
     def holds(self) -> bool:
         """Whether the state is redundant as it is, by simulation where need be."""
@@ -274,7 +302,7 @@ class Redundancy:
 
     def _without_room(self, asked: Asked, primary: int, secondary: int, lost: Sequence[int]) -> int | None:
         """The first of some nodes whose refugees certainly find no room after a placement."""
-        refugees, free, disk = self._after(asked, primary)
+        refugees, free, disk, _ = self._after(asked, primary)
         away = free
         if asked.mirrored and not asked.forthcoming:
             away = _less(self.free, secondary, asked.record_mem)  # what it takes when its primary is lost
@@ -341,6 +369,10 @@ def _less(values: Ints, row: int, amount: int) -> Ints:
     return values
 
 
+def _spindles(spindles: int | None) -> int:
+    return UNKNOWN if spindles is None else spindles
+
+
 def _refugees(state: State, settled: Bools) -> Refugees:
     size = len(state.group)
     rows = np.flatnonzero(settled & (state.template != DRBD))
@@ -356,10 +388,20 @@ def _refugees(state: State, settled: Bools) -> Refugees:
         np.gcd.at(unit, nodes, values)
         return total, largest, least, unit
 
+    spindles = np.zeros(len(rows), np.int64)
+    if state.columns.excl_stor.any():
+        instances = state.cluster.instances
+        spindles[:] = [_spindles(instances[row].spindles) for row in rows.tolist()]
+    spindles_total, spindles_largest, _, _ = figures(spindles)
     shared = np.zeros(size, np.bool_)
     shared[nodes[SURVIVES[state.template[rows]]]] = True
     return Refugees(
-        np.bincount(nodes, minlength=size), *figures(state.record_mem[rows]), *figures(dsk), shared
+        np.bincount(nodes, minlength=size),
+        *figures(state.record_mem[rows]),
+        *figures(dsk),
+        spindles_total,
+        spindles_largest,
+        shared,
     )
 
 
@@ -474,14 +516,14 @@ class Refuge:
 def can_be_emptied(state: State, node: int, scope: Bools, memory: refuge.Memory | None = None) -> bool:
     """Whether all instances of a node find a place should it be lost, by trying.
 
-    With a memory, refugees to whom tags make no difference are tried with what is known already.
+    With a memory, refugees are tried with what is known already.
     """
     state = state.copy()
     mirrored, refugees = _instances(state, node)
     flight, found = flee(state, node, scope), None
     if any(each.node == NOWHERE for each in islice(flight, len(mirrored))):
         return False
-    if memory is not None and all(map(refuge.untagged, refugees)):
+    if memory is not None:
         found = refuge.find_room(memory, state, node, refugees, scope)
     return all(each.node != NOWHERE for each in flight) if found is None else found
 

@@ -8,15 +8,15 @@ remembered. What is left to do for a refugee is a score for each node, added up 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine import choice, moves, places
 from ganeti_htools.engine.places import FITS
-from ganeti_htools.engine.score import KINDS, OFFLINE, SPREAD, WEIGHTS, node_values, replaced_spread
-from ganeti_htools.model.columns import Bools, Columns, Floats
+from ganeti_htools.engine.score import CROWDING, KINDS, OFFLINE, SPREAD, WEIGHTS, node_values, replaced_spread
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats
 from ganeti_htools.model.state import Asked, State
 
 _WEIGHTS = np.array(WEIGHTS)
@@ -36,13 +36,13 @@ class Memory:
     """What was found out; it holds for all states with the same policies.
 
     ``shares`` are what a node contributes to each component of the score, 0 to those for which it does not
-    count. ``comes`` tells for what an instance needs and the figures of a node whether it may come, and
-    the figures then; ``goes`` the figures once it is gone.
+    count. ``comes`` tells for what an instance needs, the figures of a node and what tags say of both
+    whether it may come, and the figures then; ``goes`` the figures once it is gone.
     """
 
     shares: dict[Figures, Floats] = field(default_factory=dict)
-    comes: dict[Any, dict[Figures, tuple[bool, Figures]]] = field(default_factory=dict)
-    goes: dict[Any, dict[Figures, Figures]] = field(default_factory=dict)
+    comes: dict[Any, dict[Any, tuple[bool, Figures]]] = field(default_factory=dict)
+    goes: dict[Any, dict[Any, Figures]] = field(default_factory=dict)
 
     def tidy(self) -> None:
         """Forget everything if it is too much."""
@@ -50,37 +50,53 @@ class Memory:
             self.shares, self.comes, self.goes = {}, {}, {}
 
 
-def untagged(asked: Asked) -> bool:
-    """Whether it makes no difference to an instance which others and which tags a node has."""
-    return not (len(asked.tags) or len(asked.desired) or asked.unknown_desires or asked.forthcoming)
+# What tags are about: the conflicts that an instance makes on a node, and the locations that it lacks there.
+Tagged = tuple[int, int]
+
+
+def _tags(state: State, asked: Asked) -> list[Tagged]:
+    """What tags say of an instance on each node."""
+    tagged = len(asked.tags), len(asked.desired) + asked.unknown_desires
+    if not any(tagged):
+        return [tagged] * len(state.group)
+    return list(zip(moves.present(state, asked).tolist(), moves.unmet(state, asked).tolist(), strict=True))
 
 
 def _coming(
-    memory: Memory, state: State, asked: Asked, rows: Sequence[int], nodes: Sequence[Figures]
+    memory: Memory,
+    state: State,
+    asked: Asked,
+    rows: Sequence[int],
+    nodes: Sequence[Figures],
+    tagged: Sequence[Tagged],
 ) -> list[tuple[bool, Figures]]:
-    """Whether an untagged instance may come to each of some nodes of a group, and their figures then.
+    """Whether an instance may come to each of some nodes of a group, and their figures then.
 
     Only what does not exist limits, and the policy unless its disks are there already. ``nodes`` are
-    the figures of all nodes, of which ``rows`` are looked at.
+    the figures of all nodes, of which ``rows`` are looked at, ``tagged`` what tags say of them.
     """
     stays = asked.row.template.survives_node
     known = memory.comes.setdefault((_needs(asked), None if stays else int(state.group[rows[0]])), {})
-    new = {nodes[row]: row for row in rows if nodes[row] not in known}
+    keys = [(nodes[row], tagged[row]) for row in rows]
+    new = {key: row for key, row in zip(keys, rows, strict=True) if key not in known}
     if new:
-        after, codes = places.add_primary(_columns(state, list(new)), asked, 0, 0, force=True)
+        figures, tags = zip(*new, strict=True)
+        columns = _columns(state, figures)
+        conflicts, desires = np.array(tags).T
+        after, codes = places.add_primary(columns, asked, conflicts, desires, force=True)
         fits = codes == FITS
         if not stays:
             fits &= moves.policy_codes(state, asked, np.array(list(new.values()))) == FITS
         known.update(zip(new, zip(fits.tolist(), _learnt(memory, after), strict=True), strict=True))
-    return [known[nodes[row]] for row in rows]
+    return [known[key] for key in keys]
 
 
-def _going(memory: Memory, state: State, asked: Asked, node: Figures) -> Figures:
+def _going(memory: Memory, state: State, asked: Asked, node: Figures, tagged: Tagged) -> Figures:
     known = memory.goes.setdefault(_needs(asked), {})
-    if node not in known:
-        after = places.remove_primary(_columns(state, [node]), asked, 0, 0)
-        (known[node],) = _learnt(memory, after)
-    return known[node]
+    if (node, tagged) not in known:
+        after = places.remove_primary(_columns(state, [node]), asked, *tagged)
+        (known[node, tagged],) = _learnt(memory, after)
+    return known[node, tagged]
 
 
 def _needs(asked: Asked) -> Any:
@@ -105,11 +121,14 @@ def _learnt(memory: Memory, columns: Columns) -> list[Figures]:
 def find_room(
     memory: Memory, state: State, node: int, refugees: Sequence[Asked], scope: Bools
 ) -> bool | None:
-    """Whether the untagged refugees of a lost node find room, in this order; the state is not changed.
+    """Whether the refugees of a lost node find room, in this order; the state is not changed.
 
     None if this cannot be told because some node has no score.
     """
     memory.tidy()
+    if any(len(asked.tags) for asked in refugees):
+        counts = state.tag_counts.copy(), state.settled_tag_counts.copy()
+        state = replace(state, tag_counts=counts[0], settled_tag_counts=counts[1])
     now: list[Figures] = list(zip(*(column.tolist() for column in state.columns), strict=True))
     group = scope & (state.group == state.group[node])
     unknown = [figures for figures in now if figures not in memory.shares]
@@ -120,31 +139,44 @@ def find_room(
     mates, everyone, targets = (np.flatnonzero(rows).tolist() for rows in (group, scope, others))
     for asked in refugees:
         moves_on, reach = asked.row.template.survives_node, targets
+        if not moves_on:  # what is recreated takes nothing off the lost node
+            asked = replace(asked, index=NOWHERE)
         if moves_on and state.migrates is not None:
             reach = [row for row in targets if state.migrates[node, row]]
-        outlooks = _coming(memory, state, asked, reach, now) if reach else []
+        tagged = _tags(state, asked)
+        outlooks = _coming(memory, state, asked, reach, now, tagged) if reach else []
         fit = [(row, after) for row, (fits, after) in zip(reach, outlooks, strict=True) if fits]
         if not fit:
             return False
-        left = _going(memory, state, asked, now[node]) if moves_on else now[node]
+        left = _going(memory, state, asked, now[node], tagged[node]) if moves_on else now[node]
         best = 0
         if len(fit) > 1:
             counted = [now[row] for row in (mates if moves_on else everyone)]
             changes = [(now[row], after) for row, after in fit]
-            found = _best(memory, counted, (now[node], left), changes)
+            rows = np.array([row for row, _ in fit])
+            crowding = moves.crowding_change(state, asked, rows, group if moves_on else scope)
+            found = _best(memory, counted, (now[node], left), changes, crowding)
             if found is None:
                 return None
             best = found
         now[node], now[fit[best][0]] = left, fit[best][1]
+        for table in (state.tag_counts, state.settled_tag_counts) if len(asked.tags) else ():
+            table[asked.tags, fit[best][0]] += 1
+            table[asked.tags, node] -= moves_on
     return True
 
 
 def _best(
-    memory: Memory, counted: Sequence[Figures], first: tuple[Figures, Figures], changes: Sequence[Any]
+    memory: Memory,
+    counted: Sequence[Figures],
+    first: tuple[Figures, Figures],
+    changes: Sequence[Any],
+    crowding: Any,
 ) -> int | None:
     """Which change of one node, after a first change of another, leaves those counted best balanced.
 
-    Of those too close to tell the last; None if some node has no score.
+    ``crowding`` is what each changes that is no figure of a node. Of those too close to tell the last;
+    None if some node has no score.
     """
     now = np.array([memory.shares[node] for node in counted])
     online = np.array([not node[_IS_OFFLINE] for node in counted])
@@ -162,4 +194,5 @@ def _best(
             figures = replaced_spread(number, *figures, *(memory.shares[node] for node in first))
         sums, variances = replaced_spread(number, *figures, old, new)
         values = np.where(_SPREADS, np.sqrt(variances), sums) * _WEIGHTS
-    return int(choice.near_best(np.add.accumulate(values, axis=1)[:, -1])[-1])
+    scores = np.add.accumulate(values, axis=1)[:, -1] + WEIGHTS[CROWDING] * crowding
+    return int(choice.near_best(scores)[-1])

@@ -9,6 +9,7 @@ from ganeti_htools.engine.allocate import Solution
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.engine.redundancy import Redundancy, Unmirrored, assess, can_be_emptied
+from ganeti_htools.engine.refuge import Memory
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed
@@ -44,6 +45,15 @@ def test_as_it_is(options: Options, case: tuple[State, Instance]) -> None:
     tried, unsettled = lost(state, redundancy), redundancy.unsettled().tolist()
     broken = np.flatnonzero(redundancy.broken & redundancy.looked).tolist()
     assert set(broken) <= set(tried) <= {*broken, *unsettled}
+
+
+@settings(max_examples=100)
+@given(case=cases)
+def test_what_was_found_out_before_changes_nothing(case: tuple[State, Instance]) -> None:
+    state, _ = case
+    scope, memory = np.ones(len(state.group), np.bool_), Memory()
+    for node in [*range(len(scope))] * 2:
+        assert can_be_emptied(state, node, scope, memory) == can_be_emptied(state, node, scope)
 
 
 @settings(max_examples=40)
