@@ -81,7 +81,7 @@ def run(line: CommandLine) -> None:
             print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []})
         return
     _tell_of_cluster(state, line, tell)
-    _save(line, "original", "before balancing", _described(state, cluster))
+    _save(line, "original", "before balancing", states.loaded(state, cluster))
     group, scope = _select_group(state, line.group)
     tell(*balance_report.about_group(state, scope, group, line))
     _show(state, scope, "Initial", line)

@@ -28,7 +28,8 @@ def run(line: CommandLine) -> int:
     state = states.of(cluster, line)
     _look_for_master(cluster, line.force)
     if line.save is not None:
-        files.say(files.save(line.save, "original", "before hroller run", cluster) + "\n")
+        original = states.loaded(state, cluster)
+        files.say(files.save(line.save, "original", "before hroller run", original) + "\n")
     members = _members(state, line)
     graph = rolling.node_graph(state, members, line.offline_maintenance)
     if line.verbose > 2 and not line.json:

@@ -50,7 +50,7 @@ def run(line: CommandLine) -> int:
     check_exec(HSQUEEZE, line)
     cluster, generations = files.load_dated(line)
     state = states.of(cluster, line)
-    _save(line, "original", "before hsqueeze run", cluster)
+    _save(line, "original", "before hsqueeze run", states.loaded(state, cluster))
     _show(line, "Initial", state)
     told = None
     if line.daemon is not None:
@@ -293,7 +293,7 @@ def _report(
 def _script(plan: Plan, sets: Sequence[Sequence[Move]], nodes: Sequence[str]) -> str:
     """What to run: nodes are emptied before they are powered down, filled once they are powered up."""
     if plan.action is Action.NOTHING:
-        return "echo Nothing to do\n"
+        return "echo Nothing to do"
     if plan.action is Action.ONLINE:
         power = "".join(f"  {_power_command('on', node)}\n" for node in nodes)
         return f"echo Power Commands\n{power}{commands(sets)}"

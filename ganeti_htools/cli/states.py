@@ -40,6 +40,16 @@ def of(cluster: Cluster, line: CommandLine) -> State:
     return state
 
 
+def loaded(state: State, cluster: Cluster) -> Cluster:
+    """The cluster of which a state has been made, to be saved: with the memory that nodes running KVM are
+    taken to use themselves, without nodes taken for offline and tags added.
+    """
+    settled = state.settled()
+    pairs = zip(settled.nodes, cluster.nodes, strict=True)
+    nodes = tuple(replace(node, offline=read.offline) for node, read in pairs)
+    return replace(settled, nodes=nodes, tags=cluster.tags)
+
+
 def movable(state: State, line: CommandLine) -> Bools:
     """Which instances may be moved: those that ``--select-instances`` and ``--exclude-instances`` leave,
     with both nodes in one group. Raises HtoolsError for unknown names.

@@ -136,7 +136,7 @@ def relocation_mode(state: State, index: int, count: int, leaving: Sequence[int]
     internal = mirror is Mirror.INTERNAL
     expected = int(state.snode[index] if internal else state.pnode[index])
     if list(leaving) != [expected]:
-        role, names = "secondary" if internal else "primary", state.names(leaving)
+        role, names = "secondary" if internal else "primary", ", ".join(state.names(leaving)) or "none"
         own = "none" if expected == NOWHERE else state.names([expected])[0]
         raise RequestFailed(
             f"Unsupported request: excluded nodes not equal to instance's {role}({own} versus {names})"

@@ -117,7 +117,7 @@ def test_commands_are_a_script(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_saved_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, uneven(), "--json", "-S", str(tmp_path / "saved")) == 0
+    assert run(tmp_path, uneven(), "--json", "-S", str(tmp_path / "saved"), "-O", "n2.org") == 0
     out, err = capsys.readouterr()
     assert f"The cluster state after balancing has been written to file '{tmp_path}/saved.balanced'" in err
     assert (tmp_path / "saved.original").read_text() == (tmp_path / "cluster.data").read_text()

@@ -66,6 +66,9 @@ def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run(tmp_path, LOOSE, "-C", "--target-resources=70", "--minimal-resources=0") == 0
     told = capsys.readouterr().out
     assert told == "'No action'\n\nCommands to run:\n  echo Nothing to do\n"
+    path = tmp_path / "run.sh"
+    assert run(tmp_path, LOOSE, f"-C{path}", "--target-resources=70", "--minimal-resources=0") == 0
+    assert path.read_text().endswith("}\n\necho Nothing to do")
 
 
 def test_not_enough_nodes_to_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
