@@ -2,13 +2,15 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := -m pytest --quiet -n auto
+ROUNDS := 20
 
-.PHONY: help venv test check lint test-lowest demo conformance integration bench bench-full man clean
+.PHONY: help venv test test-long check lint test-lowest demo conformance integration bench bench-full man clean
 
 help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
 	@echo "make test          linters, type checker and tests, with their coverage"
 	@echo "make check         linters, type checker and unit tests: for every change on the way"
+	@echo "make test-long     those tests that search at random, again and again, never the same (ROUNDS=20)"
 	@echo "make lint          linters and type checker"
 	@echo "make test-lowest   the tests with the lowest supported versions of all dependencies"
 	@echo "make conformance   upstream's own test cases"
@@ -52,6 +54,11 @@ lint: $(VENV)/.developer
 	$(BIN)/ruff format --check --quiet build/htoolsd.py
 	$(BIN)/mypy build/htoolsd.py
 
+test-long: $(VENV)/.developer
+	for round in $$(seq $(ROUNDS)); do \
+		$(BIN)/python $(PYTEST) --hypothesis-profile=searched -m "searching and not integration" || exit; \
+	done
+
 test-lowest: .venv-lowest/.developer
 	.venv-lowest/bin/python $(PYTEST)
 
@@ -73,6 +80,7 @@ bench-full: $(VENV)/.installed
 man: $(patsubst %.md,build/%,$(wildcard man/*.md))
 
 build/man/%: man/%.md
+	@command -v pandoc >/dev/null || { echo "make man needs pandoc (apt-get install pandoc)" >&2; exit 1; }
 	@mkdir -p $(@D)
 	pandoc --standalone --from=markdown-smart --to=man --output=$@ $<
 

@@ -1,6 +1,5 @@
 """What all tests share."""
 
-import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -8,11 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
-# The same examples on every run where a change is judged, others each time elsewhere.
-settings.register_profile("htoolsd", deadline=None, derandomize="CI" in os.environ)
-settings.load_profile("htoolsd")
+# The same examples on every run where a change is judged, others each time where they are searched for.
+settings.register_profile("judged", deadline=None, derandomize=True)
+settings.register_profile("searched", deadline=None)
+settings.load_profile("judged")
 
 
 @pytest.fixture
@@ -45,3 +45,10 @@ def oracle() -> Oracle:
     if hbal is None or not hail.exists():
         pytest.skip("no oracle: install Debian's ganeti-htools (apt-get install ganeti-htools)")
     return Oracle(hail, Path(hbal))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that search for counterexamples at random."""
+    for item in items:
+        if is_hypothesis_test(getattr(item, "function", None)):
+            item.add_marker("searching")
