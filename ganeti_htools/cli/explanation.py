@@ -1,9 +1,13 @@
-"""``--explain``: what each possible move or place of an instance would do, or why it must not be."""
+"""``--explain``: what each possible move or place of an instance would do, or why it must not be.
 
+In tables the best comes first, what must not be last.
+"""
+
+import textwrap
 from collections.abc import Sequence
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import states, tables
+from ganeti_htools.cli import states, streams, tables
 from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Names
 from ganeti_htools.cli.program import print_json
@@ -11,6 +15,7 @@ from ganeti_htools.engine.alternatives import Alternative, alternatives
 from ganeti_htools.engine.balance import Balancing, Step
 from ganeti_htools.engine.deliberation import Considered, deliberate
 from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.prospects import Prospect
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
@@ -37,7 +42,7 @@ def tell(
         print("  none: it cannot be moved")
         return
     rows = []
-    for each in found:
+    for each in sorted(found, key=lambda each: (each.fail is not None, 0.0 if each.fail else each.score)):
         step = Step(index, each.kind, each.node, each.pnode, each.snode, each.score)
         move = Names(state).move(step)
         result = each.fail.value if each.fail else fixed(each.score, 8)
@@ -45,7 +50,7 @@ def tell(
         changes = "" if each.fail else " ".join(_changes(each.components, figures))
         rows.append((":".join(move.now), move.summary, result, gain, changes))
     header = ("Nodes", "Moves", "Score", "Change", "By component, weighted")
-    print(tables.table(header, rows, (False, False, True, True, False)), end="")
+    print(_fitted(header, rows, (False, False, True, True, False)), end="")
 
 
 def tell_places(state: State, request: Request, options: Options, json: bool) -> None:
@@ -68,7 +73,7 @@ def _print_considered(state: State, request: Request, each: Considered) -> None:
     if each.places:
         before = tuple(float(value) for value in each.before.components())
         rows = []
-        for place in each.places:
+        for place in _best_first(each.places):
             nodes = ":".join(state.names(_rows(place.pnode, place.snode)))
             if place.why:
                 rows.append((nodes, place.why, "", ""))
@@ -77,8 +82,24 @@ def _print_considered(state: State, request: Request, each: Considered) -> None:
                 changes = " ".join(_changes(place.components, before))
                 rows.append((nodes, fixed(place.score, 8), change, changes))
         header = ("Nodes", "Score", "Change", "By component, weighted")
-        print(tables.table(header, rows, (False, True, True, False)), end="")
+        print(_fitted(header, rows, (False, True, True, False)), end="")
     print(f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}")
+
+
+def _best_first(places: Sequence[Prospect]) -> list[Prospect]:
+    """Of equally good ones the last comes first, as it is chosen."""
+    possible = [place for place in reversed(places) if not place.why]
+    return [*sorted(possible, key=lambda place: place.score), *(place for place in places if place.why)]
+
+
+def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    """A table of which the last words of the last column are left out where they do not fit the terminal."""
+    if (screen := streams.width()) is not None:
+        columns = zip(header[:-1], *(row[:-1] for row in rows), strict=True)
+        room = screen - sum(1 + max(map(len, cells)) for cells in columns) - 1
+        rows = [(*row[:-1], textwrap.shorten(row[-1], max(room, 3), placeholder=" ...")) for row in rows]
+        header = (*header[:-1], textwrap.shorten(header[-1], max(room, 3), placeholder=" ..."))
+    return tables.table(header, rows, numeric)
 
 
 def _considered_json(state: State, each: Considered) -> dict[str, object]:
@@ -111,11 +132,13 @@ def _places(state: State, index: int) -> list[str]:
 
 
 def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
-    return [
-        f"{name}{change:+.6f}"
+    """What changes the score, the most first."""
+    changes = [
+        (name, weight * (new - old))
         for (name, weight, *_), old, new in zip(COMPONENTS, before, after, strict=True)
-        if abs(change := weight * (new - old)) >= 5e-7
     ]
+    changes.sort(key=lambda change: -abs(change[1]))
+    return [f"{name}{change:+.6f}" for name, change in changes if abs(change) >= 5e-7]
 
 
 def _document(state: State, each: Alternative, before: tuple[float, ...], score: float) -> dict[str, object]:

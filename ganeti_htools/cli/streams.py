@@ -27,5 +27,13 @@ def heeded(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
     return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
 
 
+def width() -> int | None:
+    """Columns of the terminal that standard output is; None if it is none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except OSError:
+        return None
+
+
 def _open(descriptor: int, mode: Literal["r", "w"]) -> TextIO:
     return open(descriptor, mode)

@@ -44,7 +44,7 @@ def ask(
     except TimeoutError:
         raise NoAnswerError(f"{path}: no answer within {patience:g} s") from None
     except OSError as err:
-        raise NoAnswerError(f"{path}: {err.strerror or err}") from None
+        raise NoAnswerError(f"{path}: {err.strerror or err}{_hint(path, err)}") from None
     except FramingError as err:
         raise NoAnswerError(f"{path}: {err}") from None
     match answer:
@@ -53,6 +53,27 @@ def ask(
         case {"success": False, "result": {"error": str(kind), "message": str(message)}}:
             raise RefusedError(kind, message)
     raise NoAnswerError(f"{path}: the answer is none of htoolsd's")
+
+
+def _hint(path: str, error: OSError) -> str:
+    """What may be done about it, to be told after the error."""
+    match error:
+        case FileNotFoundError() | ConnectionRefusedError():
+            return "; is htoolsd running?"
+        case PermissionError():
+            for shown in (path, os.path.dirname(path)):
+                with suppress(OSError):
+                    return f"; members of the group {_group(os.stat(shown).st_gid)} may"
+    return ""
+
+
+def _group(number: int) -> str:
+    import grp  # seldom needed
+
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
 
 
 def _exchange(sock: socket.socket, path: str, message: bytes, file: int | None, patience: float) -> bytes:

@@ -1,6 +1,9 @@
+import grp
 import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +81,11 @@ def test_a_request_that_is_no_text(daemon: Daemon) -> None:
         (["decide", "/nowhere"], 1, "htoolsctl: /nowhere: No such file or directory"),
         (["decide", "/dev/null"], 1, r"htoolsctl: refused \(bad-file\): .*"),
         (["decide", "-", "--no-such-option=1"], 1, r"htoolsctl: refused \(bad-arguments\): .*"),
-        (["--socket", "/nowhere", "status"], 1, "htoolsctl: /nowhere: No such file or directory"),
+        (
+            ["--socket", "/nowhere", "status"],
+            1,
+            r"htoolsctl: /nowhere: No such file.*; is htoolsd running\?$",
+        ),
         (["status", "--colour"], 2, "htoolsctl: error: unrecognized arguments: --colour"),
         (["guess"], 2, "htoolsctl: error: .*"),
         ([], 2, "htoolsctl: error: .*"),
@@ -90,6 +97,24 @@ def test_what_goes_wrong_is_a_line(daemon: Daemon, arguments: list[str], status:
     assert shown.stdout == ""
     assert re.fullmatch(line, shown.stderr.splitlines()[-1])
     assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("forbidden", ["socket", ""])
+def test_who_may_ask_is_said_to_who_may_not(tmp_path: Path, forbidden: str) -> None:
+    prefix = ("setpriv", "--bounding-set=-all", "--inh-caps=-all") if os.geteuid() == 0 else ()
+    if prefix and shutil.which("setpriv") is None:
+        pytest.skip("root may do everything, and there is no setpriv to give that up")
+    directory = tmp_path / "daemon"
+    directory.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(directory / "socket"))
+        listener.listen()
+        (directory / forbidden).chmod(0)
+        shown = run(*prefix, PROGRAMS / "htoolsctl", "--socket", directory / "socket", "status")
+        directory.chmod(0o700)
+    group = grp.getgrgid(os.getgid()).gr_name
+    told = f"htoolsctl: {directory}/socket: Permission denied; members of the group {group} may\n"
+    assert (shown.returncode, shown.stderr) == (1, told)
 
 
 def test_a_reader_that_has_left_is_not_worth_a_word(daemon: Daemon) -> None:

@@ -40,7 +40,9 @@ def test_explain_tells_of_each_node(
         assert float(rest[0]) == pytest.approx(float(score) - before, abs=2e-8)
         parts = [float(re.sub(r"^.*?(?=[+-]\d+\.\d+$)", "", part)) for part in rest[1:]]
         assert sum(parts) == pytest.approx(float(rest[0]), abs=1e-5)
-    assert [row.split()[0].split(":")[0] for row in rows] == list(DATA["nodes"])
+    assert {row.split()[0].split(":")[0] for row in rows} == set(DATA["nodes"])
+    assert list(places.values()) == sorted(places.values())
+    assert "offline" in rows[-1]
     assert len(rows) == len(places) + 1 == 4
     assert last == f"Chosen: {min(places, key=lambda nodes: places[nodes]).replace(':', ', ')}"
     assert not err

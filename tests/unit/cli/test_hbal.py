@@ -1,6 +1,11 @@
 import json
+import os
+import pty
 import stat
 import subprocess
+import sys
+import termios
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +90,38 @@ def test_explain_tells_each_move(
         assert "Moves of a.org, drbd, on n0.org, n1.org:" in out
         assert " n0:n2 r:n2 " in out
         assert " n2:n0 r:n2 f " in out
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_explained_moves_fit_the_terminal(tmp_path: Path, columns: int) -> None:
+    path = tmp_path / "cluster.data"
+    path.write_text(text_of(cluster(2, Shape(nodes=5, instances=20, templates={"drbd": 1}))))
+    command = [
+        sys.executable,
+        "-m",
+        "ganeti_htools.cli.hbal",
+        "-t",
+        str(path),
+        "--explain",
+        "inst16.example.org",
+    ]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    subprocess.run(command, stdout=theirs, check=True)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # nobody is at the other end any more
+        while more := os.read(ours, 1 << 16):
+            shown += more
+    os.close(ours)
+    rows, wide = (shown.decode().splitlines()[7:], piped.splitlines()[7:])
+    scores = [float(row[row.index(".") - 2 :].split()[0]) for row in wide]
+    assert scores == sorted(scores)
+    assert all(len(row) <= columns for row in rows)
+    assert len(rows) == len(wide) > 5
+    for row, whole in zip(rows, wide, strict=True):
+        assert whole.startswith(row.rstrip().removesuffix(" ..."))
 
 
 def test_explain_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
