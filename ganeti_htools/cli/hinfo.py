@@ -1,7 +1,7 @@
 """``hinfo``: show a cluster (``hinfo(1)``)."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from ganeti_htools.cli.programs import HINFO
 from ganeti_htools.cli.records import policy_record
 from ganeti_htools.engine import check
 from ganeti_htools.engine.score import COMPONENTS, Statistics
-from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
 
 
@@ -136,6 +136,34 @@ def _groups(found: Sequence[Group], verbose: int) -> None:
     print(f"Cluster is N+1 {'happy' if all(group.n1_happy for group in found) else 'unhappy'}")
 
 
+def _nodes_json(state: State) -> Iterator[dict[str, object]]:
+    """Each node, with sizes in MiB."""
+    instances, columns = state.cluster.instances, state.columns
+    primaries: list[list[str]] = [[] for _ in state.cluster.nodes]
+    secondaries: list[list[str]] = [[] for _ in state.cluster.nodes]
+    for instance, pnode, snode in zip(instances, state.pnode.tolist(), state.snode.tolist(), strict=True):
+        primaries[pnode].append(instance.name)
+        if snode != NOWHERE:
+            secondaries[snode].append(instance.name)
+    for row, node in enumerate(state.cluster.nodes):
+        yield {
+            "name": node.name,
+            "group": state.cluster.groups[state.group[row]].name,
+            "offline": columns.offline[row],
+            "n1_happy": not columns.fail_n1[row],
+            "total_memory": int(columns.t_mem[row]),
+            "node_memory": columns.n_mem[row],
+            "free_memory": node.f_mem,
+            "reserved_memory": columns.r_mem[row],
+            "total_disk": int(columns.t_dsk[row]),
+            "free_disk": columns.f_dsk[row],
+            "cpus": int(columns.t_cpu[row]),
+            "vcpus": columns.u_cpu[row],
+            "primaries": primaries[row],
+            "secondaries": secondaries[row],
+        }
+
+
 def _report_json(state: State) -> None:
     found, figures = groups(state), _figures(state)
     report: dict[str, Any] = {
@@ -143,6 +171,7 @@ def _report_json(state: State) -> None:
         "nodes": len(state.cluster.nodes),
         "instances": len(state.cluster.instances),
         "groups": [asdict(group) for group in found],
+        "node_list": list(_nodes_json(state)),
         "n1_happy": all(group.n1_happy for group in found),
         "split_instances": _split_names(state),
         "coefficients": {

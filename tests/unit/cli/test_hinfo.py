@@ -70,6 +70,15 @@ def test_the_report_as_json(file: str, capsys: pytest.CaptureFixture[str]) -> No
     assert [group["name"] for group in report["groups"]] == ["group1", "group2"]
     assert [group["n1_happy"] for group in report["groups"]] == [True, False]
     assert report["n1_happy"] is False
+    described = text.parse(Path(file).read_text(), file)
+    for node, told in zip(described.nodes, report["node_list"], strict=True):
+        assert (told["name"], told["free_memory"]) == (node.name, node.f_mem)
+        assert (told["total_memory"], told["total_disk"]) == (node.t_mem, node.t_dsk)
+        assert told["primaries"] == [row.name for row in described.instances if row.pnode == node.name]
+        assert told["secondaries"] == [row.name for row in described.instances if row.snode == node.name]
+        assert told["offline"] is told["name"].startswith("n1")
+    assert sum(not told["n1_happy"] for told in report["node_list"]) == 1
+    assert {told["group"] for told in report["node_list"]} == {"group1", "group2"}
     assert report["split_instances"] == ["i1.example.org"]
     assert report["coefficients"]["offline_all_cnt"] == {"value": 1.0, "weight": 4.0}
     weighted = sum(part["value"] * part["weight"] for part in report["coefficients"].values())
