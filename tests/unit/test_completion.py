@@ -53,6 +53,30 @@ def test_an_argument_that_may_be_left_out_has_to_be_attached() -> None:
     assert complete("hail", "--mond", "y") == []
 
 
+def test_an_argument_that_is_required_may_be_a_word_of_its_own() -> None:
+    assert complete("hbal", "--priority", "") == ["low", "normal", "high"]
+    assert complete("hbal", "--priority", "hi") == ["high"]
+    assert complete("hbal", "--priority", "=", "hi") == ["high"]
+
+
+def test_commands_have_options_and_arguments_of_their_own(tmp_path: Path) -> None:
+    program = tmp_path / "htoolsctl"
+    program.write_text(
+        '#!/bin/sh\n[ "$*" = "--socket there plans" ] || exit 1\n'
+        "echo 'Plan          Tool'\necho 'abc123def456  hbal'\necho 'fed654cba321  hsqueeze'\n"
+    )
+    program.chmod(0o755)
+    assert complete("htoolsctl", "cancel", "--n") == ["--now"]
+    assert complete("htoolsctl", "plan", "--n") == []
+    assert complete("htoolsctl", "--socket", "there", "status", "--j") == ["--json"]
+    for command in ("plan", "execute", "cancel"):
+        typed = (str(program), "--socket", "there", command)
+        assert complete(*typed, "") == ["abc123def456", "fed654cba321"]
+        assert complete(*typed, "f") == ["fed654cba321"]
+    assert complete(str(program), "--socket", "=", "there", "cancel", "--now", "a") == ["abc123def456"]
+    assert complete(str(program), "--socket", "elsewhere", "plan", "") == []
+
+
 def test_files(tmp_path: Path) -> None:
     (tmp_path / "cluster.data").touch()
     (tmp_path / "directory").mkdir()
