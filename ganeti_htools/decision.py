@@ -7,7 +7,7 @@ from ganeti_htools.engine.decide import decide as decide_request
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive, missing_resources
-from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import State
@@ -29,6 +29,13 @@ class Known:
     age: float
 
 
+MOST_NODES = 3000  # all pairs of them are looked at at once
+
+
+class TooLargeError(HtoolsError):
+    """A cluster on which nothing is decided where others wait, or need the memory."""
+
+
 class Memory:
     """What is kept of the last request for the next. Not to be used by two decisions at once."""
 
@@ -41,13 +48,16 @@ class Memory:
 def decide(
     data: bytes, options: Options, memory: Memory | None = None, known: Known | None = None
 ) -> Decision:
-    """Decide a request, with what ``memory`` has of the last one. Raises DataError if it is wrong.
+    """Decide a request, with what ``memory`` has of the last one.
 
     What the request says is taken for true; ``known`` is looked at only for what it cannot say.
+    Raises DataError if the request is wrong, TooLargeError.
     """
     memory = memory or Memory()
     message = memory.texts.read(data)
     cluster, note = message.cluster, ""
+    if len(cluster.nodes) > MOST_NODES:
+        raise TooLargeError(f"the request has more than {MOST_NODES} nodes")
     if known and lacks_disks(cluster, message.request):
         cluster = with_disks(cluster, known.cluster, memory)
         if cluster is not message.cluster:

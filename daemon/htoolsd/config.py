@@ -32,7 +32,7 @@ class Config:
     )
     connections_per_user: int = _key(100, "the same for one user")
     message_mib: int = _key(16, "longest message that a client may send, MiB")
-    request_mib: int = _key(32, "longest request file that is read, MiB")
+    request_mib: int = _key(16, "longest request file that is read, MiB")
     idle_seconds: float = _key(60.0, "how long a client may take to send a whole message")
     write_seconds: float = _key(10.0, "how long a client may take to accept an answer")
     wait_seconds: float = _key(5.0, "how long a decision may wait for those before it")

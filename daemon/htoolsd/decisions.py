@@ -14,7 +14,7 @@ from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.cli.files import inconsistencies
 from ganeti_htools.cli.parameters import parse_options
 from ganeti_htools.daemon.protocol import Kind, RefusalError
-from ganeti_htools.decision import Known, Memory, decide
+from ganeti_htools.decision import Known, Memory, TooLargeError, decide
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from htoolsd import reading
@@ -185,6 +185,8 @@ class Decisions:
             raise RefusalError(Kind.FILE, f"the request has more than {MOST} values")
         try:
             decision = decide(data, options, self._memory, known)
+        except TooLargeError as err:
+            raise RefusalError(Kind.FILE, str(err)) from None
         except HtoolsError as err:
             return Relay("", f"Error: {err}\n", 1)
         return Relay(decision.answer + "\n", inconsistencies(decision.warnings), 0)

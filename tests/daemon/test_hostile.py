@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import messages
+from tests.clusters import Shape, cluster
 from tests.daemon.programs import PATIENCE, Daemon, connect, request_file, running
 
 PROMPT = 1.0  # seconds; 0.2 where nothing else runs
@@ -76,12 +78,20 @@ def test_messages(daemon: Daemon, kind: str) -> None:
     assert expected in answers[0]
 
 
+def many_nodes(number: int) -> bytes:
+    content = messages.message(cluster(1, Shape(nodes=3, instances=4)), messages.allocate("new"))
+    node = next(iter(content["nodes"].values()))
+    nodes = {**content["nodes"], **{f"other{i}": node for i in range(number)}}
+    return json.dumps({**content, "nodes": nodes}).encode()
+
+
 FILES = {
-    "lists": (b"[" + b"[]," * (10 * MIB) + b"0]", b"more than 1000000 values"),
+    "lists": (b"[" + b"[]," * (5 * MIB) + b"0]", b"more than 1000000 values"),
     "fewer lists": (b"[" + b"[]," * 300_000 + b"0]", b"expected an object"),
     "nested": (b"[" * 400_000, b"within each other"),
-    "too long": (b"[" + b"[]," * (80 * MIB), b"longer than 33554432 bytes"),
-    "members": (b'{"nodegroups": {}, "nodes": {"' + b'}, "' * (5 * MIB), b"more than 1000000 values"),
+    "too long": (b"[" + b"[]," * (80 * MIB), b"longer than 16777216 bytes"),
+    "members": (b'{"nodegroups": {}, "nodes": {"' + b'}, "' * (3 * MIB), b"more than 1000000 values"),
+    "nodes": (many_nodes(20_000), b"more than 3000 nodes"),
     "a name twice": (b'{"a":{' + b'"b":[],' * 300_000 + b'"b":0}}', b"stands twice"),
 }
 

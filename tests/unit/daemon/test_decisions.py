@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.daemon.protocol import Kind, RefusalError
-from ganeti_htools.decision import Known, Memory
+from ganeti_htools.decision import Known, Memory, TooLargeError
 from ganeti_htools.engine.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
@@ -122,6 +122,7 @@ async def test_the_request_is_read_from_a_file_that_is_closed(
         {"request": 7},
         {"request": "", "arguments": "--no-capacity-checks="},
         {"request": "", "arguments": [7]},
+        {"request": "", "arguments": ["--restrict-allocation-to=" + "n" * (1 << 16)]},
         {"request": "", "arguments": ["--no-such-option=1"]},
     ],
 )
@@ -129,6 +130,18 @@ async def test_wrong_arguments_are_refused(decisions: Decisions, args: dict[str,
     with pytest.raises(RefusalError) as caught:
         await decisions.run(args, None)
     assert caught.value.kind is Kind.ARGUMENTS
+    assert counts(decisions) == {"refused": 1}
+
+
+@pytest.mark.parametrize("outcome", [None, TooLargeError("the request has more than 3000 nodes")])
+async def test_what_is_too_much_is_refused(
+    engine: Engine, decisions: Decisions, outcome: Exception | None
+) -> None:
+    if outcome:
+        engine.outcomes.put(outcome)
+    with pytest.raises(RefusalError, match="the request has more than") as caught:
+        await decisions.run({"request": "" if outcome else "[]," * 600_000}, None)
+    assert caught.value.kind is Kind.FILE
     assert counts(decisions) == {"refused": 1}
 
 
