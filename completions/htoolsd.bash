@@ -46,6 +46,7 @@ END
 -X,--exec none
 --on-change choices=replan,stop
 --no-wait none
+--wait-for-nodes none
 --first-job-group none
 --reason none
 -G,--group onegroup
@@ -238,6 +239,7 @@ END
 -X,--exec none
 --on-change choices=replan,stop
 --no-wait none
+--wait-for-nodes none
 --minimal-resources float
 --target-resources float
 -S,--save none

@@ -155,7 +155,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """Ganeti cannot be asked, for a reason; or can be again (None)."""
+    """Ganeti cannot be asked, or a node does not report, as the reason says; or that is over (None)."""
 
     reason: str | None
 

@@ -75,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
         if name in ("plan", "execute", "cancel"):
             command.add_argument("plan", metavar="ID", help="the plan, or the beginning of its id")
+        if name == "execute":
+            command.add_argument(
+                "--wait-for-nodes",
+                action="store_true",
+                help="wait for nodes that are in use but do not report",
+            )
         if name == "cancel":
             command.add_argument("--now", action="store_true", help="do not wait for the jobs under way")
     decide = add("decide", _decide, "Decides an iallocator request.")
@@ -179,7 +185,7 @@ def _table(methods: Any) -> Iterator[str]:
 
 
 def _wrapped(name: str, text: str, column: int) -> list[str]:
-    return textwrap.wrap(text, 100, initial_indent=f"{name:<{column}}", subsequent_indent=" " * column)
+    return textwrap.wrap(text, 100, initial_indent=f"{name:<{column - 1}} ", subsequent_indent=" " * column)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ def follow(options: Namespace) -> int:
 
 def execute(options: Namespace) -> int:
     """Have a plan carried out, and follow it."""
-    ask(options.socket, "execute", {"plan": options.plan})
+    wish = {"wait_for_nodes": True} if options.wait_for_nodes else {}  # or else that of who has made it
+    ask(options.socket, "execute", {"plan": options.plan, **wish})
     return follow(options)
 
 

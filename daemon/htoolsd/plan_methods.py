@@ -60,6 +60,7 @@ class PlanMethods:
                 {
                     "plan": plan,
                     "on_change": "replan or stop, where it does not fit the cluster any more; optional",
+                    "wait_for_nodes": "true to wait for nodes that are in use but do not report; optional",
                 },
                 self._execute,
             ),
@@ -122,6 +123,7 @@ class PlanMethods:
             "score": proposal.score,
             "cost": proposal.cost,
             "on_change": line.on_change,
+            "wait_for_nodes": line.wait_for_nodes,
         }
         plan = Plan(facts, run, proposal.review)
         await self._plans.add(plan)
@@ -132,7 +134,10 @@ class PlanMethods:
         on_change = args.get("on_change", plan.facts["on_change"])
         if on_change not in ("replan", "stop"):
             raise RefusalError(Kind.ARGUMENTS, "execute: on_change: expected replan or stop")
-        await self._plans.begin(plan, str(on_change))
+        wait = args.get("wait_for_nodes", plan.facts["wait_for_nodes"])
+        if not isinstance(wait, bool):
+            raise RefusalError(Kind.ARGUMENTS, "execute: wait_for_nodes: expected true or false")
+        await self._plans.begin(plan, str(on_change), wait)
         return plan.summary()
 
     async def _list(self, _args: Args, _file: File) -> object:

@@ -23,7 +23,7 @@ from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd.plan import Plan, State, kept
-from htoolsd.sync import NotSyncedError, Sync
+from htoolsd.sync import Sync
 
 _log = structlog.get_logger()
 
@@ -106,7 +106,7 @@ class Plans:
 
     # Carrying out
 
-    async def begin(self, plan: Plan, on_change: str) -> None:
+    async def begin(self, plan: Plan, on_change: str, wait_for_nodes: bool) -> None:
         """Begin to carry out a plan. Raises RefusalError."""
         if self._stopping.is_set():
             raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
@@ -114,6 +114,8 @@ class Plans:
             raise RefusalError(Kind.CLUSTER, "this is not the master node")
         if plan.state is not State.PLANNED or plan.review is None:
             raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state} already")
+        if self._sync.model.silent and not wait_for_nodes:
+            raise RefusalError(Kind.CLUSTER, files.unheard(self._sync.model.silent))
         for other in self._plans.values():
             common = set(plan.facts["groups"]) & set(other.facts["groups"])
             if other.state.going and common:
@@ -129,16 +131,21 @@ class Plans:
                 raise RefusalError(
                     Kind.PLAN, f"a plan that cannot be recorded is not executed: {error}"
                 ) from None
-        self._executions.start_soon(self._carry_out, plan, plan.review(on_change, plan.say))
+        check = plan.review(on_change, plan.say)
+        self._executions.start_soon(self._carry_out, plan, check, wait_for_nodes)
 
-    async def _carry_out(self, plan: Plan, check: Check) -> None:
+    async def _carry_out(self, plan: Plan, check: Check, wait_for_nodes: bool) -> None:
         run = plan.run
+
+        async def read() -> Cluster:
+            return await self._read(wait_for_nodes or run.sets > 0)
+
         _log.info("plan begun", plan=plan.id)
         try:
             with plan.scope:
                 async with Client(self._sync.luxi.path) as ganeti:
                     tell = self._teller(plan)
-                    await execute(run, ganeti, self._read, check, tell, plan.stop, time.time_ns)
+                    await execute(run, ganeti, read, check, tell, plan.stop, time.time_ns)
         except NotRecordedError as error:
             run.take_back([task for task in run.current if task.number is None])
             run.ending, run.reason = Ending.LOST, f"the plan could not be recorded: {error}"
@@ -167,15 +174,14 @@ class Plans:
         plan.stand("")
         await self._record_if_possible(plan)
 
-    async def _read(self) -> Cluster:
-        """The cluster as it is now. Raises DataError: that it has to be waited for."""
-        try:
-            await self._sync.refresh()
-        except NotSyncedError as error:
-            raise DataError(str(error)) from None
+    async def _read(self, wait_for_nodes: bool) -> Cluster:
+        """The cluster as it is now. Raises NotSyncedError; HtoolsError for nodes that do not report, a
+        DataError if they are to be waited for.
+        """
+        await self._sync.refresh()
         model = self._sync.model
         if model.cluster is None or model.silent:
-            raise DataError(f"nodes that are in use do not report: {', '.join(model.silent)}")
+            raise (DataError if wait_for_nodes else HtoolsError)(files.unheard(model.silent))
         return model.cluster
 
     def _teller(self, plan: Plan) -> Tell:

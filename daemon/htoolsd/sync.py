@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client, NoAnswerError
+from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client, LuxiError, NoAnswerError
 from ganeti_htools.luxi.framing import decode
 from ganeti_htools.luxi.queries import INFO_KEYS, Row
 from ganeti_htools.model.errors import HtoolsError, on_one_line
@@ -101,7 +101,7 @@ class Polls:
         return {"done": self.done, "failed": self.failed, "error": self.error, "last_ms": last}
 
 
-class NotSyncedError(HtoolsError):
+class NotSyncedError(LuxiError):
     """Why the model could not be brought up to date."""
 
 

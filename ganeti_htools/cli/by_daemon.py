@@ -33,7 +33,8 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
     What is said goes to ``say``. When this program ends before, the plan goes on. Raises HtoolsError.
     """
     try:
-        client.ask(_socket(line), "execute", {"plan": number, "on_change": line.on_change})
+        wishes = {"on_change": line.on_change, "wait_for_nodes": line.wait_for_nodes}
+        client.ask(_socket(line), "execute", {"plan": number, **wishes})
     except client.NoAnswerError as error:
         raise HtoolsError(f"{error}; 'htoolsctl plan {number}' tells whether it is carried out") from error
     if line.no_wait:

@@ -98,6 +98,7 @@ class CommandLine:
     tiered_alloc: tuple[int, ...] = ()
     verbose: int = 1
     version: bool = False
+    wait_for_nodes: bool = False
     what_if_lost: str | None = None
     words: tuple[str, ...] = field(default=(), compare=False, repr=False)
 

@@ -252,7 +252,7 @@ def teller(run: Run, say: Say, warn: Say, live: Say) -> Tell:
             case Away(None):
                 warn("Ganeti answers again")
             case Away(reason):
-                warn(f"Ganeti cannot be asked, still trying: {reason}")
+                warn(reason)
         live(_standing(run, event.said if isinstance(event, Progress) else None))
 
     return tell

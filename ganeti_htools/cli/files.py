@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -86,11 +86,14 @@ def load_dated(line: CommandLine) -> tuple[Cluster, Mapping[str, int] | None]:
     """The same, and if the daemon tells of it, the generations that it is of. Raises HtoolsError."""
     one_source(line)
     generations: Mapping[str, int] | None = None
+    silent: Sequence[str] = ()
     with _during("failed to load data, aborting"):
         if line.daemon is not None:
-            cluster, generations = from_daemon(line.daemon, line.verbose > 1)
+            cluster, generations, silent = from_daemon(line.daemon, line.verbose > 1)
         else:
             cluster = _described(line)
+    if silent and line.exec and not line.wait_for_nodes:
+        raise HtoolsError(f"{unheard(silent)}: nothing is carried out (--wait-for-nodes waits for them)")
     return with_dynamics(cluster, line), generations
 
 
@@ -151,9 +154,14 @@ def from_luxi(path: str) -> Cluster:
     return luxi.parse(trio.run(ask))
 
 
-def from_daemon(path: str, verbose: bool) -> tuple[Cluster, Mapping[str, int]]:
-    """The cluster as the daemon behind a socket knows it, the usual one if ``path`` is empty; and the
-    generations of its tables. Its configuration is no older than the question.
+def unheard(silent: Iterable[str]) -> str:
+    """What is wrong with nodes of which nobody knows whether they can be used."""
+    return f"nodes that are in use do not report: {', '.join(silent)}"
+
+
+def from_daemon(path: str, verbose: bool) -> tuple[Cluster, Mapping[str, int], Sequence[str]]:
+    """The cluster as the daemon behind a socket knows it, the usual one if ``path`` is empty; the generations
+    of its tables; and the nodes that do not report. Its configuration is no older than the question.
 
     How old all is, is told if ``verbose``, or if something is older than it should be. Raises HtoolsError.
     """
@@ -175,7 +183,7 @@ def from_daemon(path: str, verbose: bool) -> tuple[Cluster, Mapping[str, int]]:
     if verbose and updating:
         warn(f"htoolsd: figures of {', '.join(updating)} are being updated: instances have come or gone")
     nodes = (replace(node, updating=node.name in updating) for node in cluster.nodes)
-    return replace(cluster, nodes=tuple(nodes)), told["generations"]
+    return replace(cluster, nodes=tuple(nodes)), told["generations"], told["silent"]
 
 
 def with_dynamics(cluster: Cluster, line: CommandLine) -> Cluster:

@@ -265,6 +265,7 @@ RESTRICTED_MIGRATION = switch(
 )
 FIRST_JOB_GROUP = switch("", "first-job-group", "only commands of the first set of jobs")
 NO_WAIT = switch("", "no-wait", "with -D -X, leave the plan to htoolsd once it is begun")
+WAIT_FOR_NODES = switch("", "wait-for-nodes", "with -D -X, wait for nodes that are in use but do not report")
 REASON = _valued("", "reason", "the reason that jobs carry", str, "REASON", "none")
 PRIORITY = _valued(
     "", "priority", "priority of jobs: low, normal or high", _priority, "PRIO", "choices=low,normal,high"

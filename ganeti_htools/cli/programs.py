@@ -74,6 +74,7 @@ from ganeti_htools.cli.options import (
     TEXT_DATA,
     TIERED_ALLOC,
     VERBOSE,
+    WAIT_FOR_NODES,
     WHAT_IF_LOST,
 )
 
@@ -146,6 +147,7 @@ HSQUEEZE = Program(
         EXEC,
         ON_CHANGE,
         NO_WAIT,
+        WAIT_FOR_NODES,
         MINIMAL_RESOURCES,
         TARGET_RESOURCES,
         SAVE,
@@ -280,6 +282,7 @@ HBAL = Program(
         EXEC,
         ON_CHANGE,
         NO_WAIT,
+        WAIT_FOR_NODES,
         FIRST_JOB_GROUP,
         REASON,
         GROUP,

@@ -15,7 +15,7 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 
 Value = TypeVar("Value")
 
-# Called with why Ganeti cannot be asked, and with None once it can again.
+# Called with what has to be waited for, and with None once that is over.
 Away = Callable[[str | None], Awaitable[None]]
 # Called with the number of a job, and its state (None if it is not in the queue any more) or what it says.
 News = Callable[[int, JobStatus | str | None], Awaitable[None]]
@@ -53,7 +53,8 @@ class _Absence:
         now = trio.current_time()
         if self._since is None:
             self._since = now
-            await self._away(str(error))
+            problem = "Waiting" if isinstance(error, DataError) else "Ganeti cannot be asked, still trying"
+            await self._away(f"{problem}: {error}")
         if now - self._since >= self._patience.away:
             raise GivenUpError(f"{error}; given up after {self._patience.away:g} s") from error
 
@@ -74,7 +75,7 @@ async def persistently(request: Callable[[], Awaitable[Value]], patience: Patien
     while True:
         try:
             result = await request()
-        except (NoAnswerError, RefusedError, DataError) as error:
+        except (LuxiError, DataError) as error:
             await absence.note(error)
             if not isinstance(error, NoAnswerError):  # after which the client pauses by itself
                 await trio.sleep(_PAUSE)

@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.cli import by_daemon
 from ganeti_htools.daemon.client import RefusedError
+from ganeti_htools.model.cluster import Cluster
 from tests.daemon.planning import (
     DRAINED,
     FOR_EVER,
@@ -390,17 +391,72 @@ def test_answers_that_nobody_expects(tmp_path: Path, source: str, method: str) -
         assert ganeti.tell("jobs") == [[1, "success"], [2, "success"]]
 
 
-def test_a_node_that_is_silent_is_waited_for(tmp_path: Path) -> None:
+def used(rows: Cluster, busy: Sequence[str] = ()) -> str:
+    """A node that is in use, and not ``busy``."""
+    return next(row.name for row in rows.nodes if not (row.offline or row.master or row.name in busy))
+
+
+def test_a_node_that_is_silent_is_waited_for_if_wished(tmp_path: Path) -> None:
     rows = served(3, DRAINED)
-    lost = next(node.name for node in rows.nodes if not node.offline and not node.master)
+    lost = used(rows)
     with following(tmp_path, rows) as (daemon, ganeti):
         plan = made(daemon, "-l2")["id"]
         ganeti.tell("lose", lost)
-        call(daemon, "execute", plan=plan)
-        wait_until(lambda: any(f"do not report: {lost}" in line for _, line in whole(daemon)["log"]))
+        call(daemon, "refresh")
+        silent = f"nodes that are in use do not report: {lost}"
+        with pytest.raises(RefusedError, match=f"^{silent}$"):
+            call(daemon, "execute", plan=plan)
+        assert ctl(daemon, "execute", plan).stderr == f"htoolsctl: refused (no-cluster): {silent}\n"
+        command = PROGRAMS / "htoolsctl", "--socket", daemon.socket, "execute", plan, "--wait-for-nodes"
+        with started(*command) as follower:
+            wait_until(lambda: ["warned", f"Waiting: {silent}"] in whole(daemon)["log"])
+            assert not ganeti.tell("jobs")
+            ganeti.tell("find", lost)
+            assert result(follower)[0] == 0
+        assert numbers(whole(daemon)) == [1, 2]
+
+
+@pytest.mark.parametrize("tool_name", ["hbal", "hsqueeze"])
+def test_a_node_that_is_silent_is_named_before_anything_is_planned(tmp_path: Path, tool_name: str) -> None:
+    rows = served(3, DRAINED)
+    with following(tmp_path, rows) as (daemon, ganeti):
+        ganeti.tell("lose", used(rows))
+        call(daemon, "refresh")
+        done = tool(tool_name, f"-D{daemon.socket}", "-X")
+        silent = f"nodes that are in use do not report: {used(rows)}"
+        assert (done.returncode, done.stdout) == (1, "")
+        told = f"Error: {silent}: nothing is carried out (--wait-for-nodes waits for them)"
+        assert done.stderr.splitlines()[-1] == told
+        assert last(daemon) is None
+        assert tool(tool_name, f"-D{daemon.socket}").returncode == 0
+
+
+def test_a_node_that_the_daemon_did_not_know_to_be_silent(tmp_path: Path) -> None:
+    rows = served(3, DRAINED)
+    with following(tmp_path, rows) as (daemon, ganeti):
+        ganeti.tell("lose", used(rows))
+        done = tool("hbal", f"-D{daemon.socket}", "-X", "-l2")
+        assert done.returncode == 1
+        assert done.stderr.endswith(f": nodes that are in use do not report: {used(rows)}\n")
         assert not ganeti.tell("jobs")
+        ganeti.tell("find", used(rows))
+        call(daemon, "refresh")
+        assert tool("hbal", f"-D{daemon.socket}", "-X", "-l2").returncode == 0
+
+
+def test_a_node_that_falls_silent_meanwhile_is_waited_for(tmp_path: Path) -> None:
+    rows = served(3, DRAINED)
+    with following(tmp_path, rows, FOR_EVER) as (daemon, ganeti), hbal(daemon, "-l2") as process:
+        submitted(daemon)
+        job = whole(daemon)["execution"]["jobs"][0]
+        lost = used(rows, busy=(*job["from"], *job["to"]))
+        ganeti.tell("lose", lost)
+        ganeti.finish()
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"Waiting: nodes that are in use do not report: {lost}\n"
         ganeti.tell("find", lost)
-        assert numbers(until(daemon, "done")) == [1, 2]
+        status, out, _ = result(process)
+        assert (status, out.splitlines()[-1]) == (0, "Jobs: 2 succeeded")
 
 
 # Told
