@@ -97,7 +97,8 @@ def _tiers(before: Capacity, kind: Kind, start: _Level | None, site: Site) -> Ca
         passed: list[tuple[int | None, Run]] = []
         prospects = Prospects(state, kind, site)
         while level is not None:
-            if level is start or not prospects.barren(level.size):
+            failed = None if level is start else prospects.failed(level.size)
+            if failed is None:
                 state, filled = _filled(state, kind, level.size, site, placed, level.limit)
                 run = Run(level.size, filled.failures)
                 if filled.placed or result is None:
@@ -107,7 +108,7 @@ def _tiers(before: Capacity, kind: Kind, start: _Level | None, site: Site) -> Ca
                     result = filled.failures
                     prospects = Prospects(state, kind, site)
             else:
-                run = _within(prospects.failed(level.size), level.limit, placed)
+                run = _within(failed, level.limit, placed)
             if level.limit is not None and level.limit <= placed:
                 break
             passed.append((level.limit, run))

@@ -135,7 +135,7 @@ class Redundancy:
     ``looked`` are the nodes whose loss counts, ``broken`` those whose loss cannot be survived.
     ``load[p, s]`` is the memory (MiB) that instances of ``p`` need on ``s`` should ``p`` be lost;
     ``pairs`` are the rows of the ``p`` and ``s`` between which there are any. ``tried`` tells of nodes
-    whether a loss that was simulated is survived.
+    whether a loss that was simulated is survived, ``doubtful`` of groups which losses have to be.
     """
 
     state: State
@@ -147,6 +147,7 @@ class Redundancy:
     pairs: tuple[Ints, Ints]
     refugees: Refugees
     tried: dict[int, bool] = field(default_factory=dict)
+    doubtful: dict[int, Ints] = field(default_factory=dict)
     memory: refuge.Memory = field(default_factory=refuge.Memory)
 
     @property
@@ -212,21 +213,30 @@ class Redundancy:
 
     def unsettled(self, asked: Asked | None = None, primary: int = NOWHERE) -> Ints:
         """Nodes of which only simulation tells whether their loss is survived, after a placement or as is."""
-        refugees, free, disk, spindles = self._after(asked, primary)
-        moved_mem = asked.record_mem if asked is not None and asked.mirrored else 0
         found = []
         for group in distinct(self.state.group[self.scope]).tolist():
-            mates = np.flatnonzero(self.scope & (self.state.group == group))
-            rows = mates[(refugees.number[mates] > 0) & self.looked[mates]]
-            roomiest = mates[np.argsort(free[mates])[-ROOMIEST:]]
-            for targets in (roomiest, mates):
-                if len(rows):
-                    # A new mirrored instance may fail over to any node.
-                    away = moved_mem * (rows == primary)[:, np.newaxis]
-                    left = free[targets] - self.load[rows[:, np.newaxis], targets] - away
-                    rows = rows[~self._surely(refugees, rows, targets, left, disk, spindles)]
-            found.append(rows)
+            if asked is None or group != self.state.group[primary]:
+                if group not in self.doubtful:
+                    self.doubtful[group] = self._doubtful(group, None, NOWHERE)
+                found.append(self.doubtful[group])
+            else:
+                found.append(self._doubtful(group, asked, primary))
         return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _doubtful(self, group: int, asked: Asked | None, primary: int) -> Ints:
+        """Those of a group, to whose nodes alone the placement makes a difference."""
+        refugees, free, disk, spindles = self._after(asked, primary)
+        moved_mem = asked.record_mem if asked is not None and asked.mirrored else 0
+        mates = np.flatnonzero(self.scope & (self.state.group == group))
+        rows = mates[(refugees.number[mates] > 0) & self.looked[mates]]
+        roomiest = mates[np.argsort(free[mates])[-ROOMIEST:]]
+        for targets in (roomiest, mates) if len(mates) > ROOMIEST else (mates,):
+            if len(rows):
+                # A new mirrored instance may fail over to any node.
+                away = moved_mem * (rows == primary)[:, np.newaxis]
+                left = free[targets] - self.load[rows[:, np.newaxis], targets] - away
+                rows = rows[~self._surely(refugees, rows, targets, left, disk, spindles)]
+        return rows
 
     def _surely(
         self, refugees: Refugees, rows: Ints, targets: Ints, left: Ints, disk: Ints, spindles: Ints
@@ -255,7 +265,8 @@ class Redundancy:
                 others.append(np.where(on_disk & exclusive, _shares(free, *needs, 1), np.inf))
             for other in others:
                 room = room & (other > 0)
-                full = full + _most(share, other)
+                if (other <= 1 + ROUNDING).any():
+                    full = full + _most(share, other)
         enough = np.count_nonzero(room, axis=1) >= refugees.number[rows]
         return np.asarray(enough | (share.sum(axis=1) - full > 1 + ROUNDING))
 

@@ -111,7 +111,9 @@ def _columns(state: State, nodes: Sequence[Figures]) -> Columns:
 
 def _learnt(memory: Memory, columns: Columns) -> list[Figures]:
     """The figures of these nodes; their shares are remembered."""
-    shares = np.array([np.broadcast_to(value, columns.offline.shape) for value in node_values(columns)])
+    shares = np.empty((len(KINDS), len(columns.offline)))
+    for share, value in zip(shares, node_values(columns), strict=True):
+        share[:] = value
     shares[columns.offline != _OFFLINE[:, np.newaxis]] = 0.0
     nodes: list[Figures] = list(zip(*(column.tolist() for column in columns), strict=True))
     memory.shares.update(zip(nodes, shares.T, strict=True))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine import choice, moves, places
-from ganeti_htools.engine.allocate import Solution, on_pairs
+from ganeti_htools.engine.allocate import PATIENCE, Solution, on_pairs
 from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.places import FAIL, FITS, Codes
 from ganeti_htools.engine.redundancy import Redundancy, assess
@@ -121,7 +121,7 @@ class Site:
     def redundancy(self, state: State) -> Redundancy:
         """What can be said of the redundancy of all nodes."""
         known = assess(state, np.ones(len(state.group), np.bool_), self.options)
-        return replace(known, looked=known.looked & ~self.ignored, memory=self.memory)
+        return replace(known, looked=known.looked & ~self.ignored, memory=self.memory, doubtful={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,11 @@ class Prospects:
         self.known: dict[Size, Verdict] = {}
         self.runs: dict[tuple[Size, Fail], int] = {}
         self.places: dict[Size, bool] = {}
-        self.refusals: dict[Size, bool] = {}
+        self.ends: dict[tuple[Size, Fail], tuple[Size | None, list[Size] | None]] = {}
+        self.ruled_out: list[Size] = []
+        self.not_ruled_out: list[Size] = []
+        self.suspects: list[int] = []
+        self.ahead = 1
         self.unfit: list[Size] = []
         self.hopeful: set[Size] = set()
         self.redundancy = site.redundancy(state)
@@ -223,11 +227,23 @@ class Prospects:
         """Whether there is certainly no place, or none that leaves the whole redundant, if it has to."""
         return not self.of(size)[0].fits or self._ruled_out(size)
 
-    def failed(self, size: Size) -> Run:
-        """A size that is barren, and the smaller ones that are for the same reasons."""
+    def failed(self, size: Size) -> Run | None:
+        """A size that has no place, and the smaller ones that are barren for the same reasons.
+
+        None if it may have one.
+        """
         (verdict,) = self.of(size)
         failures = verdict.failures | {Fail.N1: verdict.failures[Fail.N1] + verdict.fits}
-        return Run(size, failures, self._run(size, worst(failures)))
+        fail = worst(failures)
+        if self.barren(size):
+            return Run(size, failures, self._run(size, fail))
+        mirrored = self.kind.template is DiskTemplate.DRBD
+        if self.site.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self._has_place(size):
+            # The next ones have to be tried, too.
+            self.ahead = min(2 * self.ahead, PROBES)
+            self.of(*(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)))
+            return Run(size, failures)
+        return None
 
     def _run(self, size: Size, fail: Fail) -> int:
         """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""
@@ -271,13 +287,16 @@ class Prospects:
 
     def _ruled_out(self, size: Size) -> bool:
         """Whether certainly no place leaves the whole redundant, if that is asked for."""
-        if size not in self.refusals:
-            asked = self.state.ask(self.kind.instance(size))
-            groups = [self.site.nodes[at] for at in self.groups] if asked.mirrored else [self.site.nodes]
-            self.refusals[size] = self.site.guards(asked.mirrored) and all(
-                self.redundancy.rules_out(asked, nodes) for nodes in groups
-            )
-        return self.refusals[size]
+        mirrored = self.kind.template is DiskTemplate.DRBD
+        if not self.site.guards(mirrored) or any(known.holds(size) for known in self.not_ruled_out):
+            return False
+        if any(size.holds(known) for known in self.ruled_out):
+            return True
+        asked = self.state.ask(self.kind.instance(size))
+        groups = [self.site.nodes[at] for at in self.groups] if mirrored else [self.site.nodes]
+        found = all(self.redundancy.rules_out(asked, nodes) for nodes in groups)
+        (self.ruled_out if found else self.not_ruled_out).append(size)
+        return found
 
     def sidestep(self, run: Run) -> tuple[int, Size] | None:
         """The last size of a run that need only be made smaller to have a redundant place, by its most
@@ -314,23 +333,32 @@ class Prospects:
         """The first size that fits as long as there is a lack of what ``fail`` is about; and the first and
         last of barren runs on the way, None if others were tried.
         """
-        seen: list[Size] = []
-        tried = False
         if self.hopeless(size.least(fail)):
-            return None, seen
+            return None, []
+        starts: list[Size] = []
+        seen: list[Size] | None = []
+        end = None
         while size.steps(fail):
+            if (size, fail) in self.ends:
+                end, rest = self.ends[size, fail]
+                seen = None if seen is None or rest is None else seen + rest
+                break
+            starts.append(size)
             last = size
             if self.barren(size):
                 last = size.less(fail, self._run(size, fail) - 1)
-                seen += size, last
+                seen = None if seen is None else [*seen, size, last]
             elif self._has_place(size):
-                return size, None
+                end, seen = size, None
+                break
             else:
-                tried = True
+                seen = None
             if not self.of(size)[0].failures[fail] or not last.steps(fail):
                 break
             size = last.less(fail, 1)
-        return None, None if tried else seen
+        for number, start in enumerate(starts):
+            self.ends[start, fail] = end, None if seen is None else seen[2 * number :]
+        return end, seen
 
     def _has_place(self, size: Size) -> bool:
         """Whether a size that fits has a place that leaves the whole redundant, if that is asked for."""
@@ -343,8 +371,20 @@ class Prospects:
                 found = on_all_pairs(state, asked, site, self.redundancy)
                 self.places[size] = any(each.trial is not None for each in found)
             else:
-                self.places[size] = _has_redundant_node(state, asked, site.nodes, self.redundancy)
+                self.places[size] = self._has_node(asked)
         return self.places[size]
+
+    def _has_node(self, asked: Asked) -> bool:
+        """The same for an instance with one node."""
+        state, nodes, redundancy = self.state, self.site.nodes, self.redundancy
+        trial = moves.allocate_one(state, asked, nodes, np.ones(len(state.group), np.bool_))
+        admitted = (trial.codes == FITS) & redundancy.admits(asked, nodes, None)
+        for tries, at in enumerate(np.flatnonzero(admitted).tolist()):
+            if tries >= PATIENCE and redundancy.hopeless(self.suspects):
+                break
+            if redundancy.confirms(trial.only(at), self.suspects):
+                return True
+        return False
 
     def _verdicts(self, sizes: Sequence[Size], refused: Codes) -> list[Verdict]:
         """About sizes, given which nodes (columns) refuse them (rows) anyway."""
@@ -386,17 +426,6 @@ APART = len(FAIL) + 1
 
 def _counts(codes: Codes) -> Ints:
     return np.bincount(codes, minlength=APART + 1)
-
-
-def _has_redundant_node(state: State, asked: Asked, nodes: Ints, redundancy: Redundancy) -> bool:
-    trial = moves.allocate_one(state, asked, nodes, np.ones(len(state.group), np.bool_))
-    suspects: list[int] = []
-    for at in np.flatnonzero((trial.codes == FITS) & redundancy.admits(asked, nodes, None)).tolist():
-        if redundancy.confirms(trial.only(at), suspects):
-            return True
-        if redundancy.hopeless(suspects):
-            break
-    return False
 
 
 def _reach(end: int, holds: Callable[[list[int]], list[bool]]) -> int:

@@ -61,6 +61,7 @@ def test_a_run_has_one_verdict(seed: int) -> None:
         if not prospects.barren(size):
             continue
         run = prospects.failed(size)
+        assert run is not None
         for at in rng.sample(range(run.number), min(run.number, 40)):
             assert prospects.barren(run[at])
             assert prospects.of(run[at]) == prospects.of(size)
@@ -75,6 +76,7 @@ def test_a_sidestep_is_the_first_that_leads_to_a_place(seed: int) -> None:
         if not prospects.barren(size):
             continue
         run = prospects.failed(size)
+        assert run is not None
         run = Run(size, run.failures, min(run.number, 12))
         found = None
         for at in reversed(range(run.number)):
