@@ -44,7 +44,9 @@ def _arguments(rng: random.Random, described: Cluster, tmp_path: Path) -> list[s
         if rng.random() < 0.1 and names:
             arguments += [option, ",".join(rng.sample(names, len(names) // 2 + 1))]
     if rng.random() < 0.25 and names:
-        loads = "".join(f"{name} {' '.join(f'{rng.random():.3f}' for _ in range(4))}\n" for name in names)
+        loads = "".join(
+            f"{name} {' '.join(f'{rng.random():.3f}' for _ in range(4))}\n" for name in [*names, names[0]]
+        )
         (tmp_path / "loads").write_text(loads)
         arguments += ["-U", str(tmp_path / "loads")]
     return arguments
