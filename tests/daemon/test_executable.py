@@ -397,11 +397,12 @@ def test_a_pipe_is_left_to_the_program_that_can_read_it(daemon: Daemon, request_
 
 
 def test_nobody_to_read_the_reason(request_path: Path, tmp_path: Path) -> None:
+    open_files = script(tmp_path / "open-files", "#!/bin/sh\nreadlink /proc/$$/fd/2 || echo closed\n")
     closed = run(
-        *("sh", "-c", '"$0" -IS "$1" "$2" 2>&-', INTERPRETER, EXECUTABLE, request_path),
-        environment={"HTOOLSD_SOCKET": str(tmp_path / "no" / "thing"), "HTOOLSD_HAIL": "/bin/echo"},
+        *("sh", "-c", '"$0" -IS "$1" --htoolsd-timeout=0 "$2" 2>&-', INTERPRETER, EXECUTABLE, request_path),
+        environment={"HTOOLSD_SOCKET": str(tmp_path / "no" / "thing"), "HTOOLSD_HAIL": str(open_files)},
     )
-    assert (closed.returncode, closed.stdout) == (0, f"{request_path}\n")
+    assert (closed.returncode, closed.stdout) == (0, "closed\n")
 
 
 def test_no_program_to_decide_with(tmp_path: Path, request_path: Path) -> None:
@@ -450,6 +451,12 @@ def test_a_wrong_program_to_decide_with(
     finished = executable(tmp_path / "no" / "thing", "FILE", program=checkout, fallback=wrong)
     assert (finished.returncode, finished.stdout) == (7, "hail FILE\n")
     assert finished.stderr.splitlines()[1].startswith(f"htoolsd: {wrong}: ")
+
+
+def test_the_executable_is_not_the_program_that_decides(checkout: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "no" / "thing"
+    finished = executable(missing, "FILE", program=checkout, fallback=checkout, HTOOLSD_TIMEOUT="1")
+    assert (finished.returncode, finished.stdout) == (7, "hail FILE\n")
 
 
 def test_somebody_elses_python_does_not_concern_hail(tmp_path: Path, request_path: Path) -> None:
