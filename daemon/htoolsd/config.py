@@ -35,7 +35,7 @@ class Config:
     request_mib: int = _key(16, "longest request file that is read, MiB")
     idle_seconds: float = _key(60.0, "how long a client may take to send a whole message")
     write_seconds: float = _key(10.0, "how long a client may take to accept an answer")
-    wait_seconds: float = _key(5.0, "how long a decision may wait for those before it")
+    wait_seconds: float = _key(30.0, "how long a decision may wait for those before it")
     stop_seconds: float = _key(30.0, "how long a stop waits for what is under way")
 
 

@@ -120,7 +120,7 @@ def test_what_keeps_it_from_starting_is_a_line(
 def test_it_tells_its_version_and_its_keys() -> None:
     version = run(PROGRAMS / "htoolsd", "--version")
     assert re.fullmatch(r"htoolsd \d+\.\d+.*\n", version.stdout)
-    assert "\n  wait_seconds = 5.0 " in run(PROGRAMS / "htoolsd", "--help").stdout
+    assert "\n  wait_seconds = 30.0 " in run(PROGRAMS / "htoolsd", "--help").stdout
 
 
 def test_at_a_terminal_the_log_is_for_people(tmp_path: Path) -> None:
