@@ -1,7 +1,7 @@
 """What ``hbal`` says of a node group and of a plan for it: for people, and as a JSON document."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ganeti_htools.cli.program import print_json
 from ganeti_htools.engine.score import COMPONENTS, Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
+
+if TYPE_CHECKING:
+    from ganeti_htools.cli.staying import Staying
 
 
 def about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Iterator[str]:
@@ -106,6 +109,7 @@ def report(
     sets: Sequence[Sequence[Move]],
     scores: tuple[float, float],
     figures: tuple[Statistics, Statistics],
+    left: "Sequence[Staying]" = (),
     outcome: Mapping[str, Any] | None = None,
     greedy: Sequence[Move] | None = None,
 ) -> None:
@@ -142,6 +146,7 @@ def report(
             },
             "cost": cost_of(made, sets),
             "steps": steps,
+            "left_on_offline_nodes": [each._asdict() for each in left],
             **({} if greedy is None else {"greedy": _rival(greedy, scores[0])}),
             **({} if outcome is None else {"execution": outcome}),
         }

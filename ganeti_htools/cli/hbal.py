@@ -25,6 +25,7 @@ from ganeti_htools.model.state import State
 
 if TYPE_CHECKING:
     from ganeti_htools.cli.proposal import Proposal
+    from ganeti_htools.cli.staying import Staying
     from ganeti_htools.engine.optimise import Plan as Optimised
     from ganeti_htools.execution import Check, Plan, Review
 
@@ -103,8 +104,9 @@ def run(line: CommandLine) -> None:
             f"minimum score {general(line.min_score, 6)}).",
             "Nothing to do, exiting",
         )
+        left = _left_behind(state, scope, movable, line, 0)
         if line.json:
-            balance_report.report(state, scope, group, [], [], (initial, initial), (before, before))
+            balance_report.report(state, scope, group, [], [], (initial, initial), (before, before), left)
         return
     tell("Trying to minimize the CV...")
     told = None
@@ -133,6 +135,7 @@ def run(line: CommandLine) -> None:
             )
         if made and line.verbose == 2:
             tell(balance_report.changes(before, after))
+    left = _left_behind(found, scope, movable, line, len(made))
     _give_commands(line, sets[:1] if line.first_job_group else sets, tell)
     _save(line, "balanced", "after balancing", _of_group(_described(found, cluster), found, scope))
     _show(found, scope, "Final", line)
@@ -141,12 +144,27 @@ def run(line: CommandLine) -> None:
     outcome = _execute(line, state, group, sets, told, tell) if line.exec and made else None
     if line.json:
         balance_report.report(
-            state, scope, group, made, sets, (initial, final), (before, after), outcome, greedy
+            state, scope, group, made, sets, (initial, final), (before, after), left, outcome, greedy
         )
     if outcome is not None:
         from ganeti_htools.cli import executing
 
         executing.conclude(outcome)
+
+
+def _left_behind(
+    state: State, scope: Bools, movable: Bools, line: CommandLine, steps: int
+) -> "Sequence[Staying]":
+    """Say which instances a plan of so many steps leaves on nodes that are offline or drained."""
+    if not (scope & state.columns.offline).any():
+        return ()
+    from ganeti_htools.cli.staying import staying  # seldom needed
+
+    left = tuple(staying(state, scope, movable, balancing(line), steps))
+    if left and line.verbose > 0 and not line.json:
+        files.say("Left on nodes that are offline or drained:\n")
+        files.say("".join(f"  {each.instance} on {', '.join(each.nodes)}: {each.why}\n" for each in left))
+    return left
 
 
 Tell = Callable[..., None]
