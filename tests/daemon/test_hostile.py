@@ -14,7 +14,7 @@ from tests import messages
 from tests.clusters import Shape, cluster
 from tests.daemon.programs import PATIENCE, Daemon, connect, request_file, running
 
-PROMPT = 1.0  # seconds; 0.2 where nothing else runs
+PROMPT = 1.5  # seconds; 0.2 where nothing else runs
 MIB = 1 << 20
 CALL = b'{"method":"decide","version":1,"args":{}}\x03'
 

@@ -180,6 +180,18 @@ def test_a_name_that_stands_twice_is_refused(text: str) -> None:
         assert "stands twice in an object" in str(read(text.encode(), reader))
 
 
+def test_what_has_been_seen_is_taken_over() -> None:
+    memory = again.Memory()
+    first = memory.read(WHOLE.encode()).cluster
+    other = json.loads(WHOLE)
+    other["nodes"][NODE]["free_memory"] = 1
+    other["instances"] = dict(reversed(other["instances"].items()))
+    second = memory.read(json.dumps(other).encode()).cluster
+    known = {id(row) for row in (*first.groups, *first.nodes, *first.instances)}
+    assert all(id(row) in known for row in (*second.groups, *second.instances))
+    assert [node.name for node in second.nodes if id(node) not in known] == [NODE]
+
+
 NUMBERS = ', "nodegroups": 0, "nodes": 1, "instances": 2'
 
 
