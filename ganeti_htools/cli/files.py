@@ -35,10 +35,17 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, content: str) -> None:
-    """Replace a file, or leave it as it was: never a part of ``content``. Raises HtoolsError."""
+    """Replace a file, or leave it as it was: never a part of ``content``. Raises HtoolsError.
+
+    What is no regular file, like a pipe or a device, is written to: it must not be replaced.
+    """
     target = os.path.realpath(path)
     temporary = f"{target}.{os.urandom(4).hex()}.tmp"
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(content)
+            return
         try:
             with open(temporary, "x", encoding="utf-8", newline="") as file:
                 file.write(content)

@@ -67,6 +67,20 @@ def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: str, erro
     assert "\n" not in str(caught.value)
 
 
+def test_what_is_no_regular_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        for path in (str(pipe), f"/proc/self/fd/{reader}"):
+            files.write_text(path, "told\n")
+            assert os.read(reader, 100) == b"told\n"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
 def test_a_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "out"
     files.write_text(str(path), "old ä\n")
