@@ -16,38 +16,62 @@ import numpy as np
 from ganeti_htools.engine import choice, moves, places
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.engine.score import CROWDING, KINDS, OFFLINE, SPREAD, WEIGHTS, node_values, replaced_spread
+from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats
 from ganeti_htools.model.state import Asked, State
 
 _WEIGHTS = np.array(WEIGHTS)
 _SPREADS = np.array([kind is SPREAD for kind in KINDS])
-_IS_OFFLINE = Columns._fields.index("offline")
 _OFFLINE = np.array([kind is OFFLINE for kind in KINDS])
 
-# More than so many nodes with different figures are not remembered.
+# More than so many different nodes, or instances, are not remembered.
 ENOUGH = 50_000
 
 # All figures of a node, in the order of Columns.
 Figures = tuple[Any, ...]
 
 
+@dataclass(slots=True, eq=False)
+class Known:
+    """A node with certain figures, and what it contributes to each component of the score, 0 to those for
+    which it does not count.
+
+    ``comes`` tells for what an instance needs and what tags say of both whether it may come, and what the
+    node is then; ``goes`` what it is once the instance is gone.
+    """
+
+    figures: Figures
+    shares: Floats
+    comes: dict[Any, "tuple[bool, Known]"] = field(default_factory=dict)
+    goes: dict[Any, "Known"] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Memory:
     """What was found out; it holds for all states with the same policies.
 
-    ``shares`` are what a node contributes to each component of the score, 0 to those for which it does not
-    count. ``comes`` tells for what an instance needs, the figures of a node and what tags say of both
-    whether it may come, and the figures then; ``goes`` the figures once it is gone.
+    ``needs`` numbers what instances need, ``rows`` has the numbers of those seen before.
     """
 
-    shares: dict[Figures, Floats] = field(default_factory=dict)
-    comes: dict[Any, dict[Any, tuple[bool, Figures]]] = field(default_factory=dict)
-    goes: dict[Any, dict[Any, Figures]] = field(default_factory=dict)
+    nodes: dict[Figures, Known] = field(default_factory=dict)
+    needs: dict[Any, int] = field(default_factory=dict)
+    rows: dict[tuple[int, int], tuple[Instance, int]] = field(default_factory=dict)
 
     def tidy(self) -> None:
         """Forget everything if it is too much."""
-        if len(self.shares) > ENOUGH:
-            self.shares, self.comes, self.goes = {}, {}, {}
+        if max(len(self.nodes), len(self.rows)) > ENOUGH:
+            self.nodes, self.needs, self.rows = {}, {}, {}
+
+    def need(self, asked: Asked, group: int) -> int:
+        """The number of what an instance needs of nodes of a group."""
+        row = asked.row
+        known = self.rows.get((id(row), group))
+        if known is None:
+            amounts = asked.mem, asked.record_mem, asked.dsk, asked.vcpus, asked.spindles, asked.spindle_use
+            policy = None if row.template.survives_node else group
+            number = self.needs.setdefault((amounts, row.load, row.demand, policy), len(self.needs))
+            known = self.rows[id(row), group] = row, number  # kept, so that no other has its identity
+        return known[1]
 
 
 # What tags are about: the conflicts that an instance makes on a node, and the locations that it lacks there.
@@ -66,42 +90,34 @@ def _coming(
     memory: Memory,
     state: State,
     asked: Asked,
+    need: int,
     rows: Sequence[int],
-    nodes: Sequence[Figures],
+    nodes: Sequence[Known],
     tagged: Sequence[Tagged],
-) -> list[tuple[bool, Figures]]:
-    """Whether an instance may come to each of some nodes of a group, and their figures then.
+) -> list[tuple[bool, Known]]:
+    """Whether an instance may come to each of some nodes of a group, and what they are then.
 
     Only what does not exist limits, and the policy unless its disks are there already. ``nodes`` are
-    the figures of all nodes, of which ``rows`` are looked at, ``tagged`` what tags say of them.
+    all nodes, of which ``rows`` are looked at, ``tagged`` what tags say of them.
     """
-    stays = asked.row.template.survives_node
-    known = memory.comes.setdefault((_needs(asked), None if stays else int(state.group[rows[0]])), {})
-    keys = [(nodes[row], tagged[row]) for row in rows]
-    new = {key: row for key, row in zip(keys, rows, strict=True) if key not in known}
+    new = [row for row in rows if (need, tagged[row]) not in nodes[row].comes]
     if new:
-        figures, tags = zip(*new, strict=True)
-        columns = _columns(state, figures)
-        conflicts, desires = np.array(tags).T
+        columns = _columns(state, [nodes[row].figures for row in new])
+        conflicts, desires = np.array([tagged[row] for row in new]).T
         after, codes = places.add_primary(columns, asked, conflicts, desires, force=True)
         fits = codes == FITS
-        if not stays:
-            fits &= moves.policy_codes(state, asked, np.array(list(new.values()))) == FITS
-        known.update(zip(new, zip(fits.tolist(), _learnt(memory, after), strict=True), strict=True))
-    return [known[key] for key in keys]
+        if not asked.row.template.survives_node:
+            fits &= moves.policy_codes(state, asked, np.array(new)) == FITS
+        for row, good, then in zip(new, fits.tolist(), _learnt(memory, after), strict=True):
+            nodes[row].comes[need, tagged[row]] = good, then
+    return [nodes[row].comes[need, tagged[row]] for row in rows]
 
 
-def _going(memory: Memory, state: State, asked: Asked, node: Figures, tagged: Tagged) -> Figures:
-    known = memory.goes.setdefault(_needs(asked), {})
-    if (node, tagged) not in known:
-        after = places.remove_primary(_columns(state, [node]), asked, *tagged)
-        (known[node, tagged],) = _learnt(memory, after)
-    return known[node, tagged]
-
-
-def _needs(asked: Asked) -> Any:
-    amounts = asked.mem, asked.record_mem, asked.dsk, asked.vcpus, asked.spindles, asked.spindle_use
-    return amounts, asked.row.load, asked.row.demand
+def _going(memory: Memory, state: State, asked: Asked, need: int, node: Known, tagged: Tagged) -> Known:
+    if (need, tagged) not in node.goes:
+        after = places.remove_primary(_columns(state, [node.figures]), asked, *tagged)
+        (node.goes[need, tagged],) = _learnt(memory, after)
+    return node.goes[need, tagged]
 
 
 def _columns(state: State, nodes: Sequence[Figures]) -> Columns:
@@ -109,15 +125,17 @@ def _columns(state: State, nodes: Sequence[Figures]) -> Columns:
     return Columns._make([np.array(own, column.dtype) for column, own in figures])
 
 
-def _learnt(memory: Memory, columns: Columns) -> list[Figures]:
-    """The figures of these nodes; their shares are remembered."""
+def _learnt(memory: Memory, columns: Columns) -> list[Known]:
+    """These nodes, remembered."""
     shares = np.empty((len(KINDS), len(columns.offline)))
     for share, value in zip(shares, node_values(columns), strict=True):
         share[:] = value
     shares[columns.offline != _OFFLINE[:, np.newaxis]] = 0.0
-    nodes: list[Figures] = list(zip(*(column.tolist() for column in columns), strict=True))
-    memory.shares.update(zip(nodes, shares.T, strict=True))
-    return nodes
+    figures = zip(*(column.tolist() for column in columns), strict=True)
+    return [
+        memory.nodes.setdefault(each, Known(each, share))
+        for each, share in zip(figures, shares.T, strict=True)
+    ]
 
 
 def find_room(
@@ -131,70 +149,73 @@ def find_room(
     if any(len(asked.tags) for asked in refugees):
         counts = state.tag_counts.copy(), state.settled_tag_counts.copy()
         state = replace(state, tag_counts=counts[0], settled_tag_counts=counts[1])
-    now: list[Figures] = list(zip(*(column.tolist() for column in state.columns), strict=True))
-    group = scope & (state.group == state.group[node])
-    unknown = [figures for figures in now if figures not in memory.shares]
-    if unknown:
-        _learnt(memory, _columns(state, unknown))
-    others = group.copy()
-    others[node] = False
-    mates, everyone, targets = (np.flatnonzero(rows).tolist() for rows in (group, scope, others))
+    now = _now(memory, state)
+    shares, online = np.array([each.shares for each in now]), ~state.columns.offline
+    group, home = scope & (state.group == state.group[node]), int(state.group[node])
+    targets = [row for row in np.flatnonzero(group).tolist() if row != node]
     for asked in refugees:
         moves_on, reach = asked.row.template.survives_node, targets
         if not moves_on:  # what is recreated takes nothing off the lost node
             asked = replace(asked, index=NOWHERE)
-        if moves_on and state.migrates is not None:
+        elif state.migrates is not None:
             reach = [row for row in targets if state.migrates[node, row]]
-        tagged = _tags(state, asked)
-        outlooks = _coming(memory, state, asked, reach, now, tagged) if reach else []
-        fit = [(row, after) for row, (fits, after) in zip(reach, outlooks, strict=True) if fits]
-        if not fit:
+        need, tagged = memory.need(asked, home), _tags(state, asked)
+        outlooks = _coming(memory, state, asked, need, reach, now, tagged)
+        rows = [row for row, (fits, _) in zip(reach, outlooks, strict=True) if fits]
+        if not rows:
             return False
-        left = _going(memory, state, asked, now[node], tagged[node]) if moves_on else now[node]
-        best = 0
-        if len(fit) > 1:
-            counted = [now[row] for row in (mates if moves_on else everyone)]
-            changes = [(now[row], after) for row, after in fit]
-            rows = np.array([row for row, _ in fit])
-            crowding = moves.crowding_change(state, asked, rows, group if moves_on else scope)
-            found = _best(memory, counted, (now[node], left), changes, crowding)
-            if found is None:
+        left = _going(memory, state, asked, need, now[node], tagged[node]) if moves_on else now[node]
+        best = rows[0]
+        if len(rows) > 1:
+            counted = group if moves_on else scope
+            new = np.array([then.shares for fits, then in outlooks if fits])
+            first = (shares[node], left.shares) if moves_on else None
+            crowding = moves.crowding_change(state, asked, np.array(rows), counted)
+            scores = _scores(shares[counted], online[counted], first, shares[rows], new, crowding)
+            if scores is None:
                 return None
-            best = found
-        now[node], now[fit[best][0]] = left, fit[best][1]
+            best = rows[int(choice.near_best(scores)[-1])]
+        for row, then in ((node, left), (best, outlooks[reach.index(best)][1])):
+            now[row], shares[row] = then, then.shares
         for table in (state.tag_counts, state.settled_tag_counts) if len(asked.tags) else ():
-            table[asked.tags, fit[best][0]] += 1
+            table[asked.tags, best] += 1
             table[asked.tags, node] -= moves_on
     return True
 
 
-def _best(
-    memory: Memory,
-    counted: Sequence[Figures],
-    first: tuple[Figures, Figures],
-    changes: Sequence[Any],
-    crowding: Any,
-) -> int | None:
-    """Which change of one node, after a first change of another, leaves those counted best balanced.
+def _now(memory: Memory, state: State) -> list[Known]:
+    """The nodes as they are."""
+    now: list[Figures] = list(zip(*(column.tolist() for column in state.columns), strict=True))
+    unknown = [figures for figures in now if figures not in memory.nodes]
+    if unknown:
+        _learnt(memory, _columns(state, unknown))
+    return [memory.nodes[figures] for figures in now]
 
-    ``crowding`` is what each changes that is no figure of a node. Of those too close to tell the last;
-    None if some node has no score.
+
+def _scores(
+    counted: Floats,
+    online: Bools,
+    first: tuple[Floats, Floats] | None,
+    old: Floats,
+    new: Floats,
+    crowding: Any,
+) -> Floats | None:
+    """The scores of the nodes counted after each change of one of them, after a first change of another.
+
+    ``crowding`` is what each changes that is no figure of a node. None if some node has no score.
     """
-    now = np.array([memory.shares[node] for node in counted])
-    online = np.array([not node[_IS_OFFLINE] for node in counted])
-    old, new = (np.array([memory.shares[node] for node in side]) for side in zip(*changes, strict=True))
     number = float(np.count_nonzero(online))
     if not number:
-        return len(changes) - 1
+        return np.zeros(len(old))
     with np.errstate(invalid="ignore", over="ignore"):
-        sums = np.add.accumulate(now)[-1]
+        sums = np.add.accumulate(counted)[-1]
         if not np.isfinite(sums).all():
             return None
-        centred = (now - sums / number) * online[:, np.newaxis]
+        centred = (counted - sums / number) * online[:, np.newaxis]
         figures = sums, np.add.accumulate(centred * centred)[-1] / number
-        if first[0] is not first[1]:
-            figures = replaced_spread(number, *figures, *(memory.shares[node] for node in first))
+        if first is not None:
+            figures = replaced_spread(number, *figures, *first)
         sums, variances = replaced_spread(number, *figures, old, new)
         values = np.where(_SPREADS, np.sqrt(variances), sums) * _WEIGHTS
-    scores = np.add.accumulate(values, axis=1)[:, -1] + WEIGHTS[CROWDING] * crowding
-    return int(choice.near_best(scores)[-1])
+    scores: Floats = np.add.accumulate(values, axis=1)[:, -1] + WEIGHTS[CROWDING] * crowding
+    return scores
