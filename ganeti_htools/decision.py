@@ -3,8 +3,10 @@
 from dataclasses import dataclass, replace
 
 from ganeti_htools.backends import again, answer
+from ganeti_htools.engine.decide import Decision as Decided
 from ganeti_htools.engine.decide import decide as decide_request
 from ganeti_htools.engine.options import Options
+from ganeti_htools.gist import Gist, gist
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive, missing_resources
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
@@ -15,10 +17,11 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``answer`` is one line of JSON; ``warnings`` say what is odd about the cluster."""
+    """``answer`` is one line of JSON, ``gist`` the same in short; ``warnings`` are about the cluster."""
 
     answer: str
     warnings: tuple[str, ...]
+    gist: Gist
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ def decide(
     state = state_for(cluster, message.request, options, memory.figures)
     memory.figures = state.figures
     warnings = (*message.warnings, *missing_resources(state))
-    return Decision(decide_on(state, message.request, options, note)[0], warnings)
+    outcome = _outcome(state, message.request, options)
+    return Decision(_answer(message.request, outcome, note), warnings, gist(message.request, outcome))
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:
@@ -124,8 +128,19 @@ def _requested(request: Request) -> tuple[Instance, ...]:
 
 def decide_on(state: State, request: Request, options: Options, note: str = "") -> tuple[str, State]:
     """The answer, with a ``note``, and the state it leads to."""
+    outcome = _outcome(state, request, options)
+    after = state if isinstance(outcome, RequestFailed) else outcome.state
+    return _answer(request, outcome, note), after
+
+
+def _outcome(state: State, request: Request, options: Options) -> Decided | RequestFailed:
     try:
-        decision = decide_request(state, request, options)
+        return decide_request(state, request, options)
     except RequestFailed as failure:
-        return answer.failure(str(failure), note), state
-    return answer.success(request, decision, note), decision.state
+        return failure
+
+
+def _answer(request: Request, outcome: Decided | RequestFailed, note: str) -> str:
+    if isinstance(outcome, RequestFailed):
+        return answer.failure(str(outcome), note)
+    return answer.success(request, outcome, note)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ganeti_htools.cli import streams
-from ganeti_htools.daemon.client import RefusedError, ask, usual_socket
+from ganeti_htools.daemon.client import PATIENCE, RefusedError, ask, usual_socket
 from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError, HtoolsError
 from htoolsd import ctl_plans
 from htoolsd.version import VERSION
 
 _REFRESH_PATIENCE = 400.0  # seconds; Ganeti may wait for a node for minutes
+_COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,24 +91,26 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _status(options: argparse.Namespace) -> int:
-    status: Any = ask(options.socket, "status", {})
+    status: Any = ask(options.socket, "status", {}, patience=PATIENCE)
     _print(status, options.json, _describe)
     return 0
 
 
 def _refresh(options: argparse.Namespace) -> int:
+    ask(options.socket, "status", {}, patience=PATIENCE)  # a daemon that is stuck is not waited for so long
     state: Any = ask(options.socket, "refresh", {}, patience=_REFRESH_PATIENCE)
     _print(state, options.json, lambda state: iter([_ages(state["ages"])]))
     return 0
 
 
 def _methods(options: argparse.Namespace) -> int:
-    methods: Any = ask(options.socket, "methods", {})
+    methods: Any = ask(options.socket, "methods", {}, patience=PATIENCE)
     _print(methods, options.json, _table)
     return 0
 
 
 def _decide(options: argparse.Namespace) -> int:
+    ask(options.socket, "status", {}, patience=PATIENCE)
     args: dict[str, object] = {"arguments": options.arguments}
     relay: Any
     if options.file == "-":
@@ -142,7 +145,7 @@ def _describe(status: Any) -> Iterator[str]:
         yield f"  silent     {', '.join(status['cluster']['silent'])}: taken for offline"
     if status["plans"]:
         yield f"  plans      {', '.join(f'{count} {state}' for state, count in status['plans'].items())}"
-    counts = (f"{decisions[name]} {name}" for name in ("served", "failed", "refused", "abandoned", "broken"))
+    counts = (f"{decisions[name]} {name.replace('_', ' ')}" for name in _COUNTS)
     yield f"  decisions  {', '.join(counts)}"
     if decisions["alone"]:
         ago = _duration(time.time() - decisions["last_alone"])

@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from ganeti_htools.daemon.client import ask
+from ganeti_htools.daemon.client import PATIENCE, ask
 from ganeti_htools.daemon.following import changes
 
 # As the tools end with -X.
@@ -16,7 +16,7 @@ _HEADER = ("Plan", "Tool", "State", "Made", "Jobs", "Score", "Groups")
 
 def plans(options: Namespace) -> int:
     """List the plans."""
-    listed: Any = ask(options.socket, "plans", {})
+    listed: Any = ask(options.socket, "plans", {}, patience=PATIENCE)
     if options.json:
         print(json.dumps(listed, indent=2))
     else:
@@ -50,13 +50,13 @@ def follow(options: Namespace) -> int:
 def execute(options: Namespace) -> int:
     """Have a plan carried out, and follow it."""
     wish = {"wait_for_nodes": True} if options.wait_for_nodes else {}  # or else that of who has made it
-    ask(options.socket, "execute", {"plan": options.plan, **wish})
+    ask(options.socket, "execute", {"plan": options.plan, **wish}, patience=PATIENCE)
     return follow(options)
 
 
 def cancel(options: Namespace) -> int:
     """Have a plan stopped."""
-    told: Any = ask(options.socket, "cancel", {"plan": options.plan, "now": options.now})
+    told: Any = ask(options.socket, "cancel", {"plan": options.plan, "now": options.now}, patience=PATIENCE)
     if options.json:
         print(json.dumps(told, indent=2))
     elif options.now:

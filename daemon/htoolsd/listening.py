@@ -6,11 +6,15 @@ import grp
 import os
 import socket
 import stat
-from contextlib import ExitStack, suppress
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ganeti_htools.model.errors import HtoolsError
+
+_PATIENCE = 5.0  # seconds for another that takes the same name, which takes milliseconds
 
 
 class StartError(HtoolsError):
@@ -28,11 +32,9 @@ def lock(state_dir: str) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as err:
         raise StartError(f"{err.filename}: {err.strerror}") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _locked(descriptor):
         os.close(descriptor)
-        raise StartError(f"already running: another htoolsd uses {state_dir}") from None
+        raise StartError(f"already running: another htoolsd uses {state_dir}")
     return descriptor
 
 
@@ -44,15 +46,23 @@ class Listener:
     path: str
     identity: tuple[int, int]
 
+    @property
+    def named(self) -> bool:
+        """Whether the name is still there, and still the socket's."""
+        with suppress(OSError):
+            return _identity(self.path) == self.identity
+        return False
+
     def show(self) -> None:
         """Let the file tell that the daemon lives; clients wait for one that did so a moment ago."""
         with suppress(OSError):
-            if _identity(self.path) == self.identity:
+            if self.named:
                 os.utime(self.path)
 
     def remove(self) -> None:
-        """Remove the name, unless it is gone or somebody else's by now."""
-        with suppress(FileNotFoundError):
+        """Remove the name, unless it is gone or somebody else's by now. Raises OSError."""
+        # Who is about to take the name removes it.
+        with suppress(FileNotFoundError, StartError), _alone(self.path, 0):
             if _identity(self.path) == self.identity:
                 os.unlink(self.path)
 
@@ -60,8 +70,8 @@ class Listener:
 def listen(path: str, group: str) -> Listener:
     """Listen at ``path``, for the user and ``group`` (empty: the process's own). Raises StartError."""
     try:
-        with ExitStack() as undo:
-            Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with _alone(path, _PATIENCE), ExitStack() as undo:
             _remove_stale(path)
             sock = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             before = os.umask(0o117)
@@ -69,17 +79,49 @@ def listen(path: str, group: str) -> Listener:
                 sock.bind(path)
             finally:
                 os.umask(before)
-            listener = Listener(sock, path, _identity(path))
-            undo.callback(listener.remove)
-            if group:
-                os.chown(path, -1, grp.getgrnam(group).gr_gid)
+            undo.callback(os.unlink, path)
+            os.chown(path, -1, group_number(group))
             sock.listen(128)  # only now can anybody connect
             undo.pop_all()
-            return listener
-    except KeyError:
-        raise StartError(f"{path}: there is no group '{group}'") from None
+            return Listener(sock, path, _identity(path))
     except OSError as err:
         raise StartError(f"{path}: {err.strerror or err}") from None
+
+
+def group_number(group: str) -> int:
+    """The number of a group, -1 for no name. Raises StartError."""
+    try:
+        return grp.getgrnam(group).gr_gid if group else -1
+    except KeyError:
+        raise StartError(f"there is no group '{group}'") from None
+
+
+@contextmanager
+def _alone(path: str, patience: float) -> Iterator[None]:
+    """While nobody else takes or gives up the name ``path``: between the look at a socket that nobody listens
+    on and its removal, another daemon could have begun to listen. Raises StartError, OSError.
+
+    The file that is locked stays, for whoever removed it could remove it from under another's lock.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(f"{path}.lock", flags, 0o600)
+    try:
+        end = time.monotonic() + patience
+        while not _locked(descriptor):
+            if time.monotonic() >= end:
+                raise StartError(f"{path}: another htoolsd is about to listen there")
+            time.sleep(0.005)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _identity(path: str) -> tuple[int, int]:

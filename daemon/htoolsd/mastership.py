@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 
 from htoolsd import reading
@@ -36,6 +37,12 @@ class Place:
     def leads(self) -> bool:
         """Whether it is the master, or nobody says who is. Raises OSError."""
         return self.master() in (None, self.name)
+
+    def surely_follows(self) -> bool:
+        """Whether somebody else is."""
+        with suppress(OSError):
+            return not self.leads()
+        return False
 
 
 def here(directory: str) -> Place:

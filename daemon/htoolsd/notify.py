@@ -3,6 +3,7 @@
 import os
 import socket
 from contextlib import suppress
+from math import inf
 
 
 def notify(*lines: str) -> None:
@@ -14,3 +15,11 @@ def notify(*lines: str) -> None:
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.setblocking(False)
         sock.sendto("\n".join(lines).encode(), address)
+
+
+def watchdog() -> float:
+    """Seconds within which the service manager wants to hear ``WATCHDOG=1`` again and again."""
+    usec, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    if not usec.isdecimal() or (pid and pid != str(os.getpid())):
+        return inf
+    return int(usec) / 1e6 or inf

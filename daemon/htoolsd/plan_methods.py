@@ -10,6 +10,7 @@ from ganeti_htools.cli.commandline import CommandLine, Program
 from ganeti_htools.cli.parameters import parse_plan
 from ganeti_htools.cli.programs import HBAL, HSQUEEZE
 from ganeti_htools.cli.proposal import Proposal
+from ganeti_htools.daemon.following import LONGEST
 from ganeti_htools.daemon.protocol import Kind, RefusalError
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, UsageError
@@ -18,8 +19,6 @@ from htoolsd.peer import caller
 from htoolsd.plan import Plan
 from htoolsd.plans import Plans
 from htoolsd.sync import Sync
-
-_LONGEST = 20.0  # seconds that news are waited for
 
 Propose = Callable[[Cluster, CommandLine, Callable[[], None]], Proposal]
 _TOOLS: dict[str, tuple[Program, Propose]] = {
@@ -70,7 +69,7 @@ class PlanMethods:
             Method(
                 "follow",
                 1,
-                f"Tells of a plan: at once, or when it has changed, or after {_LONGEST:g} s.",
+                f"Tells of a plan: at once, or when it has changed, or after {LONGEST:g} s.",
                 {"plan": plan, "serial": "the serial of the plan when it was told last; optional"},
                 self._follow,
             ),
@@ -145,7 +144,7 @@ class PlanMethods:
 
     async def _follow(self, args: Args, _file: File) -> object:
         plan = self._known("follow", args)
-        with trio.move_on_after(_LONGEST):
+        with trio.move_on_after(LONGEST):
             while plan.serial == args.get("serial") and not self._plans.stopping:
                 await plan.news.wait()
         return plan.document()

@@ -96,6 +96,10 @@ class Server:
         """How many clients there are."""
         return len(self._clients)
 
+    def limit(self, limits: Limits) -> None:
+        """Have other limits from now on."""
+        self._limits = limits
+
     def stop(self) -> None:
         """Refuse every further call; those under way are finished."""
         self._stopping = True

@@ -83,7 +83,8 @@ class Luxi:
         if state != self.state:
             self.state, self.since = state, time.time()
         self.error = error
-        _log.info("luxi", state=state, error=error, path=self.path)
+        say = _log.warning if state == "unreachable" else _log.info
+        say("luxi", state=state, error=error, path=self.path)
 
 
 @dataclass(slots=True)
@@ -108,13 +109,13 @@ class NotSyncedError(LuxiError):
 class Sync:
     """Keeps ``model`` up to date; take it for a snapshot, it never changes.
 
-    ``is_master`` tells whether this is the master node. Durations are seconds.
+    ``is_master`` tells whether this is the master node, None if that cannot be told. Durations are seconds.
     """
 
     def __init__(
         self,
         path: str,
-        is_master: Callable[[], Awaitable[bool]],
+        is_master: Callable[[], Awaitable[bool | None]],
         configuration_seconds: float,
         live_seconds: float,
         connect: Connect | None = None,
@@ -175,6 +176,12 @@ class Sync:
             return self.model
         return next((model for model in self._models if model.generations == generations), None)
 
+    def pace(self, configuration_seconds: float, live_seconds: float) -> None:
+        """Ask that often from now on."""
+        self._periods |= {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
+        for kind, beat in self._beats.items():
+            beat.by(trio.current_time() + self._periods[kind])
+
     def want_live(self) -> None:
         """Have live data asked for at once, after a job has ended say."""
         self._beats[LIVE].by(trio.current_time())
@@ -225,21 +232,23 @@ class Sync:
             await trio.sleep(self._periods[CONFIGURATION])
         self._note_role(is_master)
 
-    def _note_role(self, master: bool) -> None:
+    def _note_role(self, master: bool | None) -> None:
         if master is not self.master:
             self.master = master
             _log.info("role", master=master)
         if not master:
-            self.luxi.found("not asked", "this is not the master node")
+            why = "it is not known who is master" if master is None else "this is not the master node"
+            self.luxi.found("not asked", why)
             self._summarise()
 
     async def _follow(self, kind: str, ask: Callable[[Client], Awaitable[None]]) -> None:
-        beat, period = self._beats[kind], self._periods[kind]
+        beat = self._beats[kind]
         async with Client(self.luxi.path, self._connect) as client:
             while True:
                 await beat.begin()
                 begun = trio.current_time()
                 failed = await self._try(kind, ask(client))
+                period = self._periods[kind]
                 beat.by(trio.current_time() + min(period, RETRY) if failed else begun + period)
                 beat.end()
                 self._summarise()

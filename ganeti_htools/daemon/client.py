@@ -10,6 +10,7 @@ from ganeti_htools.daemon.protocol import DEFAULT_SOCKET, Call, encode_call
 from ganeti_htools.luxi.framing import Decoder, FramingError, decode
 from ganeti_htools.model.errors import HtoolsError
 
+PATIENCE = 5.0  # seconds for what the daemon has to look up only
 _LARGEST = 1 << 30  # bytes of an answer
 
 

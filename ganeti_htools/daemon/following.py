@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ganeti_htools.daemon.client import NoAnswerError, RefusedError, ask
+from ganeti_htools.daemon.client import PATIENCE, NoAnswerError, RefusedError, ask
 from ganeti_htools.daemon.protocol import Kind
 
 GOING = ("running", "stopping")  # states of a plan of which there is going to be news
 
+LONGEST = 20.0  # seconds that the daemon waits for news
 _AWAY = 30.0  # seconds that the daemon may be away, to be started again say
 _PAUSE = 0.5
 
@@ -21,7 +22,8 @@ def changes(path: str, plan: str) -> Iterator[Any]:
     serial, heard = None, time.monotonic()
     while True:
         try:
-            news: Any = ask(path, "follow", {"plan": plan, "serial": serial})
+            patience = PATIENCE + (0 if serial is None else LONGEST)
+            news: Any = ask(path, "follow", {"plan": plan, "serial": serial}, patience=patience)
         except (NoAnswerError, RefusedError) as error:
             stopping = isinstance(error, NoAnswerError) or error.kind == Kind.STOPPING
             if not stopping or time.monotonic() - heard > _AWAY:

@@ -22,11 +22,15 @@ from ganeti_htools.model.types import DiskTemplate
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where one new instance goes, in words too; ``nodes`` are rows, none if it finds no place."""
+    """Where one new instance goes, in words too; ``nodes`` are rows, none if it finds no place.
+
+    ``metric`` is what the place was chosen by: the score of the cluster, or lost allocations.
+    """
 
     instance: str
     nodes: tuple[int, ...]
     info: str
+    metric: float | tuple[tuple[int, ...], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ def _settle(state: State, asked: Asked, solution: Solution | None, info: str) ->
     if solution is None or solution.trial is None:
         return Placed(asked.row.name, (), info)
     moves.settle(state, solution.trial)
-    return Placed(asked.row.name, solution.nodes, info)
+    return Placed(asked.row.name, solution.nodes, info, solution.metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,4 +181,4 @@ def _secondary(state: State, index: int, options: Options) -> Decision:
         outcome = Outcome(int(state.group[primary]), solution)
         raise RequestFailed(info + _why(state, asked, 2, [outcome], options, primary))
     moves.settle(state, replace(solution.trial, asked=replace(asked, index=index)))
-    return Decision((Placed(asked.row.name, solution.nodes[1:], info),), state)
+    return Decision((Placed(asked.row.name, solution.nodes[1:], info, solution.metric),), state)

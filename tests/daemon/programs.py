@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ class Daemon:
         *,
         gated: bool = False,
         config: str = "",
+        options: Sequence[str] = (),
         environment: dict[str, str] | None = None,
     ) -> None:
         directory.mkdir(exist_ok=True)
@@ -89,7 +90,8 @@ class Daemon:
         self.state = directory / "state"
         self.log = directory / "log"
         self.gate = directory / "gate"
-        (directory / "config").write_text(f'ssconf_dir = "{directory}"\n{config}')
+        self._directory = directory
+        self.configure(config)
         program = [ROOT / "tests" / "daemon" / "gated_daemon.py"] if gated else ["-m", "htoolsd"]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
@@ -97,6 +99,7 @@ class Daemon:
                     *(sys.executable, *map(str, program)),
                     *("--socket", self.socket, "--state-dir", self.state),
                     *("--luxi", directory / "luxi", "--config", directory / "config"),
+                    *options,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -105,6 +108,10 @@ class Daemon:
             )
         wait_until(lambda: self.process.poll() is not None or self._answers())
         assert self.process.poll() is None, self.log.read_text()
+
+    def configure(self, config: str) -> None:
+        """Write the configuration."""
+        (self._directory / "config").write_text(f'ssconf_dir = "{self._directory}"\n{config}')
 
     def _answers(self) -> bool:
         try:
@@ -132,6 +139,10 @@ class Daemon:
         """Until a gated decision is under way."""
         wait_until(Path(f"{self.gate}.begun").exists)
 
+    def told(self, event: str) -> list[Any]:
+        """What was logged of one kind."""
+        return [each for each in self.events() if each["event"] == event]
+
     def signal(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)
 
@@ -142,9 +153,14 @@ class Daemon:
 
 @contextmanager
 def running(
-    directory: Path, *, gated: bool = False, config: str = "", environment: dict[str, str] | None = None
+    directory: Path,
+    *,
+    gated: bool = False,
+    config: str = "",
+    options: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
 ) -> Iterator[Daemon]:
-    daemon = Daemon(directory, gated=gated, config=config, environment=environment)
+    daemon = Daemon(directory, gated=gated, config=config, options=options, environment=environment)
     try:
         yield daemon
     finally:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,127 @@ def test_at_a_terminal_the_log_is_for_people(tmp_path: Path) -> None:
     assert process.wait(PATIENCE) == 0
     os.close(ours)
     assert b'"event"' not in text
+
+
+# The configuration
+
+
+def test_a_configuration_is_read_again(tmp_path: Path) -> None:
+    with running(tmp_path / "daemon", config="connections = 1") as daemon:
+        daemon.configure(f'connections = 2\ngroup = "other"\nsocket = "{tmp_path}/other"')
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: daemon.told("takes a restart"))
+        assert daemon.told("takes a restart")[0]["keys"] == ["group"]  # the command line has the socket
+        with connect(daemon.socket):
+            assert daemon.status()["connections"] == 2
+        daemon.configure("connections = 0")
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: daemon.told("configuration not reloaded"))
+        assert "connections: expected a whole number" in daemon.told("configuration not reloaded")[0]["error"]
+        with connect(daemon.socket):
+            assert daemon.status()["connections"] == 2
+        daemon.signal()
+        assert daemon.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "line"),
+    [
+        ("connections = 3", 0, "CONFIG: nothing is wrong"),
+        ("connections = 0", 1, "htoolsd: CONFIG: connections: expected .*"),
+        ('group = "nobody-at-all"', 1, "htoolsd: there is no group 'nobody-at-all'"),
+    ],
+)
+def test_a_configuration_can_be_checked(tmp_path: Path, text: str, status: int, line: str) -> None:
+    config = tmp_path / "config"
+    config.write_text(f'state_dir = "{tmp_path}/state"\n{text}')
+    finished = run(sys.executable, "-m", "htoolsd", "--config", config, "--check-config")
+    assert finished.returncode == status
+    assert re.fullmatch(
+        line.replace("CONFIG", re.escape(str(config))) + "\n", finished.stdout + finished.stderr
+    )
+    assert not (tmp_path / "state").exists()
+
+
+# Who is master
+
+
+def become(daemon: Daemon, name: bytes) -> None:
+    """Somebody is the master now."""
+    path = daemon.socket.parent / "ssconf_master_node"
+    path.with_suffix(".new").write_bytes(name)
+    path.with_suffix(".new").rename(path)
+
+
+def warned(daemon: Daemon, times: int) -> bool:
+    return len(daemon.told("who is master cannot be told")) == times
+
+
+OFTEN = "config_seconds = 0.05"
+HERE, ELSEWHERE = {"GANETI_HOSTNAME": "node1"}, b"node2"
+
+
+def test_the_role_comes_and_goes(tmp_path: Path, request_path: Path) -> None:
+    (tmp_path / "daemon").mkdir()
+    (tmp_path / "daemon" / "ssconf_master_node").write_bytes(ELSEWHERE)
+    with running(tmp_path / "daemon", config=OFTEN, options=["--stay"], environment=HERE) as daemon:
+        for time in (1, 2):
+            wait_until(lambda: daemon.status()["cluster"]["master"] is False)
+            finished = executable(daemon.socket, request_path)
+            assert "refused (no-cluster): this is not the master node; deciding without" in finished.stderr
+            assert finished.stdout == hail(request_path).stdout
+            become(daemon, b"node1")
+            assert executable(daemon.socket, request_path).stderr == ""  # at once
+            wait_until(lambda: daemon.status()["cluster"]["master"] is True)
+            become(daemon, b"\xff\xfe")
+            wait_until(partial(warned, daemon, time))
+            assert daemon.status()["cluster"]["master"] is True
+            assert executable(daemon.socket, request_path).stderr == ""
+            become(daemon, ELSEWHERE)
+        daemon.signal()
+        assert daemon.wait() == 0
+
+
+def test_where_nobody_can_tell_who_is_master_decisions_are_made(tmp_path: Path, request_path: Path) -> None:
+    (tmp_path / "daemon").mkdir()
+    (tmp_path / "daemon" / "ssconf_master_node").write_bytes(b"\xff")
+    with running(tmp_path / "daemon", config=OFTEN, environment=HERE) as daemon:
+        assert executable(daemon.socket, request_path).stderr == ""
+        wait_until(lambda: daemon.status()["luxi"]["state"] == "not asked")
+        assert daemon.status()["cluster"]["master"] is None
+
+
+def test_by_hand_it_ends_where_the_master_is_not(tmp_path: Path) -> None:
+    (tmp_path / "ssconf_master_node").write_bytes(ELSEWHERE)
+    (tmp_path / "config").write_text(f'ssconf_dir = "{tmp_path}"')
+    finished = run(sys.executable, "-m", "htoolsd", "--config", tmp_path / "config", environment=HERE)
+    assert (finished.returncode, finished.stderr) == (11, "htoolsd: not the master node, that is node2\n")
+
+
+# The service manager
+
+
+def test_the_service_manager_hears_as_long_as_all_is_well(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(PATIENCE)
+        manager.bind(str(tmp_path / "notify"))
+        told: list[bytes] = []
+
+        def hears(line: bytes) -> None:
+            while line not in told:
+                told.extend(manager.recv(1000).splitlines())
+            told.clear()
+
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
+        with running(tmp_path / "daemon", environment=environment) as daemon:
+            hears(b"READY=1")
+            for _ in range(3):
+                hears(b"WATCHDOG=1")
+            daemon.signal(signal.SIGHUP)
+            hears(b"RELOADING=1")
+            hears(b"READY=1")
+            daemon.signal()
+            hears(b"STOPPING=1")
 
 
 # Serving
@@ -335,7 +457,7 @@ def test_no_bytes_harm_it(daemon: Daemon, request_path: Path, seed: int) -> None
 # Stopping
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_when_told(tmp_path: Path, number: int) -> None:
     with running(tmp_path / "daemon") as daemon, connect(daemon.socket) as idle:
         daemon.status()

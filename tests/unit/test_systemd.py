@@ -1,6 +1,6 @@
 """The systemd unit is what systemd understands, and names what is there."""
 
-import configparser
+import argparse
 import shlex
 import shutil
 import subprocess
@@ -12,38 +12,58 @@ import pytest
 from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
 from htoolsd import service
 from htoolsd.config import Config
-from htoolsd.mastership import EXIT_NOT_MASTER
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "htoolsd.service"
 
 
-def unit() -> configparser.ConfigParser:
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  # names are told by case
-    parser.read_string(UNIT.read_text())
-    return parser
+def unit() -> dict[str, dict[str, list[str]]]:
+    """The settings by section; some stand more than once."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    for line in UNIT.read_text().splitlines():
+        if line.startswith("["):
+            section = sections.setdefault(line.strip("[]"), {})
+        elif line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            section.setdefault(key, []).append(value)
+    return sections
+
+
+def setting(section: str, key: str) -> str:
+    (value,) = unit()[section][key]
+    return value
+
+
+def options(command: str) -> argparse.Namespace:
+    program, *words = shlex.split(command)
+    assert Path(program).name in distribution("htoolsd").entry_points.names
+    return service._parser().parse_args(words)
 
 
 def test_it_starts_a_program_of_ours_with_options_that_it_has() -> None:
-    program, *options = shlex.split(unit()["Service"]["ExecStart"])
-    assert Path(program).name in distribution("htoolsd").entry_points.names
-    service._parser().parse_args(options)
-    assert unit()["Service"]["Type"] == "notify"
+    chosen = options(setting("Service", "ExecStart"))
+    assert (chosen.config, chosen.stay) == ("/etc/htoolsd.toml", True)
+    assert setting("Service", "Type") == "notify"
 
 
-def test_another_node_is_no_failure() -> None:
-    settings = unit()["Service"]
-    for key in ("SuccessExitStatus", "RestartPreventExitStatus"):
-        assert settings[key] == str(EXIT_NOT_MASTER)
-    assert settings["Restart"] == "on-failure"
-    assert unit()["Unit"]["PartOf"] == unit()["Install"]["WantedBy"] == "ganeti-master.target"
+def test_a_wrong_configuration_is_told_before_it_is_reloaded() -> None:
+    check, reload = unit()["Service"]["ExecReload"]
+    assert options(check).check_config
+    assert options(check).config == options(setting("Service", "ExecStart")).config
+    assert reload == "/bin/kill -HUP $MAINPID"
+
+
+def test_it_is_there_at_boot_on_every_node_whatever_starts_ganeti() -> None:
+    assert setting("Install", "WantedBy") == "multi-user.target"
+    assert not {"PartOf", "Requires", "BindsTo", "Requisite"} & unit()["Unit"].keys()
+    assert "ganeti" not in setting("Unit", "Wants")
 
 
 def test_directories_and_times_are_those_of_the_daemon() -> None:
-    settings, config = unit()["Service"], Config()
-    assert f"/run/{settings['RuntimeDirectory']}" == str(Path(DEFAULT_SOCKET).parent)
-    assert f"/var/lib/{settings['StateDirectory']}" == config.state_dir
-    assert float(settings["TimeoutStopSec"]) > config.stop_seconds
+    config = Config()
+    assert f"/run/{setting('Service', 'RuntimeDirectory')}" == str(Path(DEFAULT_SOCKET).parent)
+    assert f"/var/lib/{setting('Service', 'StateDirectory')}" == config.state_dir
+    assert float(setting("Service", "TimeoutStopSec")) > config.stop_seconds
+    assert float(setting("Service", "WatchdogSec")) > 10
 
 
 def test_systemd_has_no_objections(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from ganeti_htools.model.errors import DataError
-from htoolsd.config import Config, describe, load
+from htoolsd.config import Config, describe, load, reloaded, sample
+
+SAMPLE = Path(__file__).resolve().parents[3] / "systemd" / "htoolsd.toml"
 
 
 def test_without_a_file_the_defaults_hold() -> None:
@@ -63,3 +66,22 @@ def test_every_key_is_described_and_its_default_is_valid(tmp_path: Path) -> None
     file = tmp_path / "htoolsd.toml"
     file.write_text("\n".join(line[:47] for line in described))
     assert load(str(file), {}) == Config()
+
+
+def test_the_sample_is_what_there_is_to_set(tmp_path: Path) -> None:
+    """To be written anew by ``python -m htoolsd.config >systemd/htoolsd.toml``."""
+    assert SAMPLE.read_text() == sample()
+    assert load(str(SAMPLE), {}) == Config()
+    assert max(map(len, sample().splitlines())) <= 120
+    uncommented = tmp_path / "htoolsd.toml"
+    uncommented.write_text(re.sub("(?m)^# (?=[a-z_]+ = )", "", sample()))
+    assert len(re.findall("(?m)^[a-z]", uncommented.read_text())) == len(fields(Config))
+    assert load(str(uncommented), {}) == Config()
+
+
+def test_what_takes_a_restart_stays_as_it_is() -> None:
+    old = Config(socket="/old", idle_seconds=1)
+    config, waiting = reloaded(old, Config(socket="/new", group="new", idle_seconds=2, connections=3))
+    assert (config.socket, config.group, config.idle_seconds, config.connections) == ("/old", "", 2, 3)
+    assert waiting == ["socket", "group"]
+    assert reloaded(old, old) == (old, [])

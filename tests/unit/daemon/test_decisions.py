@@ -1,26 +1,29 @@
 import os
 import queue
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.daemon.protocol import Kind, RefusalError
-from ganeti_htools.decision import Known, Memory, TooLargeError
+from ganeti_htools.decision import Decision, Known, Memory, TooLargeError
 from ganeti_htools.engine.options import Options
+from ganeti_htools.gist import Gist
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
 from htoolsd import decisions as subject
-from htoolsd.decisions import Decisions, Turn, read_request
+from htoolsd.decisions import MOST_LOST, Decisions, Turn, read_request
 from htoolsd.peer import PassedFile
 from tests.unit.daemon.memory_peer import is_open, open_file
 
 AGES = {"configuration": 1.5, "live": 100.0}
 KNOWN = Known(Cluster(), 100.0)
+GIST = Gist("allocate", ["new"], [["one", "two"]], ["default"], 1.5)
 WARNINGS = "Warning: cluster has inconsistent data:\n  - one\n  - two\n\n"
 
 
@@ -32,6 +35,7 @@ class Engine:
         self.outcomes: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
         self.at_once = self.most_at_once = 0
         self.memories: list[Memory | None] = []
+        self.gist = GIST
 
     def decide(
         self, data: bytes, _options: Options, memory: Memory | None = None, known: Known | None = None
@@ -45,7 +49,7 @@ class Engine:
         self.at_once -= 1
         if isinstance(outcome, Exception):
             raise outcome
-        return SimpleNamespace(answer=outcome, warnings=("one", "two"))
+        return Decision(outcome, ("one", "two"), self.gist)
 
     async def next_begun(self) -> bytes:
         """The data of the next decision, once it has begun."""
@@ -63,7 +67,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 @pytest.fixture
 def decisions() -> Decisions:
-    return Decisions(patience=1000, largest=1000, known=lambda: (KNOWN, AGES))
+    return Decisions(patience=1000, longest=1000, largest=1000, known=lambda: (KNOWN, AGES))
 
 
 def counts(decisions: Decisions) -> dict[str, object]:
@@ -87,7 +91,7 @@ async def test_wrong_input_is_an_exit_status_of_1(engine: Engine, decisions: Dec
         "exit_status": 1,
         "ages": AGES,
     }
-    assert counts(decisions) == {"served": 1, "failed": 1}
+    assert counts(decisions) == {"failed": 1}
 
 
 async def test_decisions_share_a_memory_until_one_breaks(engine: Engine, decisions: Decisions) -> None:
@@ -102,7 +106,7 @@ async def test_decisions_share_a_memory_until_one_breaks(engine: Engine, decisio
     assert first is second is third
     assert isinstance(fourth, Memory)
     assert fourth is not first
-    assert counts(decisions) == {"served": 3, "failed": 1, "broken": 1}
+    assert counts(decisions) == {"served": 2, "failed": 1, "broken": 1}
 
 
 async def test_the_request_is_read_from_a_file_that_is_closed(
@@ -284,3 +288,83 @@ def test_a_file_that_is_gone_is_not_read() -> None:
     file.close()
     with pytest.raises(RefusalError, match="closed before it could be read"):
         read_request(file, 1000)
+
+
+async def test_a_decision_that_takes_too_long_is_given_up(engine: Engine, autojump_clock: MockClock) -> None:
+    decisions = Decisions(patience=1000, longest=60, largest=1000, known=lambda: (KNOWN, AGES))
+
+    async def given_up(request: str) -> None:
+        with pytest.raises(RefusalError, match="took longer than 60 s") as caught:
+            await decisions.run({"request": request}, None)
+        assert caught.value.kind is Kind.INTERNAL
+
+    autojump_clock.autojump_threshold = inf
+    for number in range(MOST_LOST):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(given_up, "stuck")
+            assert await engine.next_begun() == b"stuck"
+            autojump_clock.jump(59)
+            decisions.give_up_late()
+            assert (decisions.status()["lost"], decisions.healthy) == (number, True)
+            autojump_clock.jump(2)
+            decisions.give_up_late()
+    assert not decisions.healthy
+    assert counts(decisions) == {"refused": MOST_LOST, "given_up": MOST_LOST, "lost": MOST_LOST}
+    with pytest.raises(RefusalError, match="4 decisions do not end"):
+        await decisions.run({"request": ""}, None)
+    assert len({id(memory) for memory in engine.memories}) == MOST_LOST
+    engine.outcomes.put("")
+    while not decisions.healthy:
+        await trio.lowlevel.checkpoint()
+    engine.outcomes.put("")
+    for _ in range(MOST_LOST - 1):
+        engine.outcomes.put("")
+    await decisions.run({"request": "next"}, None)
+    assert decisions.status()["served"] == 1
+
+
+async def test_one_that_nobody_waits_for_is_given_up_too(engine: Engine, decisions: Decisions) -> None:
+    decisions.limit(1000, 0.001, 1000)
+    async with trio.open_nursery() as client:
+        client.start_soon(decisions.run, {"request": "left"}, None)
+        assert await engine.next_begun() == b"left"
+        client.cancel_scope.cancel()
+    await trio.sleep(0.01)
+    decisions.give_up_late()
+    assert counts(decisions) == {"abandoned": 1, "given_up": 1, "lost": 1}
+
+
+async def test_what_was_decided_is_logged(engine: Engine, decisions: Decisions) -> None:
+    refused = Gist("allocate", ["new"], refusal="no place")
+    with structlog.testing.capture_logs() as log:
+        engine.outcomes.put("")
+        await decisions.run({"request": ""}, None)
+        engine.gist = refused
+        engine.outcomes.put("")
+        await decisions.run({"request": ""}, None)
+        engine.outcomes.put(DataError("nodes: expected an object"))
+        await decisions.run({"request": ""}, None)
+    ages = {"configuration": 1.5, "live": 100.0}
+    for line in log:
+        assert line.pop("ms") >= 0
+        assert line.pop("ages") == ages
+    assert log == [
+        {
+            "event": "decided",
+            "log_level": "info",
+            "request": "allocate",
+            "instances": ["new"],
+            "nodes": [["one", "two"]],
+            "groups": ["default"],
+            "score": 1.5,
+        },
+        {
+            "event": "no place",
+            "log_level": "info",
+            "request": "allocate",
+            "instances": ["new"],
+            "refusal": "no place",
+        },
+        {"event": "request is wrong", "log_level": "warning", "error": "nodes: expected an object"},
+    ]
+    assert counts(decisions) == {"served": 1, "unsatisfied": 1, "failed": 1}

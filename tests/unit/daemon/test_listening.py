@@ -1,12 +1,17 @@
+import errno
+import fcntl
 import grp
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from htoolsd import listening
 from htoolsd.listening import Listener, StartError, listen, lock
 
 
@@ -84,7 +89,7 @@ def test_a_name_that_is_no_good_is_a_line_of_its_own(tmp_path: Path) -> None:
     for path in (tmp_path / "file" / "sock", tmp_path / ("x" * 200)):
         with pytest.raises(StartError) as caught:
             listen(str(path), "")
-        assert str(path) in str(caught.value)
+        assert str(path)[:100] in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
@@ -122,3 +127,89 @@ def test_a_sign_of_life_is_left_at_the_own_name_only(listener: Listener, path: P
     os.utime(path, times=(1, 1))
     listener.show()
     assert path.stat().st_mtime == 1
+
+
+CONTENDER = """
+import sys
+from htoolsd import listening
+from htoolsd.listening import StartError, listen
+for _ in sys.stdin:
+    try:
+        listener = listen(sys.argv[1], "")
+    except StartError as error:
+        print(str(error).partition(":")[0], flush=True)
+    else:
+        print("listens", flush=True)
+        sys.stdin.readline()
+        listener.socket.close()
+        print("gone", flush=True)
+"""
+
+
+def test_of_those_who_start_at_once_one_listens(path: Path) -> None:
+    """Each time over a socket that somebody left who was killed."""
+    contenders = [
+        subprocess.Popen(
+            [sys.executable, "-c", CONTENDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+
+    def told(each: subprocess.Popen[str]) -> str:
+        assert each.stdout is not None
+        return each.stdout.readline().strip()
+
+    def go(each: subprocess.Popen[str]) -> None:
+        assert each.stdin is not None
+        each.stdin.write("\n")
+        each.stdin.flush()
+
+    try:
+        for _ in range(50):
+            for each in contenders:
+                go(each)
+            outcomes = [told(each) for each in contenders]
+            assert sorted(outcomes) == [*["already running"] * 3, "listens"]
+            winner = contenders[outcomes.index("listens")]
+            go(winner)
+            assert told(winner) == "gone"
+    finally:
+        for each in contenders:
+            each.kill()
+            each.communicate()
+
+
+def test_one_who_is_about_to_listen_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_PATIENCE", 0.05)
+    path.parent.mkdir()
+    with open(f"{path}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(StartError, match="another htoolsd is about to listen there"):
+            listen(str(path), "")
+    listen(str(path), "").socket.close()
+
+
+def test_who_is_about_to_listen_takes_the_name_away(listener: Listener, path: Path) -> None:
+    with open(f"{path}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        listener.remove()
+    assert path.exists()
+
+
+def test_a_name_that_is_gone_or_anothers_is_noticed(listener: Listener, path: Path) -> None:
+    assert listener.named
+    path.rename(path.with_suffix(".moved"))
+    assert not listener.named
+    path.write_text("another's")
+    assert not listener.named
+
+
+def test_a_name_that_cannot_be_removed_is_an_error(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(PermissionError):
+        listener.remove()

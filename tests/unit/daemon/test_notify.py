@@ -1,9 +1,11 @@
+import os
 import socket
+from math import inf
 from pathlib import Path
 
 import pytest
 
-from htoolsd.notify import notify
+from htoolsd.notify import notify, watchdog
 
 
 @pytest.mark.parametrize("abstract", [False, True])
@@ -22,3 +24,22 @@ def test_nobody_there_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     notify("READY=1")
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "none"))
     notify("READY=1")
+
+
+@pytest.mark.parametrize(
+    ("usec", "pid", "seconds"),
+    [
+        ("60000000", "", 60),
+        ("60000000", "OWN", 60),
+        ("60000000", "1", inf),
+        ("", "", inf),
+        ("x", "", inf),
+        ("0", "", inf),
+    ],
+)
+def test_how_often_the_service_manager_wants_to_hear(
+    monkeypatch: pytest.MonkeyPatch, usec: str, pid: str, seconds: float
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", usec)
+    monkeypatch.setenv("WATCHDOG_PID", pid.replace("OWN", str(os.getpid())))
+    assert watchdog() == seconds
