@@ -21,20 +21,26 @@ class Door:
     def __init__(self, listener: Listener, group: str) -> None:
         self._listener = listener
         self._group = group
+        self._closed = False
 
     async def serve(self, serve: Serve, clients: trio.Nursery) -> None:
-        """Let clients in until cancelled, each as a task of its own; then the socket's name is removed."""
+        """Let clients in until cancelled, each as a task of its own."""
+        while True:
+            listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(trio.serve_listeners, serve, [listening], handler_nursery=clients))
+                self._listener = await self._another()
+                nursery.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """Remove the socket's name, for good."""
+        if self._closed:
+            return
+        self._closed = True
         try:
-            while True:
-                listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(
-                        partial(trio.serve_listeners, serve, [listening], handler_nursery=clients)
-                    )
-                    self._listener = await self._another()
-                    nursery.cancel_scope.cancel()
-        finally:
-            self._close()
+            self._listener.remove()
+        except OSError as error:
+            _log.warning("socket cannot be removed", path=self._listener.path, error=error.strerror)
 
     def show(self) -> None:
         """Let the socket's file tell that the daemon lives."""
@@ -45,7 +51,7 @@ class Door:
         complaint = ""
         while True:
             await trio.sleep(_LOOK)
-            if self._listener.named:
+            if self._closed or self._listener.named:
                 continue
             try:
                 listener = listen(self._listener.path, self._group)
@@ -56,9 +62,3 @@ class Door:
             else:
                 _log.warning("socket was gone, made anew", path=listener.path)
                 return listener
-
-    def _close(self) -> None:
-        try:
-            self._listener.remove()
-        except OSError as error:
-            _log.warning("socket cannot be removed", path=self._listener.path, error=error.strerror)

@@ -69,7 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # takes it about ten such waits.
     sys.setswitchinterval(0.0005)
     gc.freeze()  # a full collection stops all threads; it need not look at what was imported
-    trio.run(_run, config, reading, place, Door(listener, config.group))
+    door = Door(listener, config.group)
+    try:
+        trio.run(_run, config, reading, place, door)
+    finally:
+        door.close()
     return 0
 
 
@@ -135,6 +139,7 @@ async def _run(config: Config, reading: Callable[[], Config], place: Place, door
         notify("STOPPING=1")
         patience = 0 if accepting.cancel_called else config.stop_seconds
         finishing.deadline = trio.current_time() + patience
+        door.close()
         accepting.cancel()
         decisions.stop()
         plans.stop()

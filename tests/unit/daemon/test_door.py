@@ -41,7 +41,8 @@ def logged() -> Iterator[list[Any]]:
 async def test_a_name_that_is_removed_comes_back(path: Path, autojump_clock: MockClock) -> None:
     with logged() as log:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Door(listen(str(path), ""), "").serve, greet, nursery)
+            door = Door(listen(str(path), ""), "")
+            nursery.start_soon(door.serve, greet, nursery)
             assert await greeting(path) == b"hello"
             path.unlink()
             await trio.sleep(2)
@@ -51,15 +52,18 @@ async def test_a_name_that_is_removed_comes_back(path: Path, autojump_clock: Moc
             path.parent.rmdir()
             await trio.sleep(2)
             assert await greeting(path) == b"hello"
+            door.close()
+            await trio.sleep(2)
+            assert not path.exists()
             nursery.cancel_scope.cancel()
     assert [line["event"] for line in log] == ["socket was gone, made anew"] * 2
-    assert not path.exists()
 
 
 async def test_a_name_that_is_anothers_is_left_to_him(path: Path, autojump_clock: MockClock) -> None:
     with logged() as log, socket.socket(socket.AF_UNIX) as other:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Door(listen(str(path), ""), "").serve, greet, nursery)
+            door = Door(listen(str(path), ""), "")
+            nursery.start_soon(door.serve, greet, nursery)
             await trio.sleep(0.5)
             path.unlink()
             other.bind(str(path))
@@ -80,8 +84,11 @@ async def test_a_name_that_cannot_be_removed_is_told(path: Path, monkeypatch: py
     monkeypatch.setattr(Listener, "remove", refuse)
     with logged() as log:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Door(listen(str(path), ""), "").serve, greet, nursery)
+            door = Door(listen(str(path), ""), "")
+            nursery.start_soon(door.serve, greet, nursery)
             await greeting(path)
+            door.close()
+            door.close()
             nursery.cancel_scope.cancel()
     (line,) = log
     assert (line["event"], line["error"]) == ("socket cannot be removed", "Operation not permitted")
