@@ -1,0 +1,127 @@
+"""The manual pages tell of every key of ``--json``, and of no others."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.cli import executing, hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
+from ganeti_htools.execution import Ending, Job, Run, Task
+from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.types import DiskTemplate
+from tests import by_hand
+from tests.by_hand import instance
+
+DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
+# Objects of which the keys are names of groups, components, kinds of moves or constraints.
+BY_NAME = {
+    *("components", "coefficients", "failures", "moves", "tolerated_losses"),
+    "tolerated_losses_without_data",
+}
+MAN = Path(__file__).parents[2] / "man"
+
+
+def keys(document: Any) -> Iterator[str]:
+    match document:
+        case dict():
+            for key, value in document.items():
+                yield key
+                named = key in BY_NAME and isinstance(value, dict)
+                yield from keys(list(value.values()) if named else value)
+        case list():
+            for value in document:
+                yield from keys(value)
+
+
+@pytest.fixture
+def report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """What a tool prints of a cluster that has something of everything."""
+    rows = [
+        *(instance(f"a{number}", DRBD, "n0", "n1") for number in range(4)),
+        instance("b", EXT, "n2", mem=9500),
+        instance("c", PLAIN, "n3", mem=9500),
+    ]
+    made = by_hand.cluster({f"n{number}": 10_000 for number in range(4)}, rows)
+    nodes = (replace(made.nodes[0], master=True), *made.nodes[1:])
+    path = tmp_path / "cluster.data"
+    path.write_text(text.dump(replace(made, nodes=nodes)))
+
+    def ask(tool: Any, *options: str, cluster: Cluster | None = None) -> Any:
+        if cluster is not None:
+            path.write_text(text.dump(cluster))
+        assert tool.main(["-t", str(path), "--json", *options]) in (0, 1, 2)
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+def told(page: str) -> set[str]:
+    """Words in bold in the section about JSON that look like keys."""
+    section = (MAN / page).read_text("utf-8").split("# JSON\n")[1].split("\n# ")[0]
+    return set(re.findall(r"(?<!\\-)\*\*([a-z_][a-z0-9_]*)\*\*(?!\()", section))
+
+
+def outcome() -> Any:
+    """The record of a run."""
+    job = Job("title", ({"OP_ID": "OP_NODE_MODIFY"},), ("command",), None)
+    run = Run(Signature("hbal", "reason", "rebalancing", "run"), [[job]])
+    run.tasks.append(Task(job, "1/1", 1))
+    run.ending = Ending.DONE
+    return executing.record(run)
+
+
+def check(page: str, documents: list[Any], values: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+    """``values`` are words that the page names as values."""
+    assert told(page) - values == set(keys(documents))
+
+
+def test_hbal(report: Callable[..., Any]) -> None:
+    documents = [
+        report(hbal, "-O", "n3"),
+        report(hbal, "--optimise=0.1"),
+        report(hbal, "--explain=a0"),
+        {"execution": outcome()},
+    ]
+    endings = {ending.value for ending in Ending} | {executing.INTERRUPTED}
+    check("hbal.1.md", documents, endings)
+
+
+def test_hcheck(report: Callable[..., Any]) -> None:
+    check("hcheck.1.md", [report(hcheck), report(hcheck, "--what-if-lost=any")])
+
+
+def test_hinfo(report: Callable[..., Any]) -> None:
+    check("hinfo.1.md", [report(hinfo)])
+
+
+def test_hroller(report: Callable[..., Any]) -> None:
+    check("hroller.1.md", [report(hroller, "--full-evacuation", "--ignore-non-redundant")])
+
+
+def test_hspace(report: Callable[..., Any]) -> None:
+    sizes = "--disk-template=ext", "--standard-alloc=1024,128,1", "--tiered-alloc=2048,256,2"
+    roomy = report(hspace, *sizes)
+    narrow = by_hand.cluster(
+        {"n0": 10_000, "n1": 3_000}, [instance(name, EXT, "n0", mem=2_000) for name in "ab"]
+    )
+    check("hspace.1.md", [roomy, report(hspace, *sizes, cluster=narrow)])
+
+
+def test_hsqueeze(report: Callable[..., Any]) -> None:
+    found = report(hsqueeze, "--target-resources=0", "--minimal-resources=0")
+    assert found["jobsets"]
+    check("hsqueeze.1.md", [found, {"execution": None}], {"nothing"})
+
+
+def test_hscan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = Path(__file__).parent / "none"
+    assert hscan.main(["-d", str(tmp_path), "--json", f"file://{data}"]) == 2
+    documents = json.loads(capsys.readouterr().out)
+    summary = [{"file": "", **dict.fromkeys(hscan.Summary.__dataclass_fields__)}]
+    check("hscan.1.md", [documents, summary], {"bad"})
