@@ -11,7 +11,7 @@ from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.jobsets import Move, cost_of, jobsets
 from ganeti_htools.cli.program import print_json
 from ganeti_htools.engine.score import COMPONENTS, Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns
 from ganeti_htools.model.state import State
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Ite
     with np.errstate(divide="ignore", invalid="ignore"):
         cpu = columns.u_cpu / columns.t_cpu > columns.vcpu_ratio
     disk = columns.inst_spindles > columns.hi_spindles
-    others = np.flatnonzero(scope & ~bad).tolist()
+    others = np.flatnonzero(scope & (~bad | _without_share(columns))).tolist()
     if line.verbose > 4:
         names = [node.name for node in state.cluster.nodes]
         health = ["Bad FailDisk" if disk[row] else "Bad FailCPU" if cpu[row] else "Ok ()" for row in others]
@@ -50,6 +50,16 @@ def about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Ite
             else "Continuing, but the set of moves might be too restricted; "
             "consider using the --ignore-soft-errors option."
         )
+
+
+def _without_share(columns: Columns) -> Bools:
+    """Nodes that have nothing of nothing: Ganeti's htools, comparing what is no number, never find such a
+    node among the bad ones.
+    """
+    memory = (columns.unallocated == 0) | (columns.f_mem_forth == 0) | (columns.r_mem == 0)
+    cpus = (columns.u_cpu == 0) | (columns.u_cpu_forth == 0)
+    nothing: Bools = memory & (columns.t_mem == 0) | cpus & (columns.t_cpu == 0)
+    return nothing
 
 
 def _quoted(name: str) -> str:

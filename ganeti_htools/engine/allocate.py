@@ -4,6 +4,7 @@ The rules are those of ``hail(1)``: only online nodes, for mirrored instances pa
 several groups the best by allocation policy, then by score.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +80,9 @@ def on_nodes(
     trial = moves.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
     crowding = moves.crowding(state, scope)
     fits = trial.codes == FITS
-    scores = np.array(choice.restricted(trial, scope).scores(choice.base(state, scope, crowding)))
+    base = choice.base(state, scope, crowding)
+    # Where no score is a number the first will do.
+    scores = choice.restricted(trial, scope).scores(base) if base.rated else np.arange(float(len(nodes)))
     scores = np.where(fits, scores, np.inf)
     allowed = redundancy.admits(asked, nodes, None) if redundancy else np.ones_like(fits)
     suspects: list[int] = []
@@ -93,18 +96,17 @@ def on_nodes(
         if len(near) > 1:
             fresh = [choice.afresh(state, trial, candidate, scope, crowding) for candidate in near.tolist()]
             scores[near] = fresh
-            # If no score is a number, Ganeti's htools take the first.
-            best = int(near[0 if np.isnan(fresh).all() else _last_lowest(np.array(fresh))])
+            best = int(near[_last_lowest(np.array(fresh))])
         else:
             best = int(near[0])
-            scores[best] = choice.afresh(state, trial, best, scope, crowding)
+        metric = choice.afresh(state, trial, best, scope, crowding)
+        if base.rated:
+            scores[best] = metric
         chosen = trial.only(best)
         if redundancy is None or redundancy.confirms(chosen, suspects):
             better = (scores < scores[best]) | ((scores == scores[best]) & (np.arange(len(nodes)) > best))
             dropped = int(np.count_nonzero(fits & ~allowed & better))
-            return Solution(
-                counted(trial.codes, dropped), int(fits.sum()) - dropped, float(scores[best]), chosen
-            )
+            return Solution(counted(trial.codes, dropped), int(fits.sum()) - dropped, metric, chosen)
         allowed[best] = False
         tries += 1
         if tries == PATIENCE and redundancy.hopeless(suspects):
@@ -124,6 +126,7 @@ def on_pairs(
     shape = len(primaries), len(secondaries)
     force = options.ignore_soft_errors
     trial = moves.allocate_pairs(state, asked, primaries[:, np.newaxis], secondaries, 0, force)
+    base = base.repaired()
     scores, codes = np.array(trial.scores(base)), np.array(trial.codes)
     # Few pairs have instances in common already, whose memory the secondary then keeps free too.
     peers = _peers(state, primaries, secondaries)
@@ -134,6 +137,11 @@ def on_pairs(
     apart = primaries[:, np.newaxis] != secondaries
     np.copyto(codes, FITS, where=~apart)
     fits = apart & (codes == FITS)
+    unrated = float(base.score())
+    rated = math.isfinite(unrated)
+    if not rated:  # the last primary, of its secondaries the first, or the last if the score is infinite
+        rank = np.arange(float(shape[1])) * (1 if math.isnan(unrated) else -1)
+        scores = rank - shape[1] * np.arange(shape[0])[:, np.newaxis]
     np.copyto(scores, np.inf, where=~fits)
     number = int(np.count_nonzero(fits))
     allowed = fits & redundancy.admits(asked, primaries, secondaries) if redundancy else fits.copy()
@@ -142,13 +150,12 @@ def on_pairs(
     tries = 0
     while allowed.any():
         p, s = divmod(_last_lowest(left.ravel()), shape[1])
-        if not allowed[p, s]:  # only scores that are no numbers are left
-            p, s = (int(row) for row in np.argwhere(allowed)[-1])
         pair = primaries[[p]], secondaries[[s]]
         chosen = moves.allocate_pairs(state, asked, *pair, state.peers[pair], force)
         if redundancy is None or redundancy.confirms(chosen, suspects):
             dropped = _dropped(scores, fits, allowed)
-            return Solution(counted(codes, dropped), number - dropped, float(scores[p, s]), chosen)
+            metric = float(scores[p, s]) if rated else unrated
+            return Solution(counted(codes, dropped), number - dropped, metric, chosen)
         tries += 1
         if tries == PATIENCE and redundancy.hopeless(suspects):
             break
@@ -169,8 +176,7 @@ def _peers(state: State, primaries: Ints, secondaries: Ints) -> tuple[Ints, Ints
 
 def _last_lowest(scores: Floats) -> int:
     """Position of the lowest score, of equal ones the last."""
-    equal = np.flatnonzero(scores == scores.min())
-    return int(equal[-1]) if len(equal) else len(scores) - 1
+    return int(np.flatnonzero(scores == scores.min())[-1])
 
 
 def _dropped(scores: Floats, fits: Bools, allowed: Bools) -> int:
@@ -258,12 +264,16 @@ def in_best_group(
 
 
 def best_outcome(state: State, outcomes: Sequence[Outcome]) -> Outcome | None:
-    """The outcome in the most willing group, then with the lowest metric, then the last."""
+    """The outcome in the most willing group, then with the lowest metric, then the last; the first if
+    no metric is a number.
+    """
     willing = list(AllocPolicy)
 
-    def rank(outcome: Outcome) -> tuple[int, Any]:
+    def rank(outcome: Outcome) -> tuple[Any, ...]:
         assert outcome.solution is not None
-        return willing.index(state.cluster.groups[outcome.group].alloc_policy), outcome.solution.metric
+        metric, policy = outcome.solution.metric, state.cluster.groups[outcome.group].alloc_policy
+        unrated = metric != metric
+        return willing.index(policy), unrated, outcome.group if unrated else metric
 
     good = [
         outcome

@@ -146,8 +146,9 @@ def _solution(state: State, asked: Asked, site: Site) -> Solution:
     good = [each for each in found if each.trial is not None]
     if not good:
         return Solution(failures, 0)
-    lowest = min(each.metric for each in good)
-    best = max((each for each in good if not each.metric > lowest), key=lambda each: each.nodes)
+    lowest = np.fmin.reduce([each.metric for each in good])
+    equal = [each for each in good if each.metric == lowest or np.isnan(lowest)]
+    best = max(equal, key=lambda each: each.nodes)
     return replace(best, failures=failures)
 
 

@@ -4,6 +4,10 @@ Scores of candidates are computed by updating the statistics of the whole; the o
 differs from that of a fresh computation, and what should be a tie differs in the last bits. Where the
 best lie that close together, they are computed afresh, in node order, so that the winner of a tie is
 the same on any machine, and the same as with Ganeti's htools: the last.
+
+An online node without CPUs or memory leaves no score that is a number. Such a score never wins against
+one that is; where there is no other, Ganeti's htools take the first place for an instance that is made
+anew, the last for one that moves, and for a mirrored one the last primary and its first secondary.
 """
 
 from dataclasses import replace
@@ -13,7 +17,7 @@ import numpy as np
 from ganeti_htools.engine.moves import Trial, unshared
 from ganeti_htools.engine.places import FITS
 from ganeti_htools.engine.score import Statistics, node_values, score, statistics
-from ganeti_htools.model.columns import Bools, Floats, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import State
 
 CLOSE = 1e-9
@@ -55,10 +59,11 @@ def best(state: State, trial: Trial, scope: Bools, crowding: float = 0.0, exact:
     fits = np.flatnonzero(trial.codes == FITS)
     if len(fits) < 2:
         return int(fits[0]) if len(fits) else None
-    scores = restricted(trial, scope).scores(base(state, scope, crowding))[fits]
-    near = fits[near_best(scores)]
+    before = base(state, scope, crowding)
+    if not before.rated:
+        return int(fits[0 if trial.asked.index == NOWHERE else -1])
+    near = fits[near_best(restricted(trial, scope).scores(before)[fits])]
     if len(near) == 1 or not exact:
         return int(near[-1])
     fresh = [afresh(state, trial, candidate, scope, crowding) for candidate in near.tolist()]
-    lowest = np.fmin.reduce(fresh)
-    return int(near[-1] if np.isnan(lowest) else near[np.flatnonzero(np.array(fresh) == lowest)[-1]])
+    return int(near[np.flatnonzero(np.array(fresh) == min(fresh))[-1]])

@@ -24,7 +24,9 @@ def _metric(metric: float | tuple[tuple[int, ...], int]) -> str:
     if isinstance(metric, tuple):
         lost, disk = metric
         return f"([{','.join(map(str, lost))}],{disk})"
-    return "NaN" if math.isnan(metric) else f"{metric:.8f}"
+    if not math.isfinite(metric):
+        return "NaN" if math.isnan(metric) else "Infinity"
+    return f"{metric:.8f}"
 
 
 def outcome_line(state: State, outcome: Outcome, instance: str) -> str:

@@ -259,8 +259,9 @@ def _best_pair(
     if not len(fits):
         return None
     crowding = moves.crowding(state, scope)
-    scores = choice.restricted(trial, scope).scores(choice.base(state, scope, crowding)).ravel()[fits]
-    near = fits[choice.near_best(scores)].tolist()
+    before = choice.base(state, scope, crowding)
+    scores = choice.restricted(trial, scope).scores(before).ravel()[fits]
+    near = fits[choice.near_best(scores) if before.rated else [-1]].tolist()
     pairs = [(int(targets[pair // len(targets)]), int(targets[pair % len(targets)])) for pair in near]
     if len(pairs) == 1:
         return pairs[0]
@@ -270,8 +271,7 @@ def _best_pair(
         for step in _exchange(new_primary, new_secondary):
             _carry_out(tried, asked, step, options)
         fresh.append(float(choice.base(tried, scope, moves.crowding(tried, scope)).score()))
-    lowest = np.fmin.reduce(fresh)
-    return pairs[-1] if np.isnan(lowest) else pairs[np.flatnonzero(np.array(fresh) == lowest)[-1]]
+    return pairs[int(np.flatnonzero(np.array(fresh) == min(fresh))[-1])]
 
 
 STEP_NAMES = (

@@ -310,8 +310,8 @@ class _Pairs(_Search):
         solutions = [solution for solution in found if solution is not None]
         if not solutions:
             return None
-        lowest = min(score for score, _ in solutions)
-        return max(nodes for score, nodes in solutions if not score > lowest)
+        lowest = np.fmin.reduce([score for score, _ in solutions])
+        return max(nodes for score, nodes in solutions if score == lowest or np.isnan(lowest))
 
     def settle(self, nodes: Nodes) -> None:
         """Carry out a placement but for the list of instances."""

@@ -84,7 +84,8 @@ def floating(state: State, movable: Bools) -> Floating | None:
 def regular(state: State, scope: Bools) -> bool:
     """Whether all online nodes in scope report figures that can be divided by, and there is one."""
     columns = state.columns
-    figures = np.array([columns.t_mem, columns.t_cpu, columns.cpu_speed])[:, scope & ~columns.offline]
+    divisors = columns.t_mem, columns.t_cpu, columns.cpu_speed, columns.hi_spindles
+    figures = np.array(divisors)[:, scope & ~columns.offline]
     return bool(figures.size and (figures > 0).all())
 
 

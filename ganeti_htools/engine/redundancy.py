@@ -54,7 +54,8 @@ class Refugees:
 
     How many; memory and disk (MiB) of all together, of the largest and the smallest, and the greatest
     common divisor of their sizes, 0 if all are 0. Spindles are those of exclusive storage, UNKNOWN if some
-    instance does not say. ``shared`` tells whether any is on shared storage, so that migration tags matter.
+    instance does not say. ``shared`` tells whether any is on shared storage, so that migration tags matter,
+    ``recreated`` whether any is not, so that policies matter.
     """
 
     number: Ints
@@ -69,6 +70,7 @@ class Refugees:
     spindles_total: Ints
     spindles_largest: Ints
     shared: Bools
+    recreated: Bools
 
     def joined(self, asked: Asked, node: int) -> "Refugees":
         """With one more, on a node."""
@@ -87,6 +89,7 @@ class Refugees:
         new.spindles_total[node] += spindles
         new.spindles_largest[node] = max(spindles, int(self.spindles_largest[node]))
         new.shared[node] |= asked.row.template.survives_node
+        new.recreated[node] |= not asked.row.template.survives_node
         return new
 
 
@@ -229,6 +232,10 @@ class Redundancy:
         moved_mem = asked.record_mem if asked is not None and asked.mirrored else 0
         mates = np.flatnonzero(self.scope & (self.state.group == group))
         rows = mates[(refugees.number[mates] > 0) & self.looked[mates]]
+        # What some nodes of a group take by its policy others may not, if only some have exclusive storage.
+        mixed = len(distinct(self.state.columns.excl_stor[mates])) > 1
+        unsure = refugees.recreated[rows] & mixed
+        unknown, rows = rows[unsure], rows[~unsure]
         roomiest = mates[np.argsort(free[mates])[-ROOMIEST:]]
         for targets in (roomiest, mates) if len(mates) > ROOMIEST else (mates,):
             if len(rows):
@@ -236,7 +243,7 @@ class Redundancy:
                 away = moved_mem * (rows == primary)[:, np.newaxis]
                 left = free[targets] - self.load[rows[:, np.newaxis], targets] - away
                 rows = rows[~self._surely(refugees, rows, targets, left, disk, spindles)]
-        return rows
+        return np.concatenate([unknown, rows])
 
     def _surely(
         self, refugees: Refugees, rows: Ints, targets: Ints, left: Ints, disk: Ints, spindles: Ints
@@ -404,8 +411,8 @@ def _refugees(state: State, settled: Bools) -> Refugees:
         instances = state.cluster.instances
         spindles[:] = [_spindles(instances[row].spindles) for row in rows.tolist()]
     spindles_total, spindles_largest, _, _ = figures(spindles)
-    shared = np.zeros(size, np.bool_)
-    shared[nodes[SURVIVES[state.template[rows]]]] = True
+    survives, (shared, recreated) = SURVIVES[state.template[rows]], np.zeros((2, size), np.bool_)
+    shared[nodes[survives]], recreated[nodes[~survives]] = True, True
     return Refugees(
         np.bincount(nodes, minlength=size),
         *figures(state.record_mem[rows]),
@@ -413,6 +420,7 @@ def _refugees(state: State, settled: Bools) -> Refugees:
         spindles_total,
         spindles_largest,
         shared,
+        recreated,
     )
 
 

@@ -113,9 +113,7 @@ def muster(state: State, movable: Bools) -> tuple[list[Crew], Surroundings]:
         state.template != templates.index(DiskTemplate.DISKLESS)
     )
     movable = movable & (internal | external)
-    vague = np.zeros_like(movable)  # do not tell how many spindles they need
-    if state.columns.excl_stor.any():
-        vague = np.array([instance.spindles is None for instance in cluster.instances], np.bool_)
+    vague = values["vague"] & state.columns.excl_stor.any()
     tagged = np.flatnonzero(values["tagged"] & movable).tolist()
     tag_of, tag_sets = _numbered(len(values), tagged, _exclusion(state))
     desire_of, desire_sets = _numbered(len(values), tagged, _desires(state))

@@ -6,8 +6,9 @@ candidates are scored in a few array operations. Sums run in node order and upda
 arithmetic as Ganeti's htools: scores are then equal to the last bit, and so are ties.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter, is_
 from typing import Any
 
@@ -131,6 +132,17 @@ class Statistics:
     online: float
     sums: tuple[Any, ...]
     variances: tuple[Any, ...]
+
+    @property
+    def rated(self) -> bool:
+        """Whether there is a score: none is a number once an online node reports 0 CPUs or memory, or has no
+        spindles. This is so for all candidates then, for no placement changes what is divided by.
+        """
+        return math.isfinite(sum(self.sums))
+
+    def repaired(self) -> "Statistics":
+        """With 0 for variances that are no numbers: what Ganeti's htools make of them in an update."""
+        return replace(self, variances=tuple(0.0 if math.isnan(each) else each for each in self.variances))
 
     def replaced(self, old: Sequence[Any], new: Sequence[Any], offline: Bools) -> "Statistics":
         """After the values of one node (for each candidate, one) have changed.

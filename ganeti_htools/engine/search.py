@@ -34,6 +34,7 @@ from ganeti_htools.engine.relocate import (
     relocate,
 )
 from ganeti_htools.engine.score import (
+    COMPONENTS,
     CROWDING,
     KINDS,
     OFFLINE,
@@ -177,7 +178,15 @@ class Arrivals:
             block = slice(start, start + width)
             for which, (change, _) in self._try(block, everywhere).items():
                 kept.setdefault(which, np.zeros(shape))[block] = change
-        self.amounts, self.units, self.pairs = _factorised(kept, scale.leaders.index(RESERVED))
+        self.amounts, self.units, self.pairs = _factorised(kept, self._irregular())
+
+    def _irregular(self) -> set[int]:
+        """The spreads whose changes are no product: they depend on what is on a node already."""
+        names = {"reserved_mem_cv"}
+        if self.crew.asked.spindles is None:  # takes all that is left with exclusive storage
+            names |= {"free_disk_cv", "free_disk_cv_forth"}
+        leaders = [COMPONENTS[which][0] for which in self.scale.leaders]
+        return {which for which, name in enumerate(leaders) if name in names}
 
     def _try(self, block: slice, some: Ints) -> dict[int, tuple[Any, Any]]:
         crew = self.crew.take(block)
@@ -259,11 +268,8 @@ def alike(crew: Crew, kind: Kind = Kind.REPLACE_PRIMARY) -> tuple[Ints, Ints]:
     return classes, first
 
 
-RESERVED = 3  # the component whose changes follow no product
-
-
 def _factorised(
-    kept: dict[int, Floats], reserved: int
+    kept: dict[int, Floats], irregular: set[int]
 ) -> tuple[dict[int, Floats], dict[int, Floats], dict[int, Floats]]:
     amounts: dict[int, Floats] = {}
     units: dict[int, Floats] = {}
@@ -271,12 +277,12 @@ def _factorised(
     for which, changes in kept.items():
         row, column = divmod(int(np.abs(changes).argmax()), changes.shape[1])
         largest = changes[row, column]
-        if not largest and which != reserved:
+        if not largest and which not in irregular:
             continue
         with np.errstate(invalid="ignore", divide="ignore"):
             amount, unit = changes[:, column].copy(), changes[row] / largest
         product = np.multiply.outer(amount, unit)
-        if which != reserved and np.allclose(product, changes, rtol=1e-9, atol=1e-12 * abs(largest)):
+        if which not in irregular and np.allclose(product, changes, rtol=1e-9, atol=1e-12 * abs(largest)):
             amounts[which], units[which] = amount, unit
         else:
             pairs[which] = changes

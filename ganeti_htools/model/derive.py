@@ -32,6 +32,15 @@ def _sum_by(rows: Ints, values: Any, size: int) -> Any:
     return total
 
 
+def _spindles_left(free: Ints, nodes: Ints, spindles: Ints, vague: Bools) -> Ints:
+    """Free spindles once instances came, in order: one that does not say what it needs leaves -1."""
+    order, last = np.arange(len(nodes)), np.full(len(free), NOWHERE)
+    np.maximum.at(last, nodes[vague], order[vague])
+    after = order > last[nodes]
+    left: Ints = np.where(last == NOWHERE, free, -1) - _sum_by(nodes[after], spindles[after], len(free))
+    return left
+
+
 def _tag_columns(tag_sets: Sequence[frozenset[str]]) -> tuple[dict[str, int], Bools]:
     """Rows for all tags met, and a matrix of who has which."""
     rows = {tag: row for row, tag in enumerate(sorted(frozenset().union(*tag_sets)))}
@@ -108,7 +117,10 @@ def derive(
         reserved = forthcoming, forthcoming & doubled
         f_dsk_forth = f_dsk - on_nodes(np.where(local, dsk, 0), *reserved)
         touched = on_nodes(np.ones_like(dsk), *reserved) > 0
-        left = f_spindles - on_nodes(values["spindles"], *reserved)
+        coming = np.stack(reserved, axis=1)
+        places = np.stack([pnode, snode], axis=1)[coming]
+        wants = values[["spindles", "vague"]][np.flatnonzero(coming) // 2]
+        left = _spindles_left(f_spindles, places, wants["spindles"], wants["vague"])
         f_spindles_forth = np.where(excl_stor, left, np.where(touched, 0, f_spindles))
         u_cpu_forth = n_cpu + on_nodes(vcpus, everyone)
         inst_spindles_forth = np.where(excl_stor, 0.0, on_nodes(use, everyone, doubled))

@@ -24,6 +24,7 @@ FIELDS = np.dtype(
         ("dsk", np.int64),
         ("vcpus", np.int64),  # 0 if administratively offline
         ("spindles", np.int64),  # 0 if it does not say
+        ("vague", np.bool_),  # it does not
         ("spindle_use", np.int64),  # 0 without local storage
         ("template", np.int64),  # position in DiskTemplate
         ("local", np.bool_),
@@ -74,14 +75,15 @@ def tabulate(
 
 
 def _record(row: Instance, demands: dict[Demand, int]) -> tuple[object, ...]:
-    local, load = row.template.local_storage, row.load
+    local, load, spindles = row.template.local_storage, row.load, row.spindles
     return (
         row.mem,
         row.mem if row.uses_memory else 0,
         row.mem if row.uses_secondary_memory else 0,
         row.dsk,
         0 if row.status is Status.OFFLINE else row.vcpus,
-        row.spindles or 0,
+        spindles or 0,
+        spindles is None,
         row.spindle_use if local else 0,
         TEMPLATE_CODE[row.template],
         local,
