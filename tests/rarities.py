@@ -1,22 +1,26 @@
 """Clusters on which a rare figure decides: spindles that are not told, nodes that report nothing."""
 
+import copy
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate, Status
+from tests.clusters import Json
 
+# Disk templates with weights.
 ANY = {"drbd": 4, "plain": 3, "ext": 3, "sharedfile": 2, "file": 1, "diskless": 1}
-MOVABLE = {"ext": 3, "drbd": 1}
 
 
 @dataclass(frozen=True)
 class Rarely:
-    """What such a cluster looks like. All but sizes and ``templates`` are parts: of the nodes with exclusive
-    storage, of the instances that do not tell their spindles, that are forthcoming, that are down; of the
-    nodes that are offline, that have no CPUs, no memory, no spindles.
+    """What such a cluster looks like.
+
+    First parts of nodes or instances: nodes with exclusive storage, instances that do not tell their
+    spindles, that are forthcoming, that are down, nodes that are offline, without CPUs, memory or spindles.
+    Then sizes; ``room`` is how large an average node is, measured by its instances.
     """
 
     exclusive: float = 1.0
@@ -31,7 +35,7 @@ class Rarely:
     instances: int = 12
     groups: int = 1
     room: float = 3.0
-    templates: Mapping[str, int] | None = None
+    templates: Mapping[str, int] = field(default_factory=lambda: ANY)
 
 
 def rare(seed: int, kind: Rarely) -> Cluster:
@@ -41,7 +45,7 @@ def rare(seed: int, kind: Rarely) -> Cluster:
         Group(f"group{i}", f"uuid-{i}", ipolicy=replace(DEFAULT_IPOLICY, spindle_ratio=32.0))
         for i in range(kind.groups)
     )
-    weights = ANY if kind.templates is None else kind.templates
+    weights = kind.templates
     names = [f"node{i}" for i in range(kind.nodes)]
     exclusive = {name: rng.random() < kind.exclusive for name in names}
     used: dict[str, dict[str, int]] = {name: {"mem": 0, "dsk": 0, "spindles": 0} for name in names}
@@ -102,3 +106,38 @@ def rare(seed: int, kind: Rarely) -> Cluster:
     if online:
         nodes[online[0]] = replace(nodes[online[0]], master=True)
     return Cluster(groups, tuple(nodes), tuple(instances))
+
+
+def with_rarities(seed: int, data: Json, zero: bool, spindles: bool) -> Json:
+    """A generated cluster where online nodes report nothing of something, or where only some nodes have
+    exclusive storage and some instances do not tell their spindles.
+    """
+    rng = random.Random(seed)
+    nodes, instances = copy.deepcopy(data["nodes"]), copy.deepcopy(data["instances"])
+    live = {name for name, node in nodes.items() if "total_cpus" in node}
+    if zero:
+        for name in rng.sample(list(nodes), rng.choice((1, 1, 2))):
+            figures = rng.choice(NOTHING)
+            if name in live and figures:
+                nodes[name] |= dict.fromkeys(figures, 0)
+            elif name in live:
+                nodes[name]["ndparams"]["spindle_count"] = 0
+    if spindles:
+        for instance in instances.values():
+            vague = rng.random() < 0.4
+            for disk in instance["disks"]:
+                disk["spindles"] = None if vague else rng.choice((1, 1, 2))
+        for name, node in nodes.items():
+            node["ndparams"]["exclusive_storage"] = exclusive = rng.random() < 0.5
+            if name in live:
+                node["total_spindles"] = rng.choice((4, 12, 20)) if exclusive else 0
+                node["free_spindles"] = rng.randrange(5) if exclusive else 0
+    return {**data, "nodes": nodes, "instances": instances}
+
+
+NOTHING = (
+    ("total_cpus",),
+    ("total_cpus", "reserved_cpus"),
+    ("total_memory", "free_memory", "reserved_memory"),
+    (),  # spindles
+)

@@ -68,7 +68,8 @@ def judged(
 ) -> tuple[Floats, list[Floats]]:
     """Scores, and their components (unweighted), of candidates that touch some of the nodes in ``base``.
 
-    ``crowding`` is the change of the location exclusion score.
+    ``crowding`` is the change of the location exclusion score. A component that is no number in ``base``
+    stays none.
     """
     sums = list(base.sums)
     sums[CROWDING] = sums[CROWDING] + crowding
@@ -77,5 +78,7 @@ def judged(
         for node in touched:
             old = node_values(node.old)
             after = after.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
+        spreads = zip(after.variances, base.variances, strict=True)
+        after = replace(after, variances=tuple(old if np.isnan(old) else new for new, old in spreads))
         parts = [np.broadcast_to(part, shape) for part in after.components()]
         return np.broadcast_to(after.score(), shape), parts

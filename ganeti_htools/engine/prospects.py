@@ -58,7 +58,7 @@ def prospects(
         if why := _closed(state, asked, row, group is not None):
             found += [Prospect(node, NOWHERE, why) for node in nodes.tolist()]
         elif count == 2:
-            found += _pairs(state, asked, nodes, base, options, redundancy)
+            found += _pairs(state, asked, nodes, base.repaired(), options, redundancy)
         elif len(nodes):
             trial = moves.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
             found += weighed(trial, confirmed(trial, asked, redundancy), base)

@@ -27,7 +27,7 @@ class Result(NamedTuple):
 
 def theirs(oracle: Oracle, tool: str, arguments: Sequence[str]) -> Result:
     """Run Debian's."""
-    command = [str(oracle.hbal.with_name(tool)), *arguments]
+    command = [str(oracle.hail if tool == "hail" else oracle.hbal.with_name(tool)), *arguments]
     environment = os.environ | {"LC_ALL": "C.UTF-8"}
     done = subprocess.run(command, capture_output=True, check=False, encoding="utf-8", env=environment)
     return Result(done.returncode, done.stdout, done.stderr)

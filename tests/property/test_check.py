@@ -15,9 +15,11 @@ from ganeti_htools.engine.options import Options
 from ganeti_htools.engine.redundancy import can_be_emptied
 from ganeti_htools.engine.rolling import Maintenance
 from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from tests import cases
+from tests.rarities import Rarely, rare
 
 SEEDS = st.integers(0, 1 << 30)
 
@@ -41,6 +43,19 @@ def groups(state: State) -> Iterator[Bools]:
 @given(seed=SEEDS)
 def test_nodes_are_fragile_if_trying_finds_no_place_for_all(seed: int) -> None:
     state = state_of(seed)
+    for scope in groups(state):
+        nodes = np.flatnonzero(scope).tolist()
+        tried = [node for node in nodes if not can_be_emptied(state, node, scope)]
+        assert np.flatnonzero(check.fragile_nodes(state, scope)).tolist() == tried
+
+
+@settings(max_examples=60)
+@given(seed=SEEDS, exclusive=st.sampled_from((0.5, 1.0)), zero=st.sampled_from((0.0, 0.2)))
+def test_the_same_where_only_some_nodes_have_exclusive_storage(
+    seed: int, exclusive: float, zero: float
+) -> None:
+    kind = Rarely(exclusive, groups=2, nodes=8, room=1.5, no_cpus=zero, no_spindles=zero)
+    state = derive(rare(seed, kind))
     for scope in groups(state):
         nodes = np.flatnonzero(scope).tolist()
         tried = [node for node in nodes if not can_be_emptied(state, node, scope)]

@@ -38,6 +38,21 @@ def with_tags(cluster_tags: tuple[str, ...], *tags: tuple[str, ...]) -> Cluster:
     return replace(CLUSTER, tags=cluster_tags, nodes=(*nodes, *NODES[len(nodes) :]))
 
 
+def test_spindles_that_forthcoming_instances_do_not_tell() -> None:
+    exclusive = replace(NODE, excl_stor=True, t_spindles=16, f_spindles=9)
+    vague, told = LATER, replace(LATER, disks=(Disk(1000, 2),))
+
+    def left(*instances: Instance) -> list[object]:
+        rows = tuple(replace(row, name=f"{number}") for number, row in enumerate(instances))
+        nodes = (exclusive, replace(exclusive, name="b"), NODES[2])
+        return column(derive(Cluster((GROUP,), nodes, rows)), "f_spindles_forth")
+
+    assert left(told, told)[:2] == [5, 5]
+    assert left(told, vague)[:2] == [-1, -1]  # whatever was left
+    assert left(told, vague, told, replace(told, snode=None, template=DiskTemplate.EXT))[:2] == [-5, -3]
+    assert left(replace(vague, forthcoming=False), told)[:2] == [7, 7]
+
+
 def test_memory() -> None:
     state = derive(CLUSTER)
     assert column(state, "i_mem") == [1024, 768, 0]  # neither those that are down nor those offline

@@ -1,0 +1,37 @@
+"""A step found from what is known of those before is the one that is found anew."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ganeti_htools.engine.balance import Balancing, Step, stepwise
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from tests.rarities import Rarely, rare
+
+KINDS = (
+    Rarely(templates={"ext": 1}, vague=0.8, nodes=3, instances=5),
+    Rarely(templates={"ext": 1}, vague=0.7),
+    Rarely(exclusive=0.5, forthcoming=0.2),
+    Rarely(exclusive=0.7, nodes=18, instances=40),
+)
+OPTIONS = Balancing(min_gain=0.0, min_gain_limit=0.0)
+
+
+def one_by_one(state: State) -> Iterator[Step]:
+    """Each step by a search of its own, in place."""
+    scope = np.ones(len(state.group), np.bool_)
+    while found := list(islice(stepwise(state, scope, OPTIONS), 1)):
+        yield found[0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 30), kind=st.sampled_from(KINDS))
+def test_steps(seed: int, kind: Rarely) -> None:
+    state = derive(rare(seed, kind))
+    scope = np.ones(len(state.group), np.bool_)
+    expected = list(islice(one_by_one(state.copy()), 12))
+    assert list(islice(stepwise(state.copy(), scope, OPTIONS), 12)) == expected
