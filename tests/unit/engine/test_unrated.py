@@ -38,7 +38,7 @@ def test_there_is_no_score(what: str) -> None:
     assert choice.base(state_of(), everyone(state_of())).rated
     state = state_of("b", what=what)
     assert not choice.base(state, everyone(state)).rated
-    assert not floating.regular(state)
+    assert not floating.regular(state, everyone(state))
 
 
 def test_a_new_instance_goes_to_the_first_node() -> None:
