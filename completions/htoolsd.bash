@@ -305,6 +305,7 @@ END
 -h,--help none
 --json none
 oneplan 1 1
+--wait-for-nodes none
 END
             ;;
         'htoolsctl cancel') cat <<'END'
@@ -325,6 +326,8 @@ END
 --state-dir dir
 --luxi file
 --config file
+--stay none
+--check-config none
 --version none
 END
             ;;

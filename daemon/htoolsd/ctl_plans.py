@@ -30,6 +30,11 @@ def plans(options: Namespace) -> int:
 
 def follow(options: Namespace) -> int:
     """Tell of a plan until it has ended; the exit status tells how."""
+    ask(options.socket, "status", {}, patience=PATIENCE)  # whoever goes away later is waited for
+    return _follow(options)
+
+
+def _follow(options: Namespace) -> int:
     plan: Any = None
     told: int | None = None  # lines of its log
     for plan in changes(options.socket, options.plan):
@@ -51,7 +56,7 @@ def execute(options: Namespace) -> int:
     """Have a plan carried out, and follow it."""
     wish = {"wait_for_nodes": True} if options.wait_for_nodes else {}  # or else that of who has made it
     ask(options.socket, "execute", {"plan": options.plan, **wish}, patience=PATIENCE)
-    return follow(options)
+    return _follow(options)
 
 
 def cancel(options: Namespace) -> int:

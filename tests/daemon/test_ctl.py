@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from htoolsd import ctl, ctl_plans
 from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
 
 
@@ -124,3 +125,18 @@ def test_a_reader_that_has_left_is_not_worth_a_word(daemon: Daemon) -> None:
     shown = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=PATIENCE)
     os.close(writing)
     assert (shown.returncode, shown.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["refresh"], ["plans"], ["decide", "-"], ["execute", "x"], ["plan", "x"]]
+)
+def test_a_daemon_that_is_stuck_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    for module in (ctl, ctl_plans):
+        monkeypatch.setattr(module, "PATIENCE", 0.1)
+    with socket.socket(socket.AF_UNIX) as stuck:
+        stuck.bind(str(tmp_path / "socket"))
+        stuck.listen()
+        assert ctl.main(["--socket", str(tmp_path / "socket"), *command]) == 1
+    assert capsys.readouterr().err.endswith("no answer within 0.1 s\n")
