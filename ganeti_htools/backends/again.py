@@ -10,7 +10,7 @@ This cannot misread a request, however it was written. A cut is only believed if
   not of an object within it;
 * each piece parses as exactly one member, and the text around the sections parses with numbers in their
   places: then the pieces put together are the document;
-* no name stands twice, in any object: so nothing takes the place of a section or of a member.
+* no name stands twice in any object of these: so nothing takes the place of a section or of a member.
 
 Any doubt or error, and the whole is read the plain way. What is kept of a member depends on its text alone
 (of a node, on the hypervisor, too), and is found by the whole of it.

@@ -1,7 +1,7 @@
 """JSON documents of strangers: what there is of them is looked at before they are parsed.
 
 What a parser does to nested or to many values costs far more than their text, and it cannot be interrupted.
-And no name may stand twice in an object: parsers do not agree on what that means, and none of them tells.
+That a name stands twice in an object is noticed: parsers do not agree on what it means, and do not tell.
 """
 
 import gc
@@ -26,8 +26,18 @@ class DocumentError(Exception):
     """Text that is not taken for a document; the exception's text says why."""
 
 
+class RepeatedError(DocumentError):
+    """A name stands twice in an object."""
+
+
+class Repeating(dict[str, Any]):
+    """An object in which ``name`` stands twice; the first is there."""
+
+    name = ""
+
+
 def parsed(text: bytes) -> Any:
-    """The value of a document. Raises DocumentError."""
+    """The value of a document in which no name stands twice in an object. Raises DocumentError."""
     if text.count(b"[") + text.count(b"{") > DEEPEST and measured(text)[1] > DEEPEST:
         raise DocumentError(f"more than {DEEPEST} objects and lists within each other")
     try:
@@ -35,8 +45,26 @@ def parsed(text: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         raise DocumentError(str(error)) from None
     if _quotes(text) != _quotes(orjson.dumps(value)):  # less was kept than there is
-        raise DocumentError(f"the name {_repeated(text)[:80]!r} stands twice in an object")
+        raise RepeatedError("a name stands twice in an object")
     return value
+
+
+def parsed_as_repeating(text: bytes) -> Any:
+    """The value of a document that :func:`parsed` found to be repeating: the first of a name counts."""
+    return json.loads(text, object_pairs_hook=_first, parse_int=orjson.loads, parse_float=orjson.loads)
+
+
+def _first(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(members)
+    if len(values) == len(members):
+        return values
+    repeating = Repeating()
+    for name, value in members:
+        if name in repeating:
+            repeating.name = name
+        else:
+            repeating[name] = value
+    return repeating
 
 
 def has_at_most(text: bytes, most: int) -> bool:
@@ -75,21 +103,6 @@ def _quotes(text: bytes) -> int:
 def _unescaped(text: bytes) -> bytes:
     """Without the backslashes and quotation marks that stand escaped in strings."""
     return text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
-
-
-def _repeated(text: bytes) -> str:
-    """The first name found twice in an object."""
-    found: list[str] = []
-
-    def look(members: list[tuple[str, Any]]) -> None:
-        names: set[str] = set()
-        for name, _ in members:
-            if name in names:
-                found.append(name)
-            names.add(name)
-
-    json.loads(text, object_pairs_hook=look, parse_int=str)
-    return found[0]
 
 
 @contextmanager

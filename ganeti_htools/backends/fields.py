@@ -5,7 +5,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any, TypeVar
 
-from ganeti_htools.backends.documents import DocumentError, parsed
+from ganeti_htools.backends.documents import DocumentError, RepeatedError, parsed, parsed_as_repeating
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 
@@ -15,9 +15,11 @@ MAX_COUNT = 1 << 31
 
 
 def parse_json(data: bytes, what: str) -> Any:
-    """The value of a JSON document. Raises DataError naming ``what``."""
+    """The value of a JSON document, the first where a name stands twice. Raises DataError naming ``what``."""
     try:
         return parsed(data)
+    except RepeatedError:
+        return parsed_as_repeating(data)
     except DocumentError as error:
         raise DataError(f"{what}: Invalid JSON: {error}") from None
 

