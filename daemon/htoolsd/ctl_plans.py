@@ -10,6 +10,7 @@ from ganeti_htools.daemon.client import PATIENCE, ask
 from ganeti_htools.daemon.following import changes
 
 # As the tools end with -X.
+_PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again
 _STATUS = {"failed": 1, "interrupted": 2}
 _HEADER = ("Plan", "Tool", "State", "Made", "Jobs", "Score", "Groups")
 
@@ -55,7 +56,8 @@ def _follow(options: Namespace) -> int:
 def execute(options: Namespace) -> int:
     """Have a plan carried out, and follow it."""
     wish = {"wait_for_nodes": True} if options.wait_for_nodes else {}  # or else that of who has made it
-    ask(options.socket, "execute", {"plan": options.plan, **wish}, patience=PATIENCE)
+    ask(options.socket, "follow", {"plan": options.plan}, patience=PATIENCE)  # somebody is there
+    ask(options.socket, "execute", {"plan": options.plan, **wish}, patience=_PLANNING)
     return _follow(options)
 
 

@@ -1,22 +1,24 @@
 """What can be asked for about plans; making one among it, with the code of the tools, in a thread."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import trio
 
-from ganeti_htools.cli import executing, hbal, hsqueeze
+from ganeti_htools.cli import executing, files, hbal, hsqueeze
 from ganeti_htools.cli.commandline import CommandLine, Program
 from ganeti_htools.cli.parameters import parse_plan
 from ganeti_htools.cli.programs import HBAL, HSQUEEZE
 from ganeti_htools.cli.proposal import Proposal
 from ganeti_htools.daemon.following import LONGEST
 from ganeti_htools.daemon.protocol import Kind, RefusalError
+from ganeti_htools.execution import Run
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError, UsageError
+from ganeti_htools.model.errors import HtoolsError
 from htoolsd.methods import Args, File, Method, words
 from htoolsd.peer import caller
-from htoolsd.plan import Plan
+from htoolsd.plan import Plan, State
 from htoolsd.plans import Plans
 from htoolsd.sync import Sync
 
@@ -85,31 +87,14 @@ class PlanMethods:
     # All of these raise RefusalError.
 
     async def _make(self, args: Args, _file: File) -> object:
-        match args:
-            case {"tool": str(tool)} if tool in _TOOLS:
-                program, propose = _TOOLS[tool]
-            case _:
-                raise RefusalError(Kind.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
+        tool = args.get("tool")
+        if not isinstance(tool, str) or tool not in _TOOLS:
+            raise RefusalError(Kind.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
         given = words("plan", args)
         model = self._sync.model_of(args.get("generations"))
         if model is None or model.cluster is None:
             raise RefusalError(Kind.CLUSTER, "the cluster is not known, or has changed since; ask again")
-        try:
-            line = parse_plan(program, given)
-        except UsageError as error:
-            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
-        try:
-            proposal = await trio.to_thread.run_sync(
-                propose,
-                model.cluster,
-                line,
-                trio.from_thread.check_cancelled,
-                abandon_on_cancel=True,
-                limiter=self._turn,
-            )
-        except HtoolsError as error:
-            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
-        run = executing.begin(line, program, proposal.purpose, proposal.jobs)
+        line, proposal, run = await self._proposed(tool, given, model.cluster)
         client = caller.get()
         facts = {
             "id": run.signature.run,
@@ -128,14 +113,56 @@ class PlanMethods:
         await self._plans.add(plan)
         return {**plan.document(), "found": proposal.found}
 
+    async def _proposed(
+        self, tool: str, given: Sequence[str], cluster: Cluster
+    ) -> tuple[CommandLine, Proposal, Run]:
+        """What a tool would do, and the run that does it."""
+        program, propose = _TOOLS[tool]
+        try:
+            line = parse_plan(program, given)
+            proposal = await trio.to_thread.run_sync(
+                propose,
+                cluster,
+                line,
+                trio.from_thread.check_cancelled,
+                abandon_on_cancel=True,
+                limiter=self._turn,
+            )
+        except HtoolsError as error:
+            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
+        return line, proposal, executing.begin(line, program, proposal.purpose, proposal.jobs)
+
+    async def _make_again(self, plan: Plan) -> None:
+        """Make a plan of an earlier daemon ready to be executed: what is on disk only tells of it, so it is
+        made again, and has to be the same.
+        """
+        tool, model = plan.facts["tool"], self._sync.model
+        if tool not in _TOOLS or model.cluster is None:
+            raise RefusalError(Kind.CLUSTER, "the cluster is not known yet; ask again")
+        if model.silent:
+            raise RefusalError(Kind.CLUSTER, files.unheard(model.silent))
+        _, proposal, run = await self._proposed(tool, plan.facts["arguments"], model.cluster)
+        if plan.state is not State.PLANNED or plan.review is not None:
+            return  # somebody else was faster
+        made, told = (
+            (each.signature.purpose, executing.record(each)["not_submitted"]) for each in (run, plan.run)
+        )
+        if made != told or set(plan.facts["groups"]) != set(proposal.groups):
+            changed = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"
+            raise RefusalError(Kind.PLAN, f"plan {plan.id} {changed}; make a new one")
+        run.signature = replace(run.signature, run=plan.id)
+        plan.run, plan.review = run, proposal.review
+
     async def _execute(self, args: Args, _file: File) -> object:
         plan = self._known("execute", args)
-        on_change = args.get("on_change", plan.facts["on_change"])
+        on_change = args.get("on_change", plan.facts.get("on_change", "replan"))
         if on_change not in ("replan", "stop"):
             raise RefusalError(Kind.ARGUMENTS, "execute: on_change: expected replan or stop")
-        wait = args.get("wait_for_nodes", plan.facts["wait_for_nodes"])
+        wait = args.get("wait_for_nodes", plan.facts.get("wait_for_nodes", False))
         if not isinstance(wait, bool):
             raise RefusalError(Kind.ARGUMENTS, "execute: wait_for_nodes: expected true or false")
+        if plan.state is State.PLANNED and plan.review is None:
+            await self._make_again(plan)
         await self._plans.begin(plan, str(on_change), wait)
         return plan.summary()
 

@@ -1,8 +1,8 @@
 """Plans: carried out by the daemon, told of while that goes on, and kept.
 
-A plan that is carried out is on disk before each set of its jobs is submitted, and after each change, so
-whatever happens to the daemon, it can be told what was done and what was not. A plan that was interrupted
-is not taken up again; what became of its jobs is found out.
+A plan is on disk once it is made, and one that is carried out before each set of its jobs is submitted and
+after each change, so whatever happens to the daemon, it can be told what was done and what was not. One that
+was interrupted is not taken up again; what became of its jobs is found out.
 """
 
 import math
@@ -59,6 +59,7 @@ class Plans:
     async def add(self, plan: Plan) -> None:
         """Know one more."""
         self._plans[plan.id] = plan
+        await self._record_if_possible(plan)
         await self._forget_old()
         _log.info("planned", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
 
@@ -218,9 +219,10 @@ class Plans:
         """Forget all but the newest of those that are over, and of those that nobody executed."""
         planned = [plan for plan in self._plans.values() if plan.state is State.PLANNED]
         over = [plan for plan in self._plans.values() if plan not in planned and not plan.state.going]
-        for plan in planned[:-KEPT]:
+        for plan in planned[:-KEPT]:  # at once, so that none of them is begun meanwhile
             del self._plans[plan.id]
-        await trio.to_thread.run_sync(_remove, [self._path(plan) for plan in over[:-KEPT]])
+        old = [*planned[:-KEPT], *over[:-KEPT]]
+        await trio.to_thread.run_sync(_remove, [self._path(plan) for plan in old])
         for plan in over[:-KEPT]:
             self._plans.pop(plan.id, None)
 

@@ -57,7 +57,7 @@ def test_the_plan_is_that_of_the_tool(tmp_path: Path) -> None:
             assert ours.stderr.endswith(usual.stderr)
         plan = whole(daemon)
         assert (plan["tool"], plan["state"], plan["groups"]) == ("hbal", "planned", ["group1"])
-        assert not (daemon.state / "plans" / f"{plan['id']}.json").exists()
+        assert recorded(daemon, plan) == plan
 
 
 def test_the_plan_of_one_of_several_groups(tmp_path: Path) -> None:

@@ -100,6 +100,48 @@ def test_a_score_that_is_no_finite_number(tmp_path: Path) -> None:
             assert "=> not finite" in ctl(again, "plan", plan).stdout
 
 
+@pytest.mark.parametrize("name", ["hbal", "hsqueeze"])
+def test_plans_that_nobody_has_executed_yet(tmp_path: Path, name: str) -> None:
+    shape = DRAINED if name == "hbal" else SPACIOUS
+    with following(tmp_path, served(4, shape)) as (daemon, ganeti):
+        plan = made(daemon, "--on-change=stop", name=name)
+        assert plan["execution"]["not_submitted"]
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            known(again)
+            told = {key: value for key, value in plan.items() if key != "found"}
+            assert whole(again) == told
+            assert ctl(again, "execute", plan["id"]).returncode == 0
+            done = until(again, "done")
+            assert [job["title"] for job in done["execution"]["jobs"]] == [
+                job["title"] for jobs in plan["execution"]["not_submitted"] for job in jobs
+            ]
+            assert done["id"] == plan["id"]
+            assert {state for _, state in ganeti.tell("jobs")} == {"success"}
+
+
+def test_a_plan_of_an_earlier_daemon_has_to_be_the_same(tmp_path: Path) -> None:
+    """Also if it is the file that has changed."""
+    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+        plans = [made(daemon, "-l2") for _ in range(2)]
+        daemon.signal()
+        daemon.wait()
+        record = recorded(daemon, plans[0])
+        record["execution"]["not_submitted"][0][0]["to"] = ["elsewhere"]
+        (daemon.state / "plans" / f"{plans[0]['id']}.json").write_text(json.dumps(record))
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            known(again)
+            refused = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"
+            with pytest.raises(RefusedError, match=f"^plan {plans[0]['id']} {refused}"):
+                call(again, "execute", plan=plans[0]["id"])
+            assert not ganeti.tell("jobs")
+            call(again, "execute", plan=plans[1]["id"])
+            until(again, "done")
+            with pytest.raises(RefusedError, match="it would be another"):
+                call(again, "execute", plan=plans[0]["id"])
+
+
 def test_a_daemon_that_was_killed_while_it_submitted(tmp_path: Path) -> None:
     """On disk is that these jobs may have been submitted."""
     with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
