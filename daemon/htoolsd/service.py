@@ -190,10 +190,16 @@ def role(place: Place) -> Callable[[], Awaitable[bool | None]]:
     told: bool | None = None
     complaint = ""
 
+    def look() -> bool:
+        nonlocal place
+        if not place.leads():  # at boot, the node's name may have been asked for before it could be told
+            place = mastership.here(place.directory)
+        return place.leads()
+
     async def leads() -> bool | None:
         nonlocal told, complaint
         try:
-            told, why = await trio.to_thread.run_sync(place.leads), ""
+            told, why = await trio.to_thread.run_sync(look), ""
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
         if why and why != complaint:

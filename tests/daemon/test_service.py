@@ -307,6 +307,21 @@ def test_status_is_answered_while_a_decision_keeps_the_interpreter_busy(
     assert gated.status()["decisions"]["running"] == 0
 
 
+def test_a_decision_that_does_not_end_is_given_up(tmp_path: Path, request_path: Path) -> None:
+    with running(tmp_path / "daemon", gated=True, config="decision_seconds = 0.2") as gated:
+        finished = executable(gated.socket, request_path)
+        assert "refused (internal): the decision took longer than 0.2 s; deciding without" in finished.stderr
+        assert finished.stdout == hail(request_path).stdout
+        assert (gated.status()["decisions"]["given_up"], gated.status()["decisions"]["lost"]) == (1, 1)
+        assert [event["level"] for event in gated.told("decision given up")] == ["error"]
+        gated.gate.touch()
+        wait_until(lambda: gated.status()["decisions"]["lost"] == 0)
+        gated.configure("decision_seconds = 60")
+        gated.signal(signal.SIGHUP)
+        wait_until(lambda: gated.told("configuration reloaded"))
+        assert executable(gated.socket, request_path).stderr == ""
+
+
 def test_a_client_that_is_killed_leaves_the_others_unharmed(gated: Daemon, request_path: Path) -> None:
     killed = ask_for_decision(gated, request_path)
     gated.wait_begun()

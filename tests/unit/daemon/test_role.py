@@ -1,0 +1,44 @@
+"""Whether this is the master node, as long as the daemon runs."""
+
+import socket
+from pathlib import Path
+
+import pytest
+import structlog
+
+from htoolsd.mastership import here
+from htoolsd.service import role
+
+
+@pytest.fixture
+def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that names it, on node1."""
+    monkeypatch.delenv("GANETI_HOSTNAME", raising=False)
+    monkeypatch.setattr(socket, "getfqdn", lambda: "node1.example.org")
+    path = tmp_path / "ssconf_master_node"
+    path.write_text("node1.example.org")
+    return path
+
+
+async def test_what_cannot_be_read_leaves_it_as_it_was(master: Path) -> None:
+    with structlog.testing.capture_logs() as log:
+        leads = role(here(str(master.parent)))
+        for text, expected in ((b"\xff", None), (b"node2", False), (b"\xff", False), (b"", False)):
+            master.write_bytes(text)
+            assert await leads() is expected
+        master.write_text("node1.example.org")
+        assert await leads() is True
+        for _ in range(3):
+            master.write_bytes(b"\xff")
+            assert await leads() is True
+    assert [line["event"] for line in log] == ["who is master cannot be told"] * 3
+
+
+async def test_a_node_that_learns_its_name_late(master: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getfqdn", lambda: "node1")
+    leads = role(here(str(master.parent)))
+    assert await leads() is False
+    monkeypatch.setattr(socket, "getfqdn", lambda: "node1.example.org")
+    assert await leads() is True
+    monkeypatch.setattr(socket, "getfqdn", lambda: "node1")
+    assert await leads() is True
