@@ -85,7 +85,16 @@ def _to_journal() -> bool:
 
 def _harmless(_logger: object, _method: str, event: EventDict) -> EventDict:
     """What clients or files have brought is shown on the line, and not at any length."""
-    return {key: on_one_line(value) if isinstance(value, str) else value for key, value in event.items()}
+    return {key: _shown(value) for key, value in event.items()}
+
+
+def _shown(value: object) -> object:
+    match value:
+        case str():
+            return on_one_line(value)
+        case list() | tuple():
+            return type(value)(map(_shown, value))
+    return value
 
 
 def _line(_logger: object, _method: str, event: EventDict) -> bytes:

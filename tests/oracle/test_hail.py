@@ -112,3 +112,24 @@ def test_same_files_and_messages(
     assert both.told == both.warnings
     for when in ("pre", "post"):
         assert both.saved(both.ours, when) == both.saved(both.theirs, when)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"request": {', '"enabled_hypervisors": [], "nodes": 1, "request": {'),
+        ('"nodes": {', '"nodegroups": 1, "nodes": {'),
+        ('"reserved_memory": ', '"free_memory": 1, "reserved_memory": '),
+        ('"disk_space_total": ', '"memory": 1, "disk_space_total": '),
+    ],
+)
+def test_of_a_member_that_stands_twice_the_first_counts(
+    oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
+    text = case(3, "allocate").text
+    assert old in text
+    request = tmp_path / "request"
+    request.write_text(text.replace(old, new))
+    done = subprocess.run([oracle.hail, request], capture_output=True, text=True, check=True)
+    assert main([str(request)]) == 0
+    assert comparable(json.loads(capsys.readouterr().out)) == comparable(json.loads(done.stdout))

@@ -67,6 +67,12 @@ def test_what_others_have_brought_is_shown_on_a_line_of_some_length(pipe: Pipe) 
     )
     assert len(line) < 3000
     assert json.loads(line)["path"] == r"\udcff\n"
+    (line,) = logged(
+        pipe, lambda: structlog.get_logger().info("seen", nodes=[("a\n", "x" * 1_000_000)], instances=("b",))
+    )
+    assert len(line) < 3000
+    assert json.loads(line)["nodes"][0][0] == r"a\n"
+    assert json.loads(line)["instances"] == ["b"]
 
 
 def say_all() -> None:
