@@ -83,14 +83,20 @@ def test_the_daemon_answers_as_the_one_shot_program_does(
 ) -> None:
     request = tmp_path / name
     request.write_bytes(text)
-    before = daemon.status()["decisions"]["served"]
+    before = answered(daemon)
     ours, expected = executable(daemon.socket, request), hail(request)
     assert (ours.returncode, ours.stdout, ours.stderr) == (
         expected.returncode,
         expected.stdout,
         expected.stderr,
     )
-    assert daemon.status()["decisions"]["served"] == before + 1
+    assert answered(daemon) == before + 1
+
+
+def answered(daemon: Daemon) -> int:
+    """How many requests the daemon has answered, whatever it said."""
+    decisions = daemon.status()["decisions"]
+    return sum(int(decisions[name]) for name in ("served", "unsatisfied", "failed"))
 
 
 def test_arguments_behind_the_file_reach_the_decision(daemon: Daemon, request_path: Path) -> None:
@@ -394,6 +400,14 @@ def test_a_pipe_is_left_to_the_program_that_can_read_it(daemon: Daemon, request_
     with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', request_path, pipe]):
         finished = executable(daemon.socket, pipe)
     assert_decided_alone(finished, f"{pipe}: no regular file", request_path)
+
+
+@pytest.mark.parametrize("most", [4, 5, 6])
+def test_no_files_to_open(request_path: Path, tmp_path: Path, most: int) -> None:
+    prefix = "sh", "-c", f'ulimit -n {most}; exec "$0" "$@"'
+    path = stale(tmp_path / "stale", age=60)
+    finished = executable(path, request_path, prefix=prefix, fallback="/bin/echo")
+    assert (finished.returncode, finished.stdout) == (0, f"{request_path}\n")
 
 
 def test_nobody_to_read_the_reason(request_path: Path, tmp_path: Path) -> None:
