@@ -12,6 +12,7 @@ import pytest
 
 from htoolsd import ctl, ctl_plans
 from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
+from tests.unit.test_json_keys import check
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,10 @@ def test_decide_relays_the_decision(daemon: Daemon, tmp_path: Path) -> None:
         by_text = htoolsctl(daemon, "decide", "-", *given, stdin=request.read_text())
         for shown in (by_file, by_text):
             assert (shown.returncode, shown.stdout, shown.stderr) == (0, expected.stdout, "")
+
+
+def test_the_manual_has_every_key_of_the_status(daemon: Daemon) -> None:
+    check("htoolsctl.1.md", [json.loads(htoolsctl(daemon, "status", "--json").stdout)])
 
 
 def test_decide_relays_the_exit_status(daemon: Daemon) -> None:

@@ -23,6 +23,7 @@ DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 BY_NAME = {
     *("components", "coefficients", "failures", "moves", "tolerated_losses"),
     "tolerated_losses_without_data",
+    *("generations", "plans"),
 }
 MAN = Path(__file__).parents[2] / "man"
 
