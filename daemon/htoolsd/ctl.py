@@ -153,6 +153,8 @@ def _describe(status: Any) -> Iterator[str]:
     now = f"{decisions['waiting']} waiting, {decisions['running']} running"
     if decisions["running"]:
         now += f" for {_duration(decisions['running_ms'] / 1000)}"
+    if decisions["lost"]:
+        now += f", {decisions['lost']} given up and not ended"
     yield f"  now        {now}"
     if decisions["last_ms"] is not None:
         yield "  time       " + ", ".join(

@@ -81,6 +81,12 @@ class _Client:
         return self.peer.credentials.uid
 
 
+def _say_refused(error: RefusalError, **about: str) -> None:
+    """Too much to do is worth a warning: what is refused is done without the daemon, and slowly."""
+    say = _log.warning if error.kind is Kind.BUSY else _log.info
+    say("refused", **about, error=error.kind, message=str(error))
+
+
 class Server:
     """Answers clients until it is stopped."""
 
@@ -117,7 +123,7 @@ class Server:
             self._make_room(client)
             await self._converse(client)
         except RefusalError as err:  # of something that was no call: the conversation ends
-            _log.info("refused", error=err.kind, message=str(err))
+            _say_refused(err)
             with suppress(OSError, trio.TooSlowError):
                 await self._say(peer, failure(err.kind, str(err)))
         except OSError as err:
@@ -207,7 +213,7 @@ class Server:
         try:
             return success(await self._methods.run(call.method, call.args, file))
         except RefusalError as err:
-            _log.info("refused", method=call.method[:_SHOWN], error=err.kind, message=str(err))
+            _say_refused(err, method=call.method[:_SHOWN])
             return failure(err.kind, str(err))
         except Exception as err:  # a defect must not end the daemon; the client can do without it
             _log.exception("call failed", method=call.method)

@@ -413,6 +413,20 @@ async def test_files_are_closed_whatever_happens_to_their_client(tmp_path: Path)
     assert not any(map(is_open, passed))
 
 
+@pytest.mark.parametrize(("kind", "level"), [(Kind.BUSY, "warning"), (Kind.FILE, "info")])
+async def test_too_much_to_do_is_worth_a_warning(kind: Kind, level: str) -> None:
+    async def refuse(_args: Args, _file: File) -> object:
+        raise RefusalError(kind, "not now")
+
+    peer = MemoryPeer()
+    with structlog.testing.capture_logs() as log:
+        async with served(server_with(refuse), peer):
+            await peer.call("try")
+            await peer.hear()
+            await peer.leave()
+    assert [(entry["event"], entry["log_level"]) for entry in log] == [("refused", level)]
+
+
 async def test_names_of_methods_are_not_logged_at_length() -> None:
     peer = MemoryPeer()
     with structlog.testing.capture_logs() as log:
