@@ -3,6 +3,7 @@
 In tables the best comes first, what must not be last.
 """
 
+import math
 import textwrap
 from collections.abc import Sequence
 
@@ -46,7 +47,7 @@ def tell(
         step = Step(index, each.kind, each.node, each.pnode, each.snode, each.score)
         move = Names(state).move(step)
         result = each.fail.value if each.fail else fixed(each.score, 8)
-        gain = "" if each.fail else f"{each.score - score:+.8f}"
+        gain = "" if each.fail else _gain(score, each.score)
         changes = "" if each.fail else " ".join(_changes(each.components, figures))
         rows.append((":".join(move.now), move.summary, result, gain, changes))
     header = ("Nodes", "Moves", "Score", "Change", "By component, weighted")
@@ -78,12 +79,17 @@ def _print_considered(state: State, request: Request, each: Considered) -> None:
             if place.why:
                 rows.append((nodes, place.why, "", ""))
             else:
-                change = f"{place.score - float(each.before.score()):+.8f}"
+                change = _gain(float(each.before.score()), place.score)
                 changes = " ".join(_changes(place.components, before))
                 rows.append((nodes, fixed(place.score, 8), change, changes))
         header = ("Nodes", "Score", "Change", "By component, weighted")
         print(_fitted(header, rows, (False, True, True, False)), end="")
     print(f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}")
+
+
+def _gain(before: float, after: float) -> str:
+    """By how much a score changes; nothing where there is none (a node reports no CPUs)."""
+    return f"{after - before:+.8f}" if math.isfinite(after - before) else ""
 
 
 def _best_first(places: Sequence[Prospect]) -> list[Prospect]:

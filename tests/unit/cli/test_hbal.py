@@ -124,6 +124,19 @@ def test_explained_moves_fit_the_terminal(tmp_path: Path, columns: int) -> None:
         assert whole.startswith(row.rstrip().removesuffix(" ..."))
 
 
+def test_explain_where_no_score_is_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = uneven().nodes
+    silent = replace(uneven(), nodes=(*rows[:2], replace(rows[2], t_cpu=0.0)))
+    assert run(tmp_path, silent, "--explain", "a") == 0
+    out = capsys.readouterr().out
+    assert "Initial score: NaN" in out
+    assert "nan" not in out
+    # A new secondary needs no CPUs; what it does to the rest is told all the same.
+    (line,) = [line for line in out.splitlines() if line.startswith(" n0:n2 r:n2 ")]
+    assert line.split()[2] == "NaN"
+    assert "reserved_mem_cv" in line
+
+
 def test_explain_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     full = instance("d.org", PLAIN, "n2.org", mem=9500)
     rows = (*uneven().instances, full)
