@@ -96,7 +96,10 @@ def test_a_tool_whose_output_is_not_read_to_its_end(cluster_file: Path) -> None:
 
 def test_one_who_asks_and_cannot_print(tmp_path: Path) -> None:
     ended = shell(f"{PROGRAMS}/htoolsctl --socket none status >&-", tmp_path)
-    assert (ended.returncode, ended.stderr) == (1, "htoolsctl: none: No such file or directory\n")
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "htoolsctl: none: No such file or directory; is htoolsd running?\n",
+    )
 
 
 ASCII = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"
