@@ -142,3 +142,13 @@ def test_a_node_that_the_request_has_no_figures_of_gets_none() -> None:
     filled = with_disks(rows(without_disks(offline), request), known, Memory())
     assert filled == with_disks(rows(without_disks(offline), request), without, Memory())
     assert sum(node.t_dsk > 0 for node in filled.nodes) == len(filled.nodes) - 1
+
+
+def test_a_relocation_from_other_nodes_is_refused_by_their_names() -> None:
+    data = cluster(3, shape())
+    name, mirrored = next(item for item in data["instances"].items() if len(item[1]["nodes"]) == 2)
+    primary, secondary = mirrored["nodes"]
+    for leaving, told in (([primary, secondary], f"{primary}, {secondary}"), ([], "none")):
+        refused = answer(text(data, messages.relocate(data, name) | {"relocate_from": leaving}))
+        assert refused["success"] is False
+        assert refused["info"].endswith(f"not equal to instance's secondary({secondary} versus {told})")
