@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.timing import BIN, SEED, TOP, duration, progress, verdict
-from tests.clusters import Shape, cluster
-from tests.messages import allocate, encode, message
+from tests.support.clusters import Shape, cluster
+from tests.support.messages import allocate, encode, message
 
 EXECUTABLE = TOP / "iallocator/htoolsd"
 ALONE = b"deciding without the daemon"

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from bench import timing
 from bench.timing import BIN, SEED, TOP, at_most, compared, duration, progress
-from tests.clusters import Shape
-from tests.messages import encode, stream
+from tests.support.clusters import Shape
+from tests.support.messages import encode, stream
 
 EXECUTABLE = TOP / "iallocator/htoolsd"
 DEBIAN = Path("/usr/lib/ganeti/iallocators/hail")

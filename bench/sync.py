@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.timing import BIN, SEED, duration, progress, verdict
-from ganeti_htools.daemon.client import NoAnswerError, RefusedError, ask
-from tests.clusters import Shape, cluster
-from tests.simulators import ask as ask_simulator
-from tests.text_format import text
+from ganeti_htools.client.asking import NoAnswerError, RefusedError, ask
+from tests.support.clusters import Shape, cluster
+from tests.support.simulators import ask as ask_simulator
+from tests.support.text_format import text
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CONFIGURATION, LIVE = "configuration", "live"

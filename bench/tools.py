@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.timing import BIN, SEED, Run, at_most, compared, duration, progress, run, verdict
-from tests.clusters import Shape, cluster
-from tests.text_format import text
+from tests.support.clusters import Shape, cluster
+from tests.support.text_format import text
 
 DEBIAN = Path("/usr/bin")
 GIBIBYTE = 1024

@@ -6,11 +6,12 @@
 import argparse
 import sys
 
-from ganeti_htools.cli.commandline import Program, Reply, Takes, read
+from ganeti_htools.cli import htoolsctl
 from ganeti_htools.cli.htools import ROLES
-from ganeti_htools.cli.programs import PROGRAMS
+from ganeti_htools.cli.terminal.commandline import Program, Reply, Takes, read
+from ganeti_htools.cli.terminal.programs import PROGRAMS
 from ganeti_htools.simulator import program as simulator
-from htoolsd import ctl, service
+from htoolsd.process import service
 
 HEADER = """\
 # Bash completion of htoolsd's programs; to be read by bash, for example from /etc/bash_completion.d.
@@ -152,7 +153,7 @@ def programs() -> dict[str, list[str]]:
     return {
         **{name: described(PROGRAMS[name]) for name in ROLES if name in PROGRAMS},
         **parsed("htools-simulator", simulator._parser()),
-        **parsed("htoolsctl", ctl._parser()),
+        **parsed("htoolsctl", htoolsctl._parser()),
         **parsed("htoolsd", service._parser()),
     }
 

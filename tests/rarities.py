@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate, Status
-from tests.clusters import Json
+from tests.support.clusters import Json
 
 # Disk templates with weights.
 ANY = {"drbd": 4, "plain": 3, "ext": 3, "sharedfile": 2, "file": 1, "diskless": 1}

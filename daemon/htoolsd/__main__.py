@@ -2,6 +2,6 @@
 
 import sys
 
-from htoolsd.service import main
+from htoolsd.process.service import main
 
 sys.exit(main())

@@ -4,9 +4,9 @@ from typing import Any
 
 import orjson
 
+from ganeti_htools.engine.allocation.evacuate import Evacuation, Step
 from ganeti_htools.engine.decide import Decision
-from ganeti_htools.engine.evacuate import Evacuation, Step
-from ganeti_htools.engine.moves import Kind
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.request import AllocateSecondary, MultiAllocate, Relocate, Request
 from ganeti_htools.model.state import State

@@ -8,11 +8,12 @@ from typing import Any
 
 import trio
 
-from ganeti_htools.cli import executing, files, streams
-from ganeti_htools.cli.commandline import CommandLine, Program
+from ganeti_htools.cli import executing, files
 from ganeti_htools.cli.executing import Say
-from ganeti_htools.daemon import client, following
-from ganeti_htools.daemon.protocol import Kind
+from ganeti_htools.cli.terminal import streams
+from ganeti_htools.cli.terminal.commandline import CommandLine, Program
+from ganeti_htools.client import asking, following
+from ganeti_htools.client.protocol import Kind
 from ganeti_htools.model.errors import HtoolsError
 
 _PLANNING = 3600.0  # seconds that a plan may take
@@ -24,7 +25,7 @@ def plan(line: CommandLine, program: Program, generations: Mapping[str, int] | N
     Raises HtoolsError.
     """
     words = {"tool": program.name, "arguments": line.words, "generations": generations}
-    return client.ask(_socket(line), "plan", words, patience=_PLANNING)
+    return asking.ask(_socket(line), "plan", words, patience=_PLANNING)
 
 
 def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
@@ -34,12 +35,12 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
     """
     try:
         wishes = {"on_change": line.on_change, "wait_for_nodes": line.wait_for_nodes}
-        client.ask(_socket(line), "execute", {"plan": number, **wishes})
-    except client.NoAnswerError as error:
+        asking.ask(_socket(line), "execute", {"plan": number, **wishes})
+    except asking.NoAnswerError as error:
         raise HtoolsError(f"{error}; 'htoolsctl plan {number}' tells whether it is carried out") from error
     if line.no_wait:
         say(f"Plan {number} has been begun; 'htoolsctl plan {number}' follows it")
-        plan: Any = client.ask(_socket(line), "follow", {"plan": number})
+        plan: Any = asking.ask(_socket(line), "follow", {"plan": number})
     else:
         plan = trio.run(_follow, _socket(line), number, say)
     outcome: Mapping[str, Any] = plan["execution"]
@@ -47,7 +48,7 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
         doing = outcome["going_on"]
         files.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
     elif line.save is not None and outcome["ending"] is not None:
-        client.ask(_socket(line), "refresh", {})
+        asking.ask(_socket(line), "refresh", {})
         cluster = files.from_daemon(line.daemon or "", verbose=False)[0]
         rest = [[job["commands"] for job in jobs] for jobs in outcome["not_submitted"]]
         executing.save(line.save, cluster, rest)
@@ -55,7 +56,7 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
 
 
 def _socket(line: CommandLine) -> str:
-    return line.daemon or client.usual_socket()
+    return line.daemon or asking.usual_socket()
 
 
 async def _follow(path: str, number: str, say: Say) -> Any:
@@ -109,7 +110,7 @@ async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], nur
 
 def _cancel(path: str, number: str, now: bool) -> None:
     try:
-        client.ask(path, "cancel", {"plan": number, "now": now})
+        asking.ask(path, "cancel", {"plan": number, "now": now})
     except HtoolsError as error:
-        if not (isinstance(error, client.RefusedError) and error.kind == Kind.PLAN):  # it has ended already
+        if not (isinstance(error, asking.RefusedError) and error.kind == Kind.PLAN):  # it has ended already
             files.say(f"The plan cannot be stopped: {error}\n")

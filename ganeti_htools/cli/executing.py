@@ -12,12 +12,13 @@ from typing import Any
 import trio
 
 from ganeti_htools.backends import luxi
-from ganeti_htools.cli import files, jobsets, streams
-from ganeti_htools.cli.commandline import CommandLine, Program, title
+from ganeti_htools.cli import files, jobsets
 from ganeti_htools.cli.jobsets import Move
-from ganeti_htools.engine.moves import Kind
-from ganeti_htools.engine.recheck import NamedStep, named
-from ganeti_htools.execution import (
+from ganeti_htools.cli.terminal import streams
+from ganeti_htools.cli.terminal.commandline import CommandLine, Program, title
+from ganeti_htools.engine.balancing.recheck import NamedStep, named
+from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.execution.run import (
     Away,
     Check,
     Ending,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli.commandline import CommandLine
+from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.model.cluster import Cluster, Load, with_loads
 from ganeti_htools.model.errors import DataError, HtoolsError
 
@@ -173,10 +173,10 @@ def from_daemon(path: str, verbose: bool) -> tuple[Cluster, Mapping[str, int], S
     How old all is, is told if ``verbose``, or if something is older than it should be. Raises HtoolsError.
     """
     from ganeti_htools.backends import luxi
-    from ganeti_htools.daemon import client
+    from ganeti_htools.client import asking
     from ganeti_htools.luxi import relayed
 
-    told: Any = client.ask(path or client.usual_socket(), "cluster", {"fresh": True})
+    told: Any = asking.ask(path or asking.usual_socket(), "cluster", {"fresh": True})
     answers = relayed.read(told)
     match told:
         case {"ages": dict(ages), "late": bool(late), "error": error, "silent": list(silent)}:

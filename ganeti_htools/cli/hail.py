@@ -5,19 +5,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli import files, tables
-from ganeti_htools.cli.commandline import CommandLine
+from ganeti_htools.cli import files
 from ganeti_htools.cli.parameters import algorithm
-from ganeti_htools.cli.program import execute
-from ganeti_htools.cli.programs import HAIL
-from ganeti_htools.cli.records import record
-from ganeti_htools.decision import decide_on, state_for
+from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.report.records import record
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import execute
+from ganeti_htools.cli.terminal.programs import HAIL
 from ganeti_htools.engine.decide import is_dedicated
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import missing_resources
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
+from ganeti_htools.planning.decision import decide_on, state_for
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,7 +43,7 @@ def run(line: CommandLine) -> None:
     state = state_for(cluster, request, options)
     files.say(files.inconsistencies((*warnings, *missing_resources(state))))
     if line.explain is not None:
-        from ganeti_htools.cli import explanation  # seldom needed
+        from ganeti_htools.cli.report import explanation  # seldom needed
 
         explanation.tell_places(state, request, options, line.json)
         return

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, general
-from ganeti_htools.cli import balance_report, files, states, tables
-from ganeti_htools.cli.commandline import CommandLine
+from ganeti_htools.cli import files, states
 from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
-from ganeti_htools.cli.program import check_exec, execute, print_json
-from ganeti_htools.cli.programs import HBAL
-from ganeti_htools.cli.records import policy_record
-from ganeti_htools.engine import choice, moves
-from ganeti_htools.engine.balance import Balancing, Step, optimal_score, score_of, stepwise
-from ganeti_htools.engine.score import Statistics
+from ganeti_htools.cli.report import balance, tables
+from ganeti_htools.cli.report.records import policy_record
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import check_exec, execute, print_json
+from ganeti_htools.cli.terminal.programs import HBAL
+from ganeti_htools.engine.balancing.balance import Balancing, Step, optimal_score, score_of, stepwise
+from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
@@ -25,9 +26,9 @@ from ganeti_htools.model.state import State
 
 if TYPE_CHECKING:
     from ganeti_htools.cli.proposal import Proposal
-    from ganeti_htools.cli.staying import Staying
-    from ganeti_htools.engine.optimise import Plan as Optimised
-    from ganeti_htools.execution import Check, Plan, Review
+    from ganeti_htools.cli.report.staying import Staying
+    from ganeti_htools.engine.balancing.optimise import Plan as Optimised
+    from ganeti_htools.execution.run import Check, Plan, Review
 
 _PURPOSE = "rebalancing"
 
@@ -84,16 +85,16 @@ def run(line: CommandLine) -> None:
     _tell_of_cluster(state, line, tell)
     _save(line, "original", "before balancing", states.loaded(state, cluster))
     group, scope = _select_group(state, line.group)
-    tell(*balance_report.about_group(state, scope, group, line))
+    tell(*balance.about_group(state, scope, group, line))
     _show(state, scope, "Initial", line)
     initial, optimal = score_of(state, scope), optimal_score(state, scope)
     before = _statistics(state, scope)
     if line.verbose > 2:
-        tell(f"Initial coefficients: overall {fixed(initial, 8)}", balance_report.components(before))
+        tell(f"Initial coefficients: overall {fixed(initial, 8)}", balance.components(before))
     else:
         tell(f"Initial score: {fixed(initial, 8)}")
     if line.explain is not None:
-        from ganeti_htools.cli import explanation  # seldom needed
+        from ganeti_htools.cli.report import explanation  # seldom needed
 
         explanation.tell(state, scope, line, balancing(line), before, initial)
         return
@@ -106,7 +107,7 @@ def run(line: CommandLine) -> None:
         )
         left = _left_behind(state, scope, movable, line, 0)
         if line.json:
-            balance_report.report(state, scope, group, [], [], (initial, initial), (before, before), left)
+            balance.report(state, scope, group, [], [], (initial, initial), (before, before), left)
         return
     tell("Trying to minimize the CV...")
     told = None
@@ -121,29 +122,29 @@ def run(line: CommandLine) -> None:
     if not made:
         tell("No solution found")
     elif line.verbose > 2:
-        tell(f"Final coefficients:   overall {fixed(final, 8)}", balance_report.components(after))
+        tell(f"Final coefficients:   overall {fixed(final, 8)}", balance.components(after))
     else:
         tell(f"Cluster score improved from {fixed(initial, 8)} to {fixed(final, 8)}")
     if line.verbose > 0:
         tell(f"Solution length={len(made)}")
         if made:
-            tell(balance_report.cost_line(made, sets))
+            tell(balance.cost_line(made, sets))
         if greedy is not None:
             tell(
-                balance_report.brief("Greedy plan:   ", greedy, initial),
-                balance_report.brief("Optimised plan:", made, initial),
+                balance.brief("Greedy plan:   ", greedy, initial),
+                balance.brief("Optimised plan:", made, initial),
             )
         if made and line.verbose == 2:
-            tell(balance_report.changes(before, after))
+            tell(balance.changes(before, after))
     left = _left_behind(found, scope, movable, line, len(made))
     _give_commands(line, sets[:1] if line.first_job_group else sets, tell)
     _save(line, "balanced", "after balancing", _of_group(_described(found, cluster), found, scope))
     _show(found, scope, "Final", line)
     if line.verbose > 3:
-        tell(balance_report.totals("Original", state, scope), balance_report.totals("Final", found, scope))
+        tell(balance.totals("Original", state, scope), balance.totals("Final", found, scope))
     outcome = _execute(line, state, group, sets, told, tell) if line.exec and made else None
     if line.json:
-        balance_report.report(
+        balance.report(
             state, scope, group, made, sets, (initial, final), (before, after), left, outcome, greedy
         )
     if outcome is not None:
@@ -158,7 +159,7 @@ def _left_behind(
     """Say which instances a plan of so many steps leaves on nodes that are offline or drained."""
     if not (scope & state.columns.offline).any():
         return ()
-    from ganeti_htools.cli.staying import staying  # seldom needed
+    from ganeti_htools.cli.report.staying import staying  # seldom needed
 
     left = tuple(staying(state, scope, movable, balancing(line), steps))
     if left and line.verbose > 0 and not line.json:
@@ -261,7 +262,7 @@ def _optimised(
     heed: Callable[[], None],
 ) -> "tuple[Optimised, Optimised]":
     """The greedy plan and the best one found in the time given."""
-    from ganeti_htools.engine.optimise import optimise  # seldom needed
+    from ganeti_htools.engine.balancing.optimise import optimise  # seldom needed
 
     end: float | None = None
 
@@ -324,8 +325,8 @@ def reviewer(line: CommandLine, group: str, tell: Tell) -> "Check":
     ``group`` is the name of the node group that is balanced.
     """
     from ganeti_htools.cli import executing
-    from ganeti_htools.engine import recheck
-    from ganeti_htools.execution import Review
+    from ganeti_htools.engine.balancing import recheck
+    from ganeti_htools.execution.run import Review
 
     line = replace(line, group=group, verbose=0)
 

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import files, keys, states, tables
-from ganeti_htools.cli.commandline import CommandLine
+from ganeti_htools.cli import files, states
 from ganeti_htools.cli.hbal import balancing
-from ganeti_htools.cli.program import execute, print_json
-from ganeti_htools.cli.programs import HCHECK
-from ganeti_htools.engine import check
-from ganeti_htools.engine.balance import stepwise
-from ganeti_htools.engine.check import Health, Loss, Tolerance
-from ganeti_htools.engine.redundancy import Refuge, Return
+from ganeti_htools.cli.report import keys, tables
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.programs import HCHECK
+from ganeti_htools.engine.balancing.balance import stepwise
+from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.redundancy.check import Health, Loss, Tolerance
+from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import files, states, tables
-from ganeti_htools.cli.commandline import CommandLine
-from ganeti_htools.cli.program import execute, print_json
-from ganeti_htools.cli.programs import HINFO
-from ganeti_htools.cli.records import policy_record
-from ganeti_htools.engine import check
-from ganeti_htools.engine.score import COMPONENTS, Statistics
+from ganeti_htools.cli import files, states
+from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.report.records import policy_record
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.programs import HINFO
+from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.rules.score import COMPONENTS, Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
 

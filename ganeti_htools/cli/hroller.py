@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ganeti_htools.cli import files, states
-from ganeti_htools.cli.commandline import CommandLine
-from ganeti_htools.cli.program import execute, print_json
-from ganeti_htools.cli.programs import HROLLER
-from ganeti_htools.engine import rolling
-from ganeti_htools.engine.rolling import Classes, Maintenance, NodeGraph, RebootGroup, Relocation
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.programs import HROLLER
+from ganeti_htools.engine.maintenance import rolling
+from ganeti_htools.engine.maintenance.rolling import Classes, Maintenance, NodeGraph, RebootGroup, Relocation
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError

@@ -10,12 +10,13 @@ import numpy as np
 
 from ganeti_htools.backends import text
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import files, tables
-from ganeti_htools.cli.commandline import CommandLine
-from ganeti_htools.cli.program import execute, print_json
-from ganeti_htools.cli.programs import HSCAN
-from ganeti_htools.engine import moves
-from ganeti_htools.engine.score import score
+from ganeti_htools.cli import files
+from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.programs import HSCAN
+from ganeti_htools.engine.rules import moves
+from ganeti_htools.engine.rules.score import score
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError

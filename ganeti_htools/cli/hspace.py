@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
-from ganeti_htools.cli import files, keys, states, tables
-from ganeti_htools.cli.commandline import CommandLine
+from ganeti_htools.cli import files, states
 from ganeti_htools.cli.parameters import algorithm
-from ganeti_htools.cli.program import execute, print_json
-from ganeti_htools.cli.programs import HSPACE
-from ganeti_htools.cli.records import record
-from ganeti_htools.engine import choice, moves
-from ganeti_htools.engine.capacity import Capacity, check_enough, standard, tiered
-from ganeti_htools.engine.obstacles import Obstruction, obstruction
-from ganeti_htools.engine.redundancy import assess
-from ganeti_htools.engine.resources import Resources, total
-from ganeti_htools.engine.shrinking import Kind, Site, Size
+from ganeti_htools.cli.report import keys, tables
+from ganeti_htools.cli.report.records import record
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.programs import HSPACE
+from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
+from ganeti_htools.engine.capacity.obstacles import Obstruction, obstruction
+from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size
+from ganeti_htools.engine.capacity.totals import Resources, total
+from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.rules import choice, moves
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ganeti_htools.cli import files, states, tables
-from ganeti_htools.cli.commandline import CommandLine
+from ganeti_htools.cli import files, states
 from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
-from ganeti_htools.cli.program import check_exec, execute, print_json
-from ganeti_htools.cli.programs import HSQUEEZE
-from ganeti_htools.engine import squeeze
-from ganeti_htools.engine.balance import score_of
-from ganeti_htools.engine.squeeze import Action, Plan
+from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import check_exec, execute, print_json
+from ganeti_htools.cli.terminal.programs import HSQUEEZE
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.maintenance import squeeze
+from ganeti_htools.engine.maintenance.squeeze import Action, Plan
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
@@ -24,8 +25,8 @@ from ganeti_htools.model.types import DiskTemplate
 if TYPE_CHECKING:
     from ganeti_htools.cli.executing import Say
     from ganeti_htools.cli.proposal import Proposal
-    from ganeti_htools.execution import Check, Review
-    from ganeti_htools.execution import Plan as Jobs
+    from ganeti_htools.execution.run import Check, Review
+    from ganeti_htools.execution.run import Plan as Jobs
 
 _TITLES = {
     Action.NOTHING: "'No action'",
@@ -150,7 +151,7 @@ def _heard(line: CommandLine, state: State, told: Any) -> Plan:
 def _jobs(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Jobs":
     """Moves, and power: nodes are emptied and tagged before they are powered down."""
     from ganeti_htools.cli import executing
-    from ganeti_htools.execution import Job
+    from ganeti_htools.execution.run import Job
     from ganeti_htools.luxi import opcodes
 
     moves, nodes = executing.moves(state, sets), state.names(plan.nodes)
@@ -178,7 +179,7 @@ def _jobs(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Jobs":
 
 def reviewer(line: CommandLine, state: State, plan: Plan, tell: "Say") -> "Check":
     """What looks at the rest of a plan on the cluster as it is then, and plans anew if options allow it."""
-    from ganeti_htools.execution import Review
+    from ganeti_htools.execution.run import Review
 
     line = replace(line, verbose=0)
     action, nodes = plan.action, state.names(plan.nodes)

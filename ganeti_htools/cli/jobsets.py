@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti_htools.cli.tables import common_suffix
-from ganeti_htools.engine.balance import Step
-from ganeti_htools.engine.moves import Kind
-from ganeti_htools.engine.traffic import copied
+from ganeti_htools.cli.report.tables import common_suffix
+from ganeti_htools.engine.balancing.balance import Step
+from ganeti_htools.engine.balancing.traffic import copied
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import fields
 
-from ganeti_htools.cli.commandline import CommandLine, Program, Reply, read
-from ganeti_htools.cli.programs import HAIL
-from ganeti_htools.engine.options import Options
+from ganeti_htools.cli.terminal.commandline import CommandLine, Program, Reply, read
+from ganeti_htools.cli.terminal.programs import HAIL
+from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import UsageError
 
 # What a program that only decides can do nothing with: these read or write files, or print more.

@@ -7,10 +7,10 @@ from typing import Any
 
 from ganeti_htools.backends.haskell import show
 from ganeti_htools.cli.executing import Say
-from ganeti_htools.engine.balance import Step
-from ganeti_htools.engine.moves import Kind
-from ganeti_htools.engine.recheck import NamedStep, named, retrace
-from ganeti_htools.execution import Check, Plan
+from ganeti_htools.engine.balancing.balance import Step
+from ganeti_htools.engine.balancing.recheck import NamedStep, named, retrace
+from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.execution.run import Check, Plan
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State

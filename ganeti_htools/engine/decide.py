@@ -5,14 +5,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganeti_htools.engine import allocate, choice, dedicated, moves
-from ganeti_htools.engine.allocate import Outcome, Solution
-from ganeti_htools.engine.describe import outcome_line, solution_line
-from ganeti_htools.engine.evacuate import Evacuation, change_group, evacuate_nodes, relocate
-from ganeti_htools.engine.explain import explain
-from ganeti_htools.engine.options import Options
-from ganeti_htools.engine.redundancy import Unmirrored, assess
-from ganeti_htools.engine.score import Statistics
+from ganeti_htools.engine.allocation import allocate, exclusive_storage
+from ganeti_htools.engine.allocation.allocate import Outcome, Solution
+from ganeti_htools.engine.allocation.evacuate import Evacuation, change_group, evacuate_nodes, relocate
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
+from ganeti_htools.engine.explaining.shortage import explain
+from ganeti_htools.engine.redundancy.global_n1 import Unmirrored, assess
+from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
@@ -82,10 +83,10 @@ def is_dedicated(state: State, request: wanted.Request) -> bool:
     """Whether new instances are placed by lost allocations: all nodes concerned have exclusive storage."""
     match request:
         case wanted.Allocate(placement, _):
-            return dedicated.is_dedicated(state, placement.group)
+            return exclusive_storage.is_dedicated(state, placement.group)
         case wanted.MultiAllocate(placements):
             groups = {each.group for each in placements if each.group is not None}
-            return dedicated.is_dedicated(state, groups.pop() if len(groups) == 1 else None)
+            return exclusive_storage.is_dedicated(state, groups.pop() if len(groups) == 1 else None)
         case _:
             return False
 
@@ -96,14 +97,16 @@ def _place(state: State, placement: wanted.Placement, options: Options, special:
     if placement.group is not None:
         group = group_row(state, placement.group)
         if special:
-            outcome = Outcome(group, dedicated.in_group(state, asked, placement.count, group, options))
+            outcome = Outcome(
+                group, exclusive_storage.in_group(state, asked, placement.count, group, options)
+            )
         else:
             outcome = allocate.in_group(state, asked, placement.count, group, options)
         info = outcome_line(state, outcome, asked.row.name)
         if not outcome.solution or not outcome.solution.trial:
             info += _why(state, asked, placement.count, [outcome], options)
         return _settle(state, asked, outcome.solution, info)
-    find = dedicated.in_best_group if special else allocate.in_best_group
+    find = exclusive_storage.in_best_group if special else allocate.in_best_group
     best, outcomes = find(state, asked, placement.count, options)
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
     if best is None:

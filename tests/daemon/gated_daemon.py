@@ -8,9 +8,10 @@ import os
 import sys
 from pathlib import Path
 
-from ganeti_htools.decision import Decision, Known, Memory, decide
-from ganeti_htools.engine.options import Options
-from htoolsd import decisions, service
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.planning.decision import Decision, Known, Memory, decide
+from htoolsd.api import decisions
+from htoolsd.process import service
 
 gate = os.environ.get("HTOOLSD_TEST_GATE", "/")
 

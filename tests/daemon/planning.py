@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ganeti_htools.backends import text
-from ganeti_htools.daemon.client import ask
+from ganeti_htools.client.asking import ask
 from ganeti_htools.model.cluster import Cluster
-from tests.clusters import MOVABLE, Shape, cluster
 from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, run, running, wait_until
-from tests.simulators import Simulator, simulator
-from tests.text_format import text as text_of
+from tests.support.clusters import MOVABLE, Shape, cluster
+from tests.support.simulators import Simulator, simulator
+from tests.support.text_format import text as text_of
 
 OFTEN = "config_seconds = 0.05\n"
 DRAINED = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1, down=0.3)

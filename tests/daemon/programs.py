@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ganeti_htools.backends import text
-from ganeti_htools.daemon.client import NoAnswerError, ask
+from ganeti_htools.client.asking import NoAnswerError, ask
 from ganeti_htools.model.cluster import Cluster
-from tests.clusters import Shape, cluster
-from tests.messages import allocate, encode, message
-from tests.text_format import text as text_of
+from tests.support.clusters import Shape, cluster
+from tests.support.messages import allocate, encode, message
+from tests.support.text_format import text as text_of
 
 ROOT = Path(__file__).parents[2]
 EXECUTABLE = ROOT / "iallocator" / "htoolsd"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import overload
-from htoolsd import alone, service
+from htoolsd.process import alone, service
 from tests.daemon.programs import (
     EXECUTABLE,
     PATIENCE,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd import ctl, ctl_plans
+from ganeti_htools.cli import htoolsctl
 from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
 from tests.unit.test_json_keys import check
 
@@ -143,5 +143,5 @@ def test_a_daemon_that_is_stuck_is_not_waited_for(
     with socket.socket(socket.AF_UNIX) as stuck:
         stuck.bind(str(tmp_path / "socket"))
         stuck.listen()
-        assert ctl.main(["--socket", str(tmp_path / "socket"), *command]) == 1
+        assert htoolsctl.main(["--socket", str(tmp_path / "socket"), *command]) == 1
     assert capsys.readouterr().err.endswith("no answer within 0.1 s\n")

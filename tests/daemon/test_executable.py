@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters import Shape, cluster
 from tests.daemon.programs import (
     EXECUTABLE,
     INTERPRETER,
@@ -26,7 +25,8 @@ from tests.daemon.programs import (
     script,
     stale,
 )
-from tests.messages import (
+from tests.support.clusters import Shape, cluster
+from tests.support.messages import (
     allocate,
     allocate_secondary,
     change_group,
@@ -130,7 +130,7 @@ def test_it_can_be_run_and_names_an_isolated_interpreter() -> None:
 
 
 def test_it_knows_the_daemons_default_socket() -> None:
-    from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
+    from ganeti_htools.client.protocol import DEFAULT_SOCKET
 
     assert f'DEFAULT_SOCKET = "{DEFAULT_SOCKET}"' in EXECUTABLE.read_text()
 

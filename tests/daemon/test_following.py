@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.daemon.client import RefusedError, ask
+from ganeti_htools.client.asking import RefusedError, ask
 from ganeti_htools.model.cluster import Cluster
-from tests.clusters import Shape, cluster
 from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, executable, run, running, wait_until
-from tests.messages import allocate, encode, message
-from tests.simulators import Simulator, simulator
-from tests.text_format import text as text_of
+from tests.support.clusters import Shape, cluster
+from tests.support.messages import allocate, encode, message
+from tests.support.simulators import Simulator, simulator
+from tests.support.text_format import text as text_of
 from tests.unit.simulator.worlds import migrate
 
 OFTEN = "config_seconds = 0.05\n"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.daemon.client import RefusedError
+from ganeti_htools.client.asking import RefusedError
 from ganeti_htools.model.cluster import Cluster
-from htoolsd.plans import KEPT
+from htoolsd.plans.plans import KEPT
 from tests.daemon.planning import (
     DRAINED,
     FOR_EVER,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.daemon.client import NoAnswerError, RefusedError, ask
+from ganeti_htools.client.asking import NoAnswerError, RefusedError, ask
 from tests.daemon.programs import (
     EXECUTABLE,
     INTERPRETER,
@@ -30,7 +30,7 @@ from tests.daemon.programs import (
     small_cluster,
     wait_until,
 )
-from tests.simulators import simulator
+from tests.support.simulators import simulator
 
 pytestmark = pytest.mark.usefixtures("heeding")
 

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Self
 
-from ganeti_htools.daemon.client import NoAnswerError, ask
-from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
+from ganeti_htools.client.asking import NoAnswerError, ask
+from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from tests.daemon.programs import PATIENCE, PROGRAMS
 from tests.integration import cluster
 

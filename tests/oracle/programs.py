@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
-from tests import cases
 from tests.conftest import Oracle
-from tests.text_format import text as text_of
+from tests.support import cases
+from tests.support.text_format import text as text_of
 
 
 class Result(NamedTuple):

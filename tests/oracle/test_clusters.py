@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.clusters import TIGHT, Shape, cluster, uuid_of
 from tests.conftest import Oracle
-from tests.messages import (
+from tests.support.clusters import TIGHT, Shape, cluster, uuid_of
+from tests.support.messages import (
     allocate,
     allocate_secondary,
     change_group,
@@ -22,7 +22,7 @@ from tests.messages import (
     relocate,
     stream,
 )
-from tests.text_format import text
+from tests.support.text_format import text
 
 pytestmark = pytest.mark.oracle
 

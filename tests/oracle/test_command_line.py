@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.cli.commandline import Reply, read
-from ganeti_htools.cli.programs import HAIL
+from ganeti_htools.cli.terminal.commandline import Reply, read
+from ganeti_htools.cli.terminal.programs import HAIL
 from tests.conftest import Oracle
 
 pytestmark = pytest.mark.oracle

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ganeti_htools.model.cluster import Cluster
-from tests.clusters import MOVABLE, Shape
 from tests.conftest import Oracle
 from tests.oracle.test_simulator import made, run
-from tests.simulators import PATIENCE, Simulator, simulator
+from tests.support.clusters import MOVABLE, Shape
+from tests.support.simulators import PATIENCE, Simulator, simulator
 
 pytestmark = pytest.mark.oracle
 

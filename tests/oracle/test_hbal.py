@@ -9,10 +9,10 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hbal
 from ganeti_htools.model.cluster import Cluster
-from tests.clusters import Shape, cluster
 from tests.conftest import Oracle
 from tests.oracle.programs import any_cluster, ours, some_offline, theirs, write
-from tests.text_format import text as text_of
+from tests.support.clusters import Shape, cluster
+from tests.support.text_format import text as text_of
 
 pytestmark = pytest.mark.oracle
 

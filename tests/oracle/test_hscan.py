@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hscan
-from tests.clusters import TIGHT, Shape, cluster
 from tests.conftest import Oracle
-from tests.rapi_documents import write
+from tests.support.clusters import TIGHT, Shape, cluster
+from tests.support.rapi_documents import write
 
 pytestmark = pytest.mark.oracle
 

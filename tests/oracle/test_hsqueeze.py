@@ -11,9 +11,9 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
 from ganeti_htools.model.cluster import Cluster
-from tests.clusters import Shape, cluster
 from tests.conftest import Oracle
-from tests.text_format import text as text_of
+from tests.support.clusters import Shape, cluster
+from tests.support.text_format import text as text_of
 
 pytestmark = pytest.mark.oracle
 

@@ -9,13 +9,13 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
-from tests.clusters import TIGHT, Shape, cluster
 from tests.conftest import Oracle
-from tests.luxi_answers import answers, luxid
 from tests.oracle.programs import Result, any_cluster, ours, theirs
 from tests.oracle.test_hspace import in_common
-from tests.simulators import simulator
-from tests.text_format import text as text_of
+from tests.support.clusters import TIGHT, Shape, cluster
+from tests.support.luxi_answers import answers, luxid
+from tests.support.simulators import simulator
+from tests.support.text_format import text as text_of
 
 pytestmark = pytest.mark.oracle
 

@@ -13,12 +13,12 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hail, hbal, hcheck, hsqueeze
-from tests.cases import TYPES, Case, case
 from tests.conftest import Oracle
 from tests.oracle.programs import Result, ours, theirs, write
 from tests.oracle.test_hail import comparable
 from tests.rarities import Rarely, rare, with_rarities
-from tests.text_format import text as text_of
+from tests.support.cases import TYPES, Case, case
+from tests.support.text_format import text as text_of
 
 pytestmark = pytest.mark.oracle
 

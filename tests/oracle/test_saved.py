@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hbal, hroller
-from tests.clusters import Shape, cluster
 from tests.conftest import Oracle
 from tests.oracle.programs import ours, theirs
-from tests.rapi_documents import write
+from tests.support.clusters import Shape, cluster
+from tests.support.rapi_documents import write
 
 pytestmark = pytest.mark.oracle
 

@@ -9,10 +9,10 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
-from tests.clusters import MOVABLE, TIGHT, Shape, cluster
 from tests.conftest import Oracle
-from tests.simulators import PATIENCE, Simulator, simulator
-from tests.text_format import text as text_of
+from tests.support.clusters import MOVABLE, TIGHT, Shape, cluster
+from tests.support.simulators import PATIENCE, Simulator, simulator
+from tests.support.text_format import text as text_of
 
 pytestmark = pytest.mark.oracle
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli import tables
+from ganeti_htools.cli.report import tables
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from tests.conftest import Oracle

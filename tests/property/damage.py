@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.cases import TYPES, case
-from tests.clusters import Json
+from tests.support.cases import TYPES, case
+from tests.support.clusters import Json
 
 DEEP = "<deep>"
 VALUES: tuple[Any, ...] = (

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balance import Balancing, Step, stepwise
+from ganeti_htools.engine.balancing.balance import Balancing, Step, stepwise
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from tests.rarities import Rarely, rare

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine import moves
-from ganeti_htools.engine.allocate import in_group
-from ganeti_htools.engine.capacity import standard, tiered
-from ganeti_htools.engine.filling import fill
-from ganeti_htools.engine.options import Options
-from ganeti_htools.engine.redundancy import assess
-from ganeti_htools.engine.shrinking import Kind, Site, Size
+from ganeti_htools.engine.allocation.allocate import in_group
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.capacity.bulk_allocation import fill
+from ganeti_htools.engine.capacity.counting import standard, tiered
+from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size
+from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.rules import moves
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import CHANGING, NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
-from tests.clusters import Shape, cluster
-from tests.text_format import text as text_of
+from tests.support.clusters import Shape, cluster
+from tests.support.text_format import text as text_of
 
 TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT, DiskTemplate.FILE)
 

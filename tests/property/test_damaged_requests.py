@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.cli.hail import main
-from ganeti_htools.decision import decide
-from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.planning.decision import decide
 from tests.property.damage import damaged
 
 OPTIONS = (Options(), Options(capacity=False, ignore_soft_errors=True), Options(static_kvm_node_memory=0))

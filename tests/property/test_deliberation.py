@@ -6,19 +6,19 @@ from typing import TypeVar
 import pytest
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli.commandline import CommandLine, read
 from ganeti_htools.cli.parameters import algorithm
-from ganeti_htools.cli.programs import HAIL
-from ganeti_htools.decision import state_for
+from ganeti_htools.cli.terminal.commandline import CommandLine, read
+from ganeti_htools.cli.terminal.programs import HAIL
+from ganeti_htools.engine.allocation.evacuate import Evacuation
+from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.decide import Placed, decide, is_dedicated
-from ganeti_htools.engine.deliberation import Considered, deliberate
-from ganeti_htools.engine.evacuate import Evacuation
-from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.explaining.request_options import Considered, deliberate
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import AllocateSecondary, ChangeGroup, Request
 from ganeti_htools.model.state import State
-from tests.cases import case
+from ganeti_htools.planning.decision import state_for
+from tests.support.cases import case
 
 T = TypeVar("T")
 

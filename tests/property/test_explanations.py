@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from ganeti_htools.engine import allocate, moves, places
-from ganeti_htools.engine.explain import explain
-from ganeti_htools.engine.options import Options
-from ganeti_htools.engine.places import CODE, FITS
+from ganeti_htools.engine.allocation import allocate
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.explaining.shortage import explain
+from ganeti_htools.engine.rules import moves, node_rules
+from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -41,9 +42,9 @@ def codes(state: State, new: Instance, row: int, thing: str, force: bool) -> set
     if thing == SECONDARY or (asked.mirrored and thing in ("disk", "spindles")):
         others = np.flatnonzero((state.group == state.group[row]) & ~state.columns.offline)
         peers = [int(state.peers[primary, row]) for primary in others.tolist() if primary != row]
-        return {int(places.add_secondary(node, asked, peer)[1][0]) for peer in peers}
+        return {int(node_rules.add_secondary(node, asked, peer)[1][0]) for peer in peers}
     tags = moves.present(state, asked)[[row]]
-    return {int(places.add_primary(node, asked, tags, np.int64(0), force)[1][0])}
+    return {int(node_rules.add_primary(node, asked, tags, np.int64(0), force)[1][0])}
 
 
 @settings(max_examples=150)

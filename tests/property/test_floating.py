@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine import balance, floating, squeeze
+from ganeti_htools.engine.balancing import balance, shared_storage
+from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import Bools, Columns
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from tests.clusters import TIGHT, Shape, cluster
-from tests.text_format import text as text_of
+from tests.support.clusters import TIGHT, Shape, cluster
+from tests.support.text_format import text as text_of
 
 TEMPLATES = {"ext": 8, "sharedfile": 3, "rbd": 2, "diskless": 1}
 
@@ -59,12 +60,12 @@ def test_steps_and_states(seeds: range) -> None:
     number = 0
     for seed in seeds:
         state, scope, movable = made(seed)
-        instances = floating.floating(state, movable)
+        instances = shared_storage.floating(state, movable)
         assert instances is not None
-        if not floating.regular(state, scope):
+        if not shared_storage.regular(state, scope):
             continue
         expected, plan = balance.rebalance(state, scope, squeeze.TO_THE_END, movable)
-        found, steps = floating.rebalance(state, scope, instances)
+        found, steps = shared_storage.rebalance(state, scope, instances)
         number += len(steps)
         assert [replace(step, score=0.0) for step in steps] == [replace(step, score=0.0) for step in plan]
         assert [step.score for step in steps] == pytest.approx([step.score for step in plan], abs=1e-8)
@@ -90,4 +91,4 @@ def test_steps_and_states(seeds: range) -> None:
 )
 def test_what_it_has_no_rules_for_is_left_to_the_other(shape: Shape) -> None:
     state = derive(text.parse(text_of(cluster(1, shape)), "generated"))
-    assert floating.floating(state, np.ones(len(state.pnode), np.bool_)) is None
+    assert shared_storage.floating(state, np.ones(len(state.pnode), np.bool_)) is None

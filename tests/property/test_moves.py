@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from ganeti_htools.engine import choice, moves
-from ganeti_htools.engine.moves import Trial
-from ganeti_htools.engine.places import FITS
+from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules.moves import Trial
+from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import CHANGING, NOWHERE, Bools
 from ganeti_htools.model.derive import derive

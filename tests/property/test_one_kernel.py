@@ -13,12 +13,12 @@ import pytest
 
 from ganeti_htools.backends.text import parse
 from ganeti_htools.cli import hail, hbal, hcheck, hspace
-from ganeti_htools.engine import check
-from ganeti_htools.engine.balance import Balancing, rebalance
+from ganeti_htools.engine.balancing.balance import Balancing, rebalance
+from ganeti_htools.engine.redundancy import check
 from ganeti_htools.model.derive import derive
-from tests.clusters import ALL_TEMPLATES, MIXED, MOVABLE, TAGS, TIGHT, Json, Shape, cluster, place
-from tests.messages import allocate, encode, message
-from tests.text_format import text
+from tests.support.clusters import ALL_TEMPLATES, MIXED, MOVABLE, TAGS, TIGHT, Json, Shape, cluster, place
+from tests.support.messages import allocate, encode, message
+from tests.support.text_format import text
 
 DRBD = {"drbd": 1}
 WISHES = ("drbd", "drbd", "drbd", "plain", *ALL_TEMPLATES)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine import moves
-from ganeti_htools.engine.alternatives import alternatives
-from ganeti_htools.engine.balance import Balancing, rebalance, score_of
-from ganeti_htools.engine.optimise import Plan, optimise
-from ganeti_htools.engine.relocate import muster, tried
-from ganeti_htools.engine.traffic import copied
+from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
+from ganeti_htools.engine.balancing.optimise import Plan, optimise
+from ganeti_htools.engine.balancing.relocate import muster, tried
+from ganeti_htools.engine.balancing.traffic import copied
+from ganeti_htools.engine.explaining.move_options import alternatives
+from ganeti_htools.engine.rules import moves
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases

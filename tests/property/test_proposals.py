@@ -10,18 +10,18 @@ import orjson
 import pytest
 
 from ganeti_htools.cli import hbal, hsqueeze, proposal
-from ganeti_htools.cli.commandline import CommandLine
 from ganeti_htools.cli.proposal import Proposal
-from ganeti_htools.engine import squeeze
-from ganeti_htools.engine.balance import score_of, stepwise
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.engine.balancing.balance import score_of, stepwise
+from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.state import State
-from tests.clusters import MOVABLE, Shape
 from tests.oracle.programs import any_cluster
 from tests.oracle.test_simulator import made
+from tests.support.clusters import MOVABLE, Shape
 
 LINE = CommandLine(max_length=12, min_gain=0.0)
 

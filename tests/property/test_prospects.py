@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli.commandline import CommandLine, read
 from ganeti_htools.cli.parameters import algorithm
-from ganeti_htools.cli.programs import HAIL
-from ganeti_htools.decision import state_for
-from ganeti_htools.engine import choice, moves
+from ganeti_htools.cli.terminal.commandline import CommandLine, read
+from ganeti_htools.cli.terminal.programs import HAIL
 from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restricted
-from ganeti_htools.engine.places import FITS
-from ganeti_htools.engine.prospects import prospects
-from ganeti_htools.engine.redundancy import assess
+from ganeti_htools.engine.explaining.allocation_options import prospects
+from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import Allocate
-from tests.cases import case
+from ganeti_htools.planning.decision import state_for
+from tests.support.cases import case
 
 CLOSE = 1e-6
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.backends import again, iallocator
+from ganeti_htools.backends import iallocator, incremental
 from ganeti_htools.backends.iallocator import Message
-from ganeti_htools.decision import Decision, Memory, decide
-from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import DataError
-from tests import messages
-from tests.clusters import Json, Shape, cluster, live_changes
+from ganeti_htools.planning.decision import Decision, Memory, decide
 from tests.property.damage import damaged, requests
+from tests.support import messages
+from tests.support.clusters import Json, Shape, cluster, live_changes
 
 ALLOCATE = messages.allocate("new")
 TRICKY = (
@@ -31,7 +31,7 @@ TRICKY = (
 )
 
 
-def read(data: bytes, memory: again.Memory | None = None) -> Message | str:
+def read(data: bytes, memory: incremental.Memory | None = None) -> Message | str:
     """The message or the error."""
     try:
         return memory.read(data) if memory else iallocator.read(data)
@@ -78,7 +78,7 @@ unhurried = [HealthCheck.too_slow, HealthCheck.data_too_large]
 @settings(max_examples=100, suppress_health_check=unhurried)
 @given(texts=st.lists(varied() | damaged, min_size=1, max_size=4))
 def test_any_sequence(texts: list[bytes]) -> None:
-    memory = again.Memory()
+    memory = incremental.Memory()
     for text in [*texts, *texts]:
         assert read(text, memory) == read(text)
 
@@ -91,7 +91,7 @@ EDGES = (b'"nodegroups": {', b'}, "nodes": {', b'}, "', b'}, "instances": {', b'
 def test_damage_at_the_edge_of_a_member(edge: bytes, new: bytes) -> None:
     whole = messages.encode(messages.message(cluster(1, Shape(nodes=3, instances=4)), ALLOCATE)).encode()
     start = whole.index(edge, whole.index(b'"nodes": {') if edge == b'}, "' else 0)
-    memory = again.Memory()
+    memory = incremental.Memory()
     for where in range(start - 1, start + len(edge) + 1):
         for drop in (0, 1):
             broken = whole[:where] + new + whole[where + drop :]
@@ -156,7 +156,7 @@ def firsts(members: Any) -> Any:
 @settings(max_examples=200, suppress_health_check=unhurried)
 @given(texts=st.lists(rearranged(), min_size=1, max_size=4))
 def test_sections_twice_elsewhere_and_within_others(texts: list[tuple[bytes, bytes]]) -> None:
-    memory = again.Memory()
+    memory = incremental.Memory()
     memory.read(messages.encode(SMALL).encode())
     for text, first in texts:
         plain = read(text)
@@ -181,7 +181,7 @@ HARMLESS = (
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_the_first_of_a_name_counts(text: str) -> None:
-    memory = again.Memory()
+    memory = incremental.Memory()
     whole = memory.read(WHOLE.encode())
     for reader in (None, memory):
         assert read(text.encode(), reader) == whole
@@ -196,7 +196,7 @@ def test_a_node_group_or_instance_that_stands_twice_is_refused(
 ) -> None:
     twin = json.dumps({name: {} if changed else SMALL[section][name]})[1:-1]
     text = WHOLE.replace(f'"{section}": {{', f'"{section}": {{{twin}, ').encode()
-    memory = again.Memory()
+    memory = incremental.Memory()
     memory.read(WHOLE.encode())
     for reader in (None, memory):
         assert f"key '{section}': the name '{name}' stands twice" in str(read(text, reader))
@@ -208,7 +208,7 @@ def test_numbers_are_the_same_beside_a_name_that_stands_twice() -> None:
 
 
 def test_what_has_been_seen_is_taken_over() -> None:
-    memory = again.Memory()
+    memory = incremental.Memory()
     first = memory.read(WHOLE.encode()).cluster
     other = json.loads(WHOLE)
     other["nodes"][NODE]["free_memory"] = 1
@@ -234,7 +234,7 @@ NUMBERS = ', "nodegroups": 0, "nodes": 1, "instances": 2'
     ],
 )
 def test_sections_of_an_object_within_are_not_those_of_the_request(text: str) -> None:
-    memory = again.Memory()
+    memory = incremental.Memory()
     memory.read(WHOLE.encode())
     plain = read(text.encode())
     assert read(text.encode(), memory) == plain

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine import recheck
-from ganeti_htools.engine.balance import Balancing, rebalance, score_of
-from ganeti_htools.engine.moves import Kind
-from ganeti_htools.engine.recheck import NamedStep
+from ganeti_htools.engine.balancing import recheck
+from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
+from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from tests.clusters import MOVABLE, Shape
 from tests.oracle.programs import any_cluster
 from tests.oracle.test_simulator import made
+from tests.support.clusters import MOVABLE, Shape
 
 OPTIONS = Balancing(min_gain=0.0, min_gain_limit=0.0, max_length=12)
 

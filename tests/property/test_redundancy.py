@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from ganeti_htools.engine import allocate, choice, moves
-from ganeti_htools.engine.allocate import Solution
-from ganeti_htools.engine.options import Options
-from ganeti_htools.engine.places import FITS
-from ganeti_htools.engine.redundancy import Redundancy, Unmirrored, assess, can_be_emptied
-from ganeti_htools.engine.refuge import Memory
+from ganeti_htools.engine.allocation import allocate
+from ganeti_htools.engine.allocation.allocate import Solution
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess, can_be_emptied
+from ganeti_htools.engine.redundancy.loss_simulation import Memory
+from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu, text
-from ganeti_htools.engine.capacity import tiered
-from ganeti_htools.engine.options import Options
-from ganeti_htools.engine.shrinking import Failures, Kind, Prospects, Run, Site, Size, ranked, worst
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.capacity.counting import tiered
+from ganeti_htools.engine.capacity.shrinking import Failures, Kind, Prospects, Run, Site, Size, ranked, worst
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
-from tests.clusters import Shape, cluster
-from tests.text_format import text as text_of
+from tests.support.clusters import Shape, cluster
+from tests.support.text_format import text as text_of
 
 TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT)
 

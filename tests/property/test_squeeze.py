@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine import floating, squeeze
+from ganeti_htools.engine.balancing import shared_storage
+from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
-from tests.clusters import TIGHT, Shape, cluster
-from tests.text_format import text as text_of
+from tests.support.clusters import TIGHT, Shape, cluster
+from tests.support.text_format import text as text_of
 
 
 def state_of(seed: int) -> State:
@@ -46,7 +47,7 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
-            if floating.regular(squeeze.switched(state, nodes, offline), everywhere) and trial.hopeless(
+            if shared_storage.regular(squeeze.switched(state, nodes, offline), everywhere) and trial.hopeless(
                 nodes, offline, room
             ):
                 dismissed += 1

@@ -7,15 +7,15 @@ import pytest
 import trio
 
 from ganeti_htools.backends import luxi
-from ganeti_htools.execution import Away, Ending, Event, Review, Run, Submitted, Submitting, execute
+from ganeti_htools.execution.run import Away, Ending, Event, Review, Run, Submitted, Submitting, execute
 from ganeti_htools.luxi import client, queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
-from tests.simulators import PATIENCE, Simulator, simulator
+from tests.support.simulators import PATIENCE, Simulator, simulator
+from tests.unit.execution.test_run import new
 from tests.unit.simulator.worlds import world
-from tests.unit.test_execution import new
 
 
 async def carry_out(ganeti: Simulator, react: Callable[[Event], None], patience: Patience) -> Run:

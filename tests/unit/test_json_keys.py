@@ -11,12 +11,12 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import executing, hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
-from ganeti_htools.execution import Ending, Job, Run, Task
+from ganeti_htools.execution.run import Ending, Job, Run, Task
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
-from tests import by_hand
-from tests.by_hand import instance
+from tests.support import by_hand
+from tests.support.by_hand import instance
 
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 # Objects of which the keys are names of groups, components, kinds of moves or constraints.

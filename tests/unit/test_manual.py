@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.cli.commandline import CommandLine
-from ganeti_htools.cli.programs import PROGRAMS
+from ganeti_htools.cli import htoolsctl
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.programs import PROGRAMS
 from ganeti_htools.simulator import program as simulator
-from htoolsd import config, ctl, service
+from htoolsd.process import config, service
 
 MAN = Path(__file__).parents[2] / "man"
 PARSERS = {
-    "htoolsctl.1": ctl._parser(),
+    "htoolsctl.1": htoolsctl._parser(),
     "htoolsd.8": service._parser(),
     "htools-simulator.1": simulator._parser(),
 }

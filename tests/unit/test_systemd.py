@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.daemon.protocol import DEFAULT_SOCKET
-from htoolsd import service
-from htoolsd.config import Config
+from ganeti_htools.client.protocol import DEFAULT_SOCKET
+from htoolsd.process import service
+from htoolsd.process.config import Config
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "htoolsd.service"
 

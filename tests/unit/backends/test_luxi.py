@@ -16,9 +16,9 @@ from ganeti_htools.luxi.queries import (
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import Status
-from tests.clusters import Shape, cluster
-from tests.luxi_answers import answers
-from tests.text_format import text as text_of
+from tests.support.clusters import Shape, cluster
+from tests.support.luxi_answers import answers
+from tests.support.text_format import text as text_of
 
 SHAPES = [
     Shape(

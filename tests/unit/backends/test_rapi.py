@@ -8,9 +8,9 @@ from ganeti_htools.backends import rapi, text
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import Status
-from tests.clusters import Shape, cluster
-from tests.rapi_documents import documents
-from tests.text_format import text as text_of
+from tests.support.clusters import Shape, cluster
+from tests.support.rapi_documents import documents
+from tests.support.text_format import text as text_of
 
 SHAPE = Shape(
     nodes=6,

@@ -15,10 +15,10 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
-from tests.clusters import MOVABLE, Shape
 from tests.daemon.programs import wait_until
 from tests.oracle.test_simulator import made
-from tests.simulators import PATIENCE, Simulator, simulator
+from tests.support.clusters import MOVABLE, Shape
+from tests.support.simulators import PATIENCE, Simulator, simulator
 from tests.unit.simulator.worlds import migrate, role
 
 pytestmark = pytest.mark.usefixtures("heeding")

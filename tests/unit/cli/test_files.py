@@ -9,12 +9,12 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import files
-from ganeti_htools.cli.commandline import CommandLine
+from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.errors import HtoolsError
-from tests.clusters import Shape
-from tests.clusters import cluster as generated
-from tests.luxi_answers import answers, luxid
+from tests.support.clusters import Shape
+from tests.support.clusters import cluster as generated
+from tests.support.luxi_answers import answers, luxid
 
 FILE = """\
 g|u|preferred||

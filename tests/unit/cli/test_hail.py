@@ -7,8 +7,8 @@ import pytest
 from ganeti_htools.cli import hail
 from ganeti_htools.cli.parameters import parse_options
 from ganeti_htools.model.errors import UsageError
-from tests import messages
-from tests.clusters import Json, Shape, cluster
+from tests.support import messages
+from tests.support.clusters import Json, Shape, cluster
 
 DATA = cluster(3, Shape(nodes=4, instances=4, fill=0.3, offline=1))
 

@@ -15,10 +15,10 @@ from ganeti_htools.backends import text
 from ganeti_htools.cli import hbal
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
-from tests import by_hand
-from tests.by_hand import instance
-from tests.clusters import Shape, cluster
-from tests.text_format import text as text_of
+from tests.support import by_hand
+from tests.support.by_hand import instance
+from tests.support.clusters import Shape, cluster
+from tests.support.text_format import text as text_of
 
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 

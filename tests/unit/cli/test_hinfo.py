@@ -8,9 +8,9 @@ from ganeti_htools.backends import text
 from ganeti_htools.cli import hinfo
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
-from tests import by_hand, messages
-from tests.by_hand import instance
-from tests.clusters import Shape, cluster
+from tests.support import by_hand, messages
+from tests.support.by_hand import instance
+from tests.support.clusters import Shape, cluster
 
 
 @pytest.fixture

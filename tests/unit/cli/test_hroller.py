@@ -9,8 +9,8 @@ from ganeti_htools.backends import text
 from ganeti_htools.cli import hroller
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
-from tests import by_hand
-from tests.by_hand import instance
+from tests.support import by_hand
+from tests.support.by_hand import instance
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import files, hscan
-from tests.clusters import Shape, cluster
-from tests.luxi_answers import answers, luxid
-from tests.rapi_documents import write
+from tests.support.clusters import Shape, cluster
+from tests.support.luxi_answers import answers, luxid
+from tests.support.rapi_documents import write
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hspace
 from ganeti_htools.model.types import DiskTemplate
-from tests import by_hand
-from tests.clusters import Shape, cluster
-from tests.rapi_documents import documents
+from tests.support import by_hand
+from tests.support.clusters import Shape, cluster
+from tests.support.rapi_documents import documents
 
 SIMULATED = ("--simulate=p,3,100g,16g,8,12", "--disk-template=drbd", "--tiered-alloc=40g,8g,2")
 

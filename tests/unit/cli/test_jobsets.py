@@ -3,13 +3,13 @@ from itertools import pairwise
 import numpy as np
 
 from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
-from ganeti_htools.engine.balance import Step
-from ganeti_htools.engine.moves import Kind
+from ganeti_htools.engine.balancing.balance import Step
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate, Status
-from tests import by_hand
-from tests.by_hand import instance
+from tests.support import by_hand
+from tests.support.by_hand import instance
 
 DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
 SIZES = {f"n{number}.example.org": 10_000 for number in range(6)}

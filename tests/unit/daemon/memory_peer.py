@@ -9,7 +9,7 @@ import orjson
 import trio
 import trio.testing
 
-from htoolsd.peer import Credentials, PassedFile
+from htoolsd.socket.peer import Credentials, PassedFile
 
 
 class MemoryPeer:

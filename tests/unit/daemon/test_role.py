@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from htoolsd.mastership import here
-from htoolsd.service import role
+from htoolsd.process.mastership import here
+from htoolsd.process.service import role
 
 
 @pytest.fixture

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ganeti_htools.engine import allocate, choice, floating, moves
-from ganeti_htools.engine.allocate import Outcome, Solution
-from ganeti_htools.engine.options import Options
+from ganeti_htools.engine.allocation import allocate
+from ganeti_htools.engine.allocation.allocate import Outcome, Solution
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.balancing import shared_storage
+from ganeti_htools.engine.rules import choice, moves
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
-from tests.by_hand import cluster, instance
+from tests.support.by_hand import cluster, instance
 
 NAMES = ("a", "b", "c", "d")
 MOVES = instance("moves", DiskTemplate.EXT, "a")
@@ -38,7 +40,7 @@ def test_there_is_no_score(what: str) -> None:
     assert choice.base(state_of(), everyone(state_of())).rated
     state = state_of("b", what=what)
     assert not choice.base(state, everyone(state)).rated
-    assert not floating.regular(state, everyone(state))
+    assert not shared_storage.regular(state, everyone(state))
 
 
 def test_a_new_instance_goes_to_the_first_node() -> None:

@@ -11,9 +11,9 @@ from ganeti_htools.backends import luxi, text
 from ganeti_htools.luxi import client, queries
 from ganeti_htools.luxi.client import Client, NoAnswerError, RefusedError
 from ganeti_htools.luxi.queries import JobStatus
-from tests.clusters import Shape, cluster
-from tests.simulators import PATIENCE, Simulator, simulator
-from tests.text_format import text as text_of
+from tests.support.clusters import Shape, cluster
+from tests.support.simulators import PATIENCE, Simulator, simulator
+from tests.support.text_format import text as text_of
 
 REASON = [["test", "a test", 1]]
 

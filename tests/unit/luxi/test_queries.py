@@ -8,8 +8,8 @@ import trio
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client, RefusedError
 from ganeti_htools.luxi.queries import AnswerError, Change, JobStatus, Missing, Row
-from tests.clusters import Shape, cluster
-from tests.luxi_answers import answers
+from tests.support.clusters import Shape, cluster
+from tests.support.luxi_answers import answers
 from tests.unit.luxi.memory_luxid import MemoryLuxid
 
 Asking = Callable[[Client], Awaitable[Any]]

@@ -1,0 +1,95 @@
+"""What the daemon knows of the cluster, for those who ask: the methods ``cluster`` and ``refresh``."""
+
+from typing import Any
+
+import orjson
+import trio
+
+from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.luxi import relayed
+from ganeti_htools.luxi.queries import ClusterAnswers
+from htoolsd.socket.methods import Args, File, Method
+from htoolsd.sync.asking import ROW, aside
+from htoolsd.sync.following import NotSyncedError, Sync
+
+
+def encoded(answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
+    """The answers in the form of :mod:`.relayed`, each part as the text that it is going to be."""
+    tables = {name: relayed.tell(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
+    return {
+        name: orjson.Fragment(orjson.dumps(part)) for name, part in {**tables, "info": answers.info}.items()
+    }
+
+
+class ClusterMethods:
+    """Tell of the model. What was encoded is kept until the model changes."""
+
+    def __init__(self, sync: Sync) -> None:
+        self._sync = sync
+        self._encoded: tuple[ClusterAnswers | None, dict[str, orjson.Fragment]] = (None, {})
+        self._encoding = trio.Lock()
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """How it is asked for over the socket."""
+        return (
+            Method(
+                "cluster",
+                1,
+                "Tells of the cluster: nodes, instances, groups and info as Ganeti answers them over LUXI"
+                " (nodes that are in use but do not report as offline); how old each kind of data is, in"
+                " seconds, and whether it is older than it should be, or than asked for; how often each table"
+                " has changed; and the nodes whose figures may be of a time when they had other instances"
+                " (updating).",
+                {"fresh": "true to have the configuration asked for anew before; optional"},
+                self._cluster,
+            ),
+            Method(
+                "refresh",
+                1,
+                "Asks Ganeti for everything anew, and then tells how old each kind of data is, in seconds.",
+                {},
+                self._refresh,
+            ),
+        )
+
+    async def _cluster(self, args: Args, _file: File) -> object:
+        """Raises RefusalError."""
+        fresh = args.get("fresh", False)
+        if not isinstance(fresh, bool):
+            raise RefusalError(Kind.ARGUMENTS, "cluster: fresh: expected true or false")
+        old = await self._sync.renew() if fresh else None
+        model = self._sync.model
+        if model.answers is None:
+            raise RefusalError(Kind.CLUSTER, f"the cluster is not known yet{self._why()}")
+        return {
+            **await self._parts(model.answers),
+            **self._state(),
+            **({"late": True, "error": old} if old else {}),
+            "silent": model.silent,
+            "updating": model.updating,
+            "generations": model.generations,
+        }
+
+    async def _parts(self, answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
+        async with self._encoding:
+            of, parts = self._encoded
+            if of is not answers:
+                size = (len(answers.nodes) + len(answers.instances)) * ROW
+                parts = await aside(size, lambda: encoded(answers))
+                self._encoded = answers, parts
+            return parts
+
+    async def _refresh(self, _args: Args, _file: File) -> object:
+        """Raises RefusalError."""
+        try:
+            await self._sync.refresh()
+        except NotSyncedError as error:
+            raise RefusalError(Kind.CLUSTER, str(error)) from None
+        return self._state()
+
+    def _state(self) -> dict[str, Any]:
+        return {"ages": self._sync.ages(), "late": self._sync.late, "error": self._sync.luxi.error}
+
+    def _why(self) -> str:
+        return f": {self._sync.luxi.error}" if self._sync.luxi.error else ""

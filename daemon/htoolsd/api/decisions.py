@@ -1,0 +1,301 @@
+"""Decisions, one at a time in a worker thread, so that what is kept between them needs no lock."""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import cast
+
+import structlog
+import trio
+
+from ganeti_htools.backends.documents import has_at_most
+from ganeti_htools.cli.files import inconsistencies
+from ganeti_htools.cli.parameters import parse_options
+from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.model.errors import HtoolsError, UsageError
+from ganeti_htools.planning.decision import Decision, Known, Memory, TooLargeError, decide
+from htoolsd.process import reading
+from htoolsd.socket.methods import Args, File, Method, words
+from htoolsd.socket.peer import PassedFile
+
+_log = structlog.get_logger()
+
+MOST_LOST = 4  # decisions that do not end; then no more are begun
+
+Ages = dict[str, float]
+
+MOST = 1_000_000  # values in a request; a cluster of 10,000 instances has a third of that
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """What the iallocator executable is to put out."""
+
+    stdout: str
+    stderr: str
+    exit_status: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the decisions asked for. Times are milliseconds from the call to its result."""
+
+    served: int = 0  # answered with a decision that can be carried out
+    unsatisfied: int = 0  # answered that there is no place
+    failed: int = 0  # answered that the request is wrong
+    refused: int = 0  # not taken on
+    abandoned: int = 0  # the client left before the result
+    given_up: int = 0  # took too long
+    broken: int = 0  # ended by a defect
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+
+
+class Turn:
+    """Whose turn it is: one at a time, first come first served, waiting at most ``patience`` seconds.
+
+    Given to trio as a thread's limiter, so that a turn ends when the thread does, even when nobody
+    waits for its result any more; or when it is given up, and the thread, which nobody can end, is lost.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self.running_since: float | None = None
+        self.patience = patience
+        self.lost: set[object] = set()
+        self._holder: object = None
+        self._limiter = trio.CapacityLimiter(1)
+        self._stopped = False
+        self._waits: set[trio.CancelScope] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waits)
+
+    def stop(self) -> None:
+        """Refuse those who wait and all who come."""
+        self._stopped = True
+        for scope in self._waits:
+            scope.cancel()
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        """Wait for the turn. Raises RefusalError."""
+        if len(self.lost) >= MOST_LOST:
+            raise RefusalError(Kind.BUSY, f"{len(self.lost)} decisions do not end")
+        with trio.move_on_after(0 if self._stopped else self.patience) as scope:
+            self._waits.add(scope)
+            try:
+                await self._limiter.acquire_on_behalf_of(borrower)
+            finally:
+                self._waits.remove(scope)
+        if scope.cancelled_caught:
+            if self._stopped:
+                raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
+            raise RefusalError(Kind.BUSY, f"other decisions took longer than {self.patience:g} s")
+        self.running_since, self._holder = trio.current_time(), borrower
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        """End the turn."""
+        if borrower in self.lost:
+            self.lost.remove(borrower)
+        else:
+            self.running_since = None
+            self._limiter.release_on_behalf_of(borrower)
+
+    def give_up(self) -> object:
+        """End the turn of the one who has it, who goes on nevertheless, and is returned."""
+        self.lost.add(self._holder)
+        self.running_since = None
+        self._limiter.release_on_behalf_of(self._holder)
+        return self._holder
+
+
+class _Call:
+    """A call of trio that takes a turn and can be given up."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.scope = trio.CancelScope()
+        self._turn = turn
+
+    async def acquire_on_behalf_of(self, _borrower: object) -> None:
+        await self._turn.acquire_on_behalf_of(self)
+
+    def release_on_behalf_of(self, _borrower: object) -> None:
+        self._turn.release_on_behalf_of(self)
+
+
+class Decisions:
+    """Decides requests, keeping parsed parts from one to the next. ``largest`` is bytes of a request.
+
+    A decision waits for others at most ``patience`` seconds, and takes at most ``longest``. ``known`` tells
+    what else is known of the cluster, and how old each kind of data is, in seconds; may raise RefusalError.
+    """
+
+    def __init__(
+        self, patience: float, longest: float, largest: int, known: Callable[[], tuple[Known | None, Ages]]
+    ) -> None:
+        self._turn = Turn(patience)
+        self._longest = longest
+        self._largest = largest
+        self._memory = Memory()
+        self._tally = Tally()
+        self._known = known
+
+    @property
+    def method(self) -> Method:
+        """How a decision is asked for over the socket."""
+        return Method(
+            "decide",
+            1,
+            "Decides an iallocator request. The result is what the iallocator program is to write to"
+            " stdout and stderr, its exit status, and how old what is known of the cluster is, in seconds."
+            " The request is an open regular file passed along with the call (SCM_RIGHTS), read from its"
+            " beginning.",
+            {
+                "arguments": "list of strings, the --KEY=VALUE options of the request; optional",
+                "request": "the text of the request, by clients that pass no file; optional",
+            },
+            self.run,
+        )
+
+    def limit(self, patience: float, longest: float, largest: int) -> None:
+        """Have other limits from now on."""
+        self._turn.patience, self._longest, self._largest = patience, longest, largest
+
+    @property
+    def healthy(self) -> bool:
+        """Whether decisions can be made."""
+        return len(self._turn.lost) < MOST_LOST
+
+    def give_up_late(self) -> None:
+        """Go on without the decision that is being made, if it takes too long."""
+        since = self._turn.running_since
+        if since is not None and trio.current_time() - since > self._longest:
+            _log.error("decision given up", seconds=self._longest)
+            self._tally.given_up += 1
+            self._memory = Memory()  # the lost thread goes on with the other
+            cast(_Call, self._turn.give_up()).scope.cancel()
+
+    def stop(self) -> None:
+        """Refuse every decision that has not begun."""
+        self._turn.stop()
+
+    def status(self) -> dict[str, object]:
+        """Counts since the start, the latest times, in milliseconds, and what is kept for the next."""
+        tally, recent = self._tally, sorted(self._tally.recent)
+        since = self._turn.running_since
+        return {
+            "served": tally.served,
+            "unsatisfied": tally.unsatisfied,
+            "failed": tally.failed,
+            "refused": tally.refused,
+            "abandoned": tally.abandoned,
+            "given_up": tally.given_up,
+            "broken": tally.broken,
+            "running": int(since is not None),
+            "running_ms": None if since is None else _milliseconds(since),
+            "waiting": self._turn.waiting,
+            "lost": len(self._turn.lost),
+            "last_ms": tally.recent[-1] if recent else None,
+            "median_ms": round(median(recent), 3) if recent else None,
+            "slowest_ms": recent[-1] if recent else None,
+            "kept_nodes": len(self._memory.texts.nodes),
+            "kept_instances": len(self._memory.texts.instances),
+        }
+
+    async def run(self, args: Args, file: File) -> object:
+        """Carry out ``decide``. Raises RefusalError."""
+        began = trio.current_time()
+        try:
+            options, source = _understand(args, file)
+            known, ages = self._known()
+            call = _Call(self._turn)
+            with call.scope:
+                outcome = await trio.to_thread.run_sync(
+                    self._decide,
+                    source,
+                    options,
+                    known,
+                    abandon_on_cancel=True,
+                    limiter=cast(trio.CapacityLimiter, call),  # trio documents any object alike
+                )
+            if call.scope.cancelled_caught:
+                raise RefusalError(Kind.INTERNAL, f"the decision took longer than {self._longest:g} s")
+        except RefusalError:
+            self._tally.refused += 1
+            raise
+        except trio.Cancelled:
+            self._tally.abandoned += 1
+            raise
+        except Exception:
+            self._tally.broken += 1
+            self._memory = Memory()  # whatever broke may have left it half changed
+            raise
+        took = _milliseconds(began)
+        self._tally.recent.append(took)
+        self._count(outcome, took, ages)
+        relay = Relay("", f"Error: {outcome}\n", 1) if isinstance(outcome, HtoolsError) else _relay(outcome)
+        return {**asdict(relay), "ages": ages}
+
+    def _count(self, outcome: Decision | HtoolsError, took: float, ages: Ages) -> None:
+        told = {"ms": took, "ages": {kind: round(age, 1) for kind, age in ages.items()}}
+        if isinstance(outcome, HtoolsError):
+            self._tally.failed += 1
+            _log.warning("request is wrong", error=str(outcome), **told)
+        elif outcome.gist.refusal is not None:
+            self._tally.unsatisfied += 1
+            _log.info("no place", **outcome.gist.told(), **told)
+        else:
+            self._tally.served += 1
+            _log.info("decided", **outcome.gist.told(), **told)
+
+    def _decide(
+        self, source: PassedFile | str, options: Options, known: Known | None
+    ) -> Decision | HtoolsError:
+        data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
+        if not has_at_most(data, MOST):
+            raise RefusalError(Kind.FILE, f"the request has more than {MOST} values")
+        try:
+            return decide(data, options, self._memory, known)
+        except TooLargeError as err:
+            raise RefusalError(Kind.FILE, str(err)) from None
+        except HtoolsError as err:
+            return err
+
+
+def _relay(decision: Decision) -> Relay:
+    return Relay(decision.answer + "\n", inconsistencies(decision.warnings), 0)
+
+
+def read_request(file: PassedFile, largest: int) -> bytes:
+    """Everything in a passed file, which is closed. Raises RefusalError if that is not sensible to read."""
+    descriptor = file.take()
+    if descriptor is None:
+        raise RefusalError(Kind.FILE, "the request file was closed before it could be read")
+    try:
+        return reading.contents(descriptor, largest)
+    except OSError as err:
+        raise RefusalError(Kind.FILE, f"the request cannot be read: {err.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _understand(args: Args, file: File) -> tuple[Options, PassedFile | str]:
+    arguments, text = words("decide", args), args.get("request")
+    if text is not None and not isinstance(text, str):
+        raise RefusalError(Kind.ARGUMENTS, "decide: request: expected a string")
+    try:
+        options = parse_options(arguments)
+    except UsageError as err:
+        raise RefusalError(Kind.ARGUMENTS, str(err)) from None
+    if file is not None and text is None:
+        return options, file
+    if text is not None and file is None:
+        return options, text
+    raise RefusalError(Kind.ARGUMENTS, "decide: expected either a file passed along or a request")
+
+
+def _milliseconds(since: float) -> float:
+    return round((trio.current_time() - since) * 1000, 3)

@@ -1,0 +1,199 @@
+"""What can be asked for about plans; making one among it, with the code of the tools, in a thread."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import trio
+
+from ganeti_htools.cli import executing, files, hbal, hsqueeze
+from ganeti_htools.cli.parameters import parse_plan
+from ganeti_htools.cli.proposal import Proposal
+from ganeti_htools.cli.terminal.commandline import CommandLine, Program
+from ganeti_htools.cli.terminal.programs import HBAL, HSQUEEZE
+from ganeti_htools.client.following import LONGEST
+from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.execution.run import Run
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd.plans.plan import Plan, State
+from htoolsd.plans.plans import Plans
+from htoolsd.socket.methods import Args, File, Method, words
+from htoolsd.socket.peer import caller
+from htoolsd.sync.following import Sync
+
+Propose = Callable[[Cluster, CommandLine, Callable[[], None]], Proposal]
+_TOOLS: dict[str, tuple[Program, Propose]] = {
+    "hbal": (HBAL, hbal.propose),
+    "hsqueeze": (HSQUEEZE, hsqueeze.propose),
+}
+
+
+class PlanMethods:
+    """How plans are asked for. They are made one at a time, of the model as it was when asked."""
+
+    def __init__(self, plans: Plans, sync: Sync) -> None:
+        self._plans = plans
+        self._sync = sync
+        self._turn = trio.CapacityLimiter(1)
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """How plans are asked for over the socket."""
+        plan = "id of a plan, or its beginning"
+        return (
+            Method(
+                "plan",
+                1,
+                "Makes the plan that hbal or hsqueeze makes, which can be executed then. The result is the"
+                " plan, and in found what the tool needs to make it again.",
+                {
+                    "tool": "hbal or hsqueeze",
+                    "arguments": "list of strings, the command line of the tool; optional",
+                    "generations": "of the cluster, as told by cluster; optional, the newest otherwise",
+                },
+                self._make,
+            ),
+            Method(
+                "execute",
+                1,
+                "Begins to carry out a plan, and does not wait for its end.",
+                {
+                    "plan": plan,
+                    "on_change": "replan or stop, where it does not fit the cluster any more; optional",
+                    "wait_for_nodes": "true to wait for nodes that are in use but do not report; optional",
+                },
+                self._execute,
+            ),
+            Method(
+                "plans", 1, "Lists the plans, the oldest first, with how many jobs are done.", {}, self._list
+            ),
+            Method(
+                "follow",
+                1,
+                f"Tells of a plan: at once, or when it has changed, or after {LONGEST:g} s.",
+                {"plan": plan, "serial": "the serial of the plan when it was told last; optional"},
+                self._follow,
+            ),
+            Method(
+                "cancel",
+                1,
+                "Stops a plan after the set of jobs that is under way.",
+                {"plan": plan, "now": "true to leave the jobs alone at once, which go on; optional"},
+                self._cancel,
+            ),
+        )
+
+    # All of these raise RefusalError.
+
+    async def _make(self, args: Args, _file: File) -> object:
+        tool = args.get("tool")
+        if not isinstance(tool, str) or tool not in _TOOLS:
+            raise RefusalError(Kind.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
+        given = words("plan", args)
+        model = self._sync.model_of(args.get("generations"))
+        if model is None or model.cluster is None:
+            raise RefusalError(Kind.CLUSTER, "the cluster is not known, or has changed since; ask again")
+        line, proposal, run = await self._proposed(tool, given, model.cluster)
+        client = caller.get()
+        facts = {
+            "id": run.signature.run,
+            "tool": tool,
+            "arguments": given,
+            "groups": list(proposal.groups),
+            "made": time.time(),
+            "by": {"uid": client.uid, "pid": client.pid},
+            "generations": model.generations,
+            "score": proposal.score,
+            "cost": proposal.cost,
+            "on_change": line.on_change,
+            "wait_for_nodes": line.wait_for_nodes,
+        }
+        plan = Plan(facts, run, proposal.review)
+        await self._plans.add(plan)
+        return {**plan.document(), "found": proposal.found}
+
+    async def _proposed(
+        self, tool: str, given: Sequence[str], cluster: Cluster
+    ) -> tuple[CommandLine, Proposal, Run]:
+        """What a tool would do, and the run that does it."""
+        program, propose = _TOOLS[tool]
+        try:
+            line = parse_plan(program, given)
+            proposal = await trio.to_thread.run_sync(
+                propose,
+                cluster,
+                line,
+                trio.from_thread.check_cancelled,
+                abandon_on_cancel=True,
+                limiter=self._turn,
+            )
+        except HtoolsError as error:
+            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
+        return line, proposal, executing.begin(line, program, proposal.purpose, proposal.jobs)
+
+    async def _make_again(self, plan: Plan) -> None:
+        """Make a plan of an earlier daemon ready to be executed: what is on disk only tells of it, so it is
+        made again, and has to be the same.
+        """
+        tool, model = plan.facts["tool"], self._sync.model
+        if tool not in _TOOLS or model.cluster is None:
+            raise RefusalError(Kind.CLUSTER, "the cluster is not known yet; ask again")
+        if model.silent:
+            raise RefusalError(Kind.CLUSTER, files.unheard(model.silent))
+        _, proposal, run = await self._proposed(tool, plan.facts["arguments"], model.cluster)
+        if plan.state is not State.PLANNED or plan.review is not None:
+            return  # somebody else was faster
+        made, told = (
+            (each.signature.purpose, executing.record(each)["not_submitted"]) for each in (run, plan.run)
+        )
+        if made != told or set(plan.facts["groups"]) != set(proposal.groups):
+            changed = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"
+            raise RefusalError(Kind.PLAN, f"plan {plan.id} {changed}; make a new one")
+        run.signature = replace(run.signature, run=plan.id)
+        plan.run, plan.review = run, proposal.review
+
+    async def _execute(self, args: Args, _file: File) -> object:
+        plan = self._known("execute", args)
+        on_change = args.get("on_change", plan.facts.get("on_change", "replan"))
+        if on_change not in ("replan", "stop"):
+            raise RefusalError(Kind.ARGUMENTS, "execute: on_change: expected replan or stop")
+        wait = args.get("wait_for_nodes", plan.facts.get("wait_for_nodes", False))
+        if not isinstance(wait, bool):
+            raise RefusalError(Kind.ARGUMENTS, "execute: wait_for_nodes: expected true or false")
+        if plan.state is State.PLANNED and plan.review is None:
+            await self._make_again(plan)
+        await self._plans.begin(plan, str(on_change), wait)
+        return plan.summary()
+
+    async def _list(self, _args: Args, _file: File) -> object:
+        return [plan.summary() for plan in self._plans.all]
+
+    async def _follow(self, args: Args, _file: File) -> object:
+        plan = self._known("follow", args)
+        with trio.move_on_after(LONGEST):
+            while plan.serial == args.get("serial") and not self._plans.stopping:
+                await plan.news.wait()
+        return plan.document()
+
+    async def _cancel(self, args: Args, _file: File) -> object:
+        plan, now = self._known("cancel", args), args.get("now", False)
+        if not isinstance(now, bool):
+            raise RefusalError(Kind.ARGUMENTS, "cancel: now: expected true or false")
+        if not plan.state.going:
+            raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state}, not being carried out")
+        plan.cancel()
+        if now:
+            plan.scope.cancel()
+        return plan.summary()
+
+    def _known(self, method: str, args: Args) -> Plan:
+        match args:
+            case {"plan": str(name)} if name:
+                found = [plan for plan in self._plans.all if plan.id.startswith(name)]
+            case _:
+                raise RefusalError(Kind.ARGUMENTS, f"{method}: plan: expected the id of a plan")
+        if len(found) != 1:
+            problem = "begins several ids" if found else "is the id of no plan that is known"
+            raise RefusalError(Kind.PLAN, f"{name[:80]!r} {problem}; plans lists them")
+        return found[0]

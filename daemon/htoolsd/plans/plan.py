@@ -1,0 +1,238 @@
+"""One plan: what it is, how far it is carried out; as it is told and as it is kept on disk."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, cast
+
+import orjson
+import trio
+
+from ganeti_htools.cli import executing
+from ganeti_htools.cli.executing import Say
+from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.execution.run import Check, Ending, Run
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.model.errors import DataError
+from htoolsd.process import reading
+from htoolsd.socket.shape import Shape, fits
+
+_LARGEST = 64 << 20  # bytes of a record
+
+
+class State(StrEnum):
+    """How it stands with a plan."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    STOPPING = "stopping"  # once the jobs under way have ended
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"  # as somebody wished
+    INTERRUPTED = "interrupted"  # left while jobs were under way, by its wish or since the daemon ended
+
+    @property
+    def going(self) -> bool:
+        """Whether it is being carried out."""
+        return self in (State.RUNNING, State.STOPPING)
+
+
+_ENDED = {None: State.INTERRUPTED, Ending.DONE: State.DONE, Ending.STOPPED: State.STOPPED}
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """A plan. ``facts`` do not change: its id, tool, arguments, node groups, when and by whom it was made...
+    A score that is no finite number is null in JSON.
+
+    ``serial`` goes up whenever something changes. ``log`` has what the tool would say, with the kind of each
+    line; ``standing`` is how far it is, in words. ``review`` makes what looks at it before each set of jobs;
+    a plan of an earlier daemon has none. Times are seconds of the epoch.
+    """
+
+    facts: dict[str, Any]
+    run: Run
+    review: Callable[[str, Say], Check] | None = None
+    state: State = State.PLANNED
+    error: str | None = None
+    began: float | None = None
+    ended: float | None = None
+    serial: int = 0
+    log: list[tuple[str, str]] = field(default_factory=list)
+    standing: str = ""
+    stop: trio.Event = field(default_factory=trio.Event)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    news: trio.Event = field(default_factory=trio.Event)
+
+    @property
+    def id(self) -> str:
+        """What it is called; jobs have it in their comments."""
+        return self.run.signature.run
+
+    def say(self, *texts: str) -> None:
+        """What the tool would print."""
+        self.log += [("said", text) for text in texts]
+
+    def warn(self, *texts: str) -> None:
+        """What the tool would print on standard error."""
+        self.log += [("warned", text) for text in texts]
+
+    def stand(self, text: str) -> None:
+        """How far it is."""
+        self.standing = text
+
+    def changed(self) -> None:
+        """Let those know who wait for news."""
+        self.serial += 1
+        self.news.set()
+        self.news = trio.Event()
+
+    def begin(self, now: float) -> None:
+        """It is being carried out from now on."""
+        self.state, self.began = State.RUNNING, now
+        self.changed()
+
+    def cancel(self) -> None:
+        """It is to end once the jobs under way have ended."""
+        self.state = State.STOPPING
+        self.stop.set()
+        self.changed()
+
+    def end(self, now: float) -> None:
+        """It is not carried out any more, as its run tells."""
+        self.state, self.ended, self.standing = _ENDED.get(self.run.ending, State.FAILED), now, ""
+        self.error = executing.complaint(executing.record(self.run))
+        self.say(*executing.summary(self.run))
+        self.changed()
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        outcome = executing.record(self.run)
+        if self.state.going or self.state is State.PLANNED:
+            outcome["ending"] = None
+        return {
+            **self.facts,
+            **self._standing(),
+            "serial": self.serial,
+            "log": self.log,
+            "standing": self.standing,
+            "execution": outcome,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """What it is and how far it is, in short."""
+        tasks, rest = self.run.tasks, sum(map(len, self.run.rest))
+        done = sum(task.status is JobStatus.SUCCESS for task in tasks)
+        failed = sum(task.error is not None for task in tasks)
+        counts = {"succeeded": done, "failed": failed, "going": len(self.run.current), "left": rest}
+        return {**self.facts, **self._standing(), "jobs": counts}
+
+    def _standing(self) -> dict[str, Any]:
+        return {"state": self.state, "error": self.error, "began": self.began, "ended": self.ended}
+
+    def text(self) -> str:
+        """What is kept of it."""
+        return orjson.dumps(self.document(), option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+_CHANGING = ("state", "error", "began", "ended", "serial", "log", "standing", "execution")
+
+
+def _id(value: object) -> bool:
+    """Whether it can be a plan's id, which names a file and is looked for in the comments of jobs."""
+    return type(value) is str and value.isascii() and value.isalnum() and len(value) <= 32
+
+
+def _time(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= cast(float, value) < 1e11
+
+
+def _count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
+
+
+def _move(value: object) -> bool:
+    return value is None or value in {kind.value for kind in Kind}
+
+
+_NUMBER, _TEXT = (int, float, None), (str, None)
+_JOB: Shape = {
+    "title": str,
+    "instance": _TEXT,
+    "move": _move,
+    "from": ([str], None),
+    "to": ([str], None),
+    "opcodes": [str],
+    "commands": [str],
+}
+_SUBMITTED: Shape = {**_JOB, "jobset": _count, "id": (_count, None), "status": _TEXT, "error": _TEXT}
+_RECORD: Shape = {
+    "id": _id,
+    "tool": str,
+    "made": _time,
+    "by": {"uid": int, "pid": int},
+    "groups": [str],
+    "arguments": [str],
+    "score": {"before": _NUMBER, "after": _NUMBER},
+    "state": str,
+    "error": _TEXT,
+    "began": (_time, None),
+    "ended": (_time, None),
+    "serial": _count,
+    "log": [[str]],
+    "execution": {
+        "ending": _TEXT,
+        "reason": _TEXT,
+        "run": _id,
+        "purpose": str,
+        "replanned": [str],
+        "jobs": [_SUBMITTED],
+        "not_submitted": [[_JOB]],
+    },
+}
+
+
+def restored(text: bytes) -> Plan:
+    """A plan that was kept. If it was being carried out then, it is interrupted. Raises DataError."""
+    try:
+        document = orjson.loads(text)
+        if not fits(document, _RECORD):
+            raise ValueError(f"expected {', '.join(_RECORD)}, and each of its type")
+        if document["id"] != document["execution"]["run"]:
+            raise ValueError("id: expected that of the run")
+        facts = {key: value for key, value in document.items() if key not in _CHANGING}
+        plan = Plan(
+            facts,
+            executing.restored(facts["tool"], document["execution"]),
+            None,
+            State(document["state"]),
+            document["error"],
+            document["began"],
+            document["ended"],
+            document["serial"],
+            [(kind, line) for kind, line in document["log"]],
+        )
+        plan.text()  # so that it can be told, whatever else there is in it
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(f"no record of a plan: {type(error).__name__}: {error}") from None
+    return plan
+
+
+def kept(directory: str) -> Iterator[tuple[str, Plan | DataError | OSError]]:
+    """All plans in a directory, which is made if it is not there, by the names of their files; or why one
+    cannot be read. What a daemon was writing when it was killed is removed. Raises OSError.
+    """
+    os.makedirs(directory, 0o750, exist_ok=True)
+    for name in sorted(os.listdir(directory)):
+        path = os.path.join(directory, name)
+        try:
+            if name.endswith(".json"):
+                plan = restored(reading.whole(path, _LARGEST))
+                if name != f"{plan.id}.json":
+                    raise DataError(f"no record of a plan: id: {plan.id} belongs into another file")
+                yield path, plan
+            elif name.endswith(".tmp"):
+                os.unlink(path)
+        except (DataError, OSError) as error:
+            yield path, error

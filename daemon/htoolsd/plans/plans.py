@@ -1,0 +1,236 @@
+"""Plans: carried out by the daemon, told of while that goes on, and kept.
+
+A plan is on disk once it is made, and one that is carried out before each set of its jobs is submitted and
+after each change, so whatever happens to the daemon, it can be told what was done and what was not. One that
+was interrupted is not taken up again; what became of its jobs is found out.
+"""
+
+import math
+import os
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+import trio
+
+from ganeti_htools.cli import executing, files
+from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.execution.run import Check, Ending, Event, Progress, Submitting, Tell, execute, trace
+from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.jobs import Patience
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import DataError, HtoolsError
+from htoolsd.plans.plan import Plan, State, kept
+from htoolsd.sync.following import Sync
+
+_log = structlog.get_logger()
+
+KEPT = 100  # plans that are over
+_FOR_EVER = Patience(away=math.inf)
+
+
+class NotRecordedError(HtoolsError):
+    """A plan could not be written to disk."""
+
+
+class Plans:
+    """All plans that are known, by id. They are kept in ``directory``."""
+
+    def __init__(self, directory: str, sync: Sync) -> None:
+        self._directory = directory
+        self._sync = sync
+        self._plans: dict[str, Plan] = {}
+        self._stopping = trio.Event()
+        self._executions: trio.Nursery
+        self._traces: trio.Nursery
+
+    @property
+    def all(self) -> Iterable[Plan]:
+        """All of them, the oldest first."""
+        return self._plans.values()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether they are to end."""
+        return self._stopping.is_set()
+
+    async def add(self, plan: Plan) -> None:
+        """Know one more."""
+        self._plans[plan.id] = plan
+        await self._record_if_possible(plan)
+        await self._forget_old()
+        _log.info("planned", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
+
+    def status(self) -> dict[str, Any]:
+        """How many plans are in each state."""
+        states = [plan.state for plan in self._plans.values()]
+        return {state.value: states.count(state) for state in State if state in states}
+
+    def stop(self) -> None:
+        """Let those that are carried out end after the jobs under way, and no other begin."""
+        self._stopping.set()
+        for plan in self._plans.values():
+            if plan.state.going:
+                plan.cancel()
+            plan.changed()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Carry out plans until they are stopped and have ended. Started when the kept ones are known."""
+        await self._recall()
+        async with trio.open_nursery() as self._executions, trio.open_nursery() as self._traces:
+            for plan in self._plans.values():
+                if plan.run.current:
+                    self._traces.start_soon(self._trace, plan)
+            task_status.started()
+            await self._stopping.wait()
+            self._traces.cancel_scope.cancel()
+
+    async def _recall(self) -> None:
+        """Know the plans of earlier daemons."""
+        try:
+            found = await trio.to_thread.run_sync(lambda: list(kept(self._directory)))
+        except OSError as error:
+            _log.error("plans cannot be read", path=error.filename, error=error.strerror)
+            return
+        for path, plan in found:
+            if not isinstance(plan, Plan):
+                _log.error("plan cannot be read", path=path, error=str(plan))
+                continue
+            self._plans[plan.id] = plan
+            if plan.state.going:
+                plan.end(time.time())
+                _log.warning("plan was interrupted", plan=plan.id)
+                await self._record_if_possible(plan)
+        self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
+
+    # Carrying out
+
+    async def begin(self, plan: Plan, on_change: str, wait_for_nodes: bool) -> None:
+        """Begin to carry out a plan. Raises RefusalError."""
+        if self._stopping.is_set():
+            raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
+        if self._sync.master is False:
+            raise RefusalError(Kind.CLUSTER, "this is not the master node")
+        if plan.state is not State.PLANNED or plan.review is None:
+            raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state} already")
+        if self._sync.model.silent and not wait_for_nodes:
+            raise RefusalError(Kind.CLUSTER, files.unheard(self._sync.model.silent))
+        for other in self._plans.values():
+            common = set(plan.facts["groups"]) & set(other.facts["groups"])
+            if other.state.going and common:
+                where = f"node group {', '.join(sorted(common))}"
+                raise RefusalError(Kind.BUSY, f"plan {other.id} is being carried out in {where}")
+        with trio.CancelScope(shield=True):
+            plan.begin(time.time())
+            try:
+                await self._record(plan)
+            except NotRecordedError as error:
+                plan.state, plan.began = State.PLANNED, None
+                plan.changed()
+                raise RefusalError(
+                    Kind.PLAN, f"a plan that cannot be recorded is not executed: {error}"
+                ) from None
+        check = plan.review(on_change, plan.say)
+        self._executions.start_soon(self._carry_out, plan, check, wait_for_nodes)
+
+    async def _carry_out(self, plan: Plan, check: Check, wait_for_nodes: bool) -> None:
+        run = plan.run
+
+        async def read() -> Cluster:
+            return await self._read(wait_for_nodes or run.sets > 0)
+
+        _log.info("plan begun", plan=plan.id)
+        try:
+            with plan.scope:
+                async with Client(self._sync.luxi.path) as ganeti:
+                    tell = self._teller(plan)
+                    await execute(run, ganeti, read, check, tell, plan.stop, time.time_ns)
+        except NotRecordedError as error:
+            run.take_back([task for task in run.current if task.number is None])
+            run.ending, run.reason = Ending.LOST, f"the plan could not be recorded: {error}"
+        except HtoolsError as error:
+            run.ending, run.reason = Ending.LOST, str(error)
+        except Exception as error:  # a defect, and no reason to end the daemon
+            _log.exception("plan failed", plan=plan.id)
+            run.ending, run.reason = Ending.LOST, f"{type(error).__name__}: {error}"
+        finally:
+            plan.end(time.time())
+            with trio.CancelScope(shield=True):
+                await self._record_if_possible(plan)
+                await self._forget_old()
+            self._sync.want_live()
+            _log.info("plan ended", plan=plan.id, state=plan.state, error=plan.error)
+        if run.current and not self._stopping.is_set():
+            self._traces.start_soon(self._trace, plan)
+
+    async def _trace(self, plan: Plan) -> None:
+        """Find out what becomes of the jobs of a plan that is not carried out any more."""
+        try:
+            async with Client(self._sync.luxi.path) as ganeti:
+                await trace(plan.run, ganeti, self._teller(plan), _FOR_EVER)
+        except Exception:
+            _log.exception("jobs cannot be followed", plan=plan.id)
+        plan.stand("")
+        await self._record_if_possible(plan)
+
+    async def _read(self, wait_for_nodes: bool) -> Cluster:
+        """The cluster as it is now. Raises NotSyncedError; HtoolsError for nodes that do not report, a
+        DataError if they are to be waited for.
+        """
+        await self._sync.refresh()
+        model = self._sync.model
+        if model.cluster is None or model.silent:
+            raise (DataError if wait_for_nodes else HtoolsError)(files.unheard(model.silent))
+        return model.cluster
+
+    def _teller(self, plan: Plan) -> Tell:
+        said = executing.teller(plan.run, plan.say, plan.warn, plan.stand)
+
+        async def tell(event: Event) -> None:
+            await said(event)
+            if isinstance(event, Submitting):
+                await self._record(plan)
+            elif not isinstance(event, Progress) or event.said is None:
+                await self._record_if_possible(plan)
+            plan.changed()
+
+        return tell
+
+    # Keeping
+
+    async def _record(self, plan: Plan) -> None:
+        """Raises NotRecordedError."""
+        text = plan.text()
+        try:
+            await trio.to_thread.run_sync(files.write_text, self._path(plan), text)
+        except HtoolsError as error:
+            raise NotRecordedError(str(error)) from None
+
+    async def _record_if_possible(self, plan: Plan) -> None:
+        """What has happened has happened, known to the disk or not."""
+        try:
+            await self._record(plan)
+        except NotRecordedError as error:
+            _log.error("plan not recorded", plan=plan.id, error=str(error))
+
+    async def _forget_old(self) -> None:
+        """Forget all but the newest of those that are over, and of those that nobody executed."""
+        planned = [plan for plan in self._plans.values() if plan.state is State.PLANNED]
+        over = [plan for plan in self._plans.values() if plan not in planned and not plan.state.going]
+        for plan in planned[:-KEPT]:  # at once, so that none of them is begun meanwhile
+            del self._plans[plan.id]
+        old = [*planned[:-KEPT], *over[:-KEPT]]
+        await trio.to_thread.run_sync(_remove, [self._path(plan) for plan in old])
+        for plan in over[:-KEPT]:
+            self._plans.pop(plan.id, None)
+
+    def _path(self, plan: Plan) -> str:
+        return os.path.join(self._directory, f"{plan.id}.json")
+
+
+def _remove(paths: Sequence[str]) -> None:
+    for path in paths:
+        with suppress(OSError):
+            os.unlink(path)

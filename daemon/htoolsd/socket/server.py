@@ -1,0 +1,226 @@
+"""Conversations with clients: one call, one answer, within limits of number, size and time."""
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import structlog
+import trio
+from structlog.contextvars import bind_contextvars
+
+from ganeti_htools.client.protocol import Call, Kind, RefusalError, decode_call, failure, success
+from ganeti_htools.luxi.framing import Decoder, FramingError
+from htoolsd.socket.methods import Methods
+from htoolsd.socket.peer import PassedFile, Peer, caller
+
+_log = structlog.get_logger()
+
+_LONG = 1 << 16  # bytes of a message that is not read while others wait for the event loop
+_AHEAD = 4  # messages of the longest kind that all clients of a user may have sent and not been answered
+_SHOWN = 80  # characters of a method's name in the log
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client, and all of them, may take: a number, bytes, seconds."""
+
+    connections: int
+    per_user: int
+    message: int
+    idle: float
+    write: float
+
+
+@dataclass(slots=True)
+class _Incoming:
+    """What was received and not yet answered, ``held`` bytes."""
+
+    decoder: Decoder
+    messages: deque[bytes] = field(default_factory=deque)
+    file: PassedFile | None = None
+    held: int = 0
+
+    def add(self, data: bytes, files: list[PassedFile]) -> None:
+        """Raises RefusalError for what cannot become a call."""
+        self.held += len(data)
+        for file in files:
+            if self.file is None:
+                self.file = file
+            else:
+                file.close()
+        if len(files) > 1 or (files and self.file is not files[0]):
+            raise RefusalError(Kind.FILE, "a call takes at most one file")
+        try:
+            self.messages.extend(self.decoder.feed(data))
+            if not data:
+                self.decoder.finish()
+        except FramingError as err:
+            raise RefusalError(Kind.MESSAGE, str(err)) from None
+
+    def answered(self, message: bytes) -> None:
+        self.held -= len(message) + 1
+        self.close_file()
+
+    def close_file(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+@dataclass(slots=True, eq=False)
+class _Client:
+    """A conversation. While its next call is waited for, that is ``listening``."""
+
+    peer: Peer
+    incoming: _Incoming
+    listening: trio.CancelScope | None = None
+    since: float = 0.0  # when that began
+
+    @property
+    def uid(self) -> int:
+        return self.peer.credentials.uid
+
+
+def _say_refused(error: RefusalError, **about: str) -> None:
+    """Too much to do is worth a warning: what is refused is done without the daemon, and slowly."""
+    say = _log.warning if error.kind is Kind.BUSY else _log.info
+    say("refused", **about, error=error.kind, message=str(error))
+
+
+class Server:
+    """Answers clients until it is stopped."""
+
+    def __init__(self, methods: Methods, limits: Limits) -> None:
+        self._clients: set[_Client] = set()
+        self._methods = methods
+        self._limits = limits
+        self._stopping = False
+        self._reading = trio.CapacityLimiter(1)  # of long messages, whatever is sent: a parser lets nobody in
+
+    @property
+    def connections(self) -> int:
+        """How many clients there are."""
+        return len(self._clients)
+
+    def limit(self, limits: Limits) -> None:
+        """Have other limits from now on."""
+        self._limits = limits
+
+    def stop(self) -> None:
+        """Refuse every further call; those under way are finished."""
+        self._stopping = True
+        for client in self._clients:
+            if client.listening:
+                client.listening.cancel()
+
+    async def serve(self, peer: Peer) -> None:
+        """Everything between a client's arrival and its leaving."""
+        bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # of this task alone
+        caller.set(peer.credentials)  # likewise
+        client = _Client(peer, _Incoming(Decoder(self._limits.message)))
+        self._clients.add(client)
+        try:
+            self._make_room(client)
+            await self._converse(client)
+        except RefusalError as err:  # of something that was no call: the conversation ends
+            _say_refused(err)
+            with suppress(OSError, trio.TooSlowError):
+                await self._say(peer, failure(err.kind, str(err)))
+        except OSError as err:
+            _log.info("client left", error=err.strerror)
+        except trio.TooSlowError:
+            _log.warning("client does not read its answer")
+        except Exception:  # a defect, and no reason to leave the other clients alone
+            _log.exception("conversation failed")
+        finally:
+            self._clients.discard(client)
+            client.incoming.close_file()
+
+    def _make_room(self, newcomer: _Client) -> None:
+        """Send the client away that has been idle longest if there are too many. Raises RefusalError."""
+        of_user = {client for client in self._clients if client.uid == newcomer.uid}
+        if len(of_user) > self._limits.per_user:
+            crowd, all_of_them = of_user, f"all {self._limits.per_user} connections of user {newcomer.uid}"
+        elif len(self._clients) > self._limits.connections:
+            crowd, all_of_them = self._clients, f"all {self._limits.connections} connections"
+        else:
+            return
+        longest = min(
+            (client for client in crowd if client.listening), key=lambda client: client.since, default=None
+        )
+        if longest is None or longest.listening is None:
+            raise RefusalError(Kind.BUSY, f"{all_of_them} are in use")
+        self._clients.remove(longest)
+        longest.listening.cancel()
+
+    async def _converse(self, client: _Client) -> None:
+        while (message := await self._next(client)) is not None:
+            call = await self._understood(message)
+            answer = await self._answer_unless_gone(client.peer, call, client.incoming.file)
+            client.incoming.answered(message)
+            if answer is None:
+                _log.info("client left before its answer", method=call.method[:_SHOWN])
+                return
+            await self._say(client.peer, answer)
+
+    async def _next(self, client: _Client) -> bytes | None:
+        """The next message, None when the client has left. Raises RefusalError, OSError."""
+        incoming = client.incoming
+        with trio.move_on_after(self._limits.idle) as client.listening:
+            client.since = trio.current_time()
+            while not incoming.messages and not self._stopping:
+                data, files = await client.peer.receive()
+                incoming.add(data, files)
+                if not data:
+                    return None
+                self._bound(client)
+        client.listening = None
+        if self._stopping:
+            raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
+        if client not in self._clients:
+            raise RefusalError(Kind.BUSY, "the connection was idle, and others had no room")
+        if not incoming.messages:
+            raise RefusalError(Kind.MESSAGE, f"no complete message within {self._limits.idle:g} s")
+        return incoming.messages.popleft()
+
+    def _bound(self, client: _Client) -> None:
+        """Raises RefusalError for a client whose user has sent too much that is not answered yet."""
+        if client.incoming.held > _LONG:
+            held = sum(other.incoming.held for other in self._clients if other.uid == client.uid)
+            if held > _AHEAD * self._limits.message:
+                raise RefusalError(Kind.BUSY, f"user {client.uid} sends too much at the same time")
+
+    async def _understood(self, message: bytes) -> Call:
+        """Raises RefusalError."""
+        if len(message) <= _LONG:
+            return decode_call(message)
+        return await trio.to_thread.run_sync(decode_call, message, limiter=self._reading)
+
+    async def _answer_unless_gone(self, peer: Peer, call: Call, file: PassedFile | None) -> bytes | None:
+        answer = None
+        async with trio.open_nursery() as nursery:
+
+            async def give_up_when_gone() -> None:
+                await peer.vanished()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(give_up_when_gone)
+            answer = await self._answer(call, file)
+            nursery.cancel_scope.cancel()
+        return answer
+
+    async def _answer(self, call: Call, file: PassedFile | None) -> bytes:
+        try:
+            return success(await self._methods.run(call.method, call.args, file))
+        except RefusalError as err:
+            _say_refused(err, method=call.method[:_SHOWN])
+            return failure(err.kind, str(err))
+        except Exception as err:  # a defect must not end the daemon; the client can do without it
+            _log.exception("call failed", method=call.method)
+            first_line = str(err).partition("\n")[0]
+            return failure(Kind.INTERNAL, f"{type(err).__name__}: {first_line}")
+
+    async def _say(self, peer: Peer, data: bytes) -> None:
+        """Raises OSError, TooSlowError."""
+        with trio.fail_after(self._limits.write):
+            await peer.send(data)

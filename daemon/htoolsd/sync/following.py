@@ -1,0 +1,331 @@
+"""The model, kept in step with Ganeti over LUXI as long as this is the master node.
+
+Configuration is asked for every few seconds: luxid has it in memory. For live data it asks every node, so
+that is asked for rarely, and when something happened: when jobs have ended, when nodes appeared, when
+somebody wants it. The two have connections of their own, since a node that does not answer may keep luxid
+waiting for minutes.
+"""
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Literal
+
+import structlog
+import trio
+
+from ganeti_htools.luxi import queries
+from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client, LuxiError, NoAnswerError
+from ganeti_htools.luxi.framing import decode
+from ganeti_htools.luxi.queries import INFO_KEYS, Row
+from ganeti_htools.model.errors import HtoolsError, on_one_line
+from htoolsd.sync import queue
+from htoolsd.sync.asking import ROW, Request, aside
+from htoolsd.sync.model import CONFIGURATION, LIVE, Model, learnt, unheard
+from htoolsd.sync.periodic import Beat
+from htoolsd.sync.rereading import Rereader
+
+_log = structlog.get_logger()
+
+CONFIGURATION_PATIENCE = 60.0  # seconds for an answer that luxid need not ask nodes for
+NEWS = 10.0  # seconds that whoever wants to know of the newest configuration waits for it
+RETRY = 30.0  # seconds after live data could not be had
+_BUSY = 30  # with jobs ending all the time, live data is asked for so many times as often as usual at most
+_RECENT = 10  # models that are remembered, so that a client can go on with what it was told of
+
+Connect = Callable[[str], Awaitable[trio.abc.Stream]]
+
+# What is asked for, in this order: what an object names was asked for later and so is there, unless it was
+# removed in between.
+_CONFIGURATION = {
+    "instances": ("instance", queries.INSTANCE_CONFIG_FIELDS),
+    "nodes": ("node", queries.NODE_CONFIG_FIELDS),
+    "groups": ("group", queries.GROUP_FIELDS),
+}
+_LIVE = {
+    "live_nodes": ("node", queries.NODE_LIVE_FIELDS),
+    "live_instances": ("instance", queries.INSTANCE_LIVE_FIELDS),
+}
+
+
+def _query(what: str, fields: Sequence[str]) -> Request:
+    return Request("Query", [what, fields, None], Rereader(what, fields).read)
+
+
+def _cluster_row(message: bytes) -> object:
+    """An answer to QueryClusterInfo, with a row of what is used of it as its result."""
+    answer = decode(message)
+    match answer:
+        case {"success": True, "result": result}:
+            info = queries.info(result)
+            row = Row({key: info[key] for key in INFO_KEYS if key in info}, {})
+            return {"success": True, "result": [row]}
+    return answer
+
+
+@dataclass(slots=True)
+class Luxi:
+    """What is known of luxid. ``since`` is seconds of the epoch."""
+
+    path: str
+    state: Literal["not tried yet", "reachable", "unreachable", "not asked"] = "not tried yet"
+    since: float = field(default_factory=time.time)
+    error: str | None = None
+
+    def found(
+        self, state: Literal["reachable", "unreachable", "not asked"], error: str | None = None
+    ) -> None:
+        """Note how it is, and why."""
+        if (state, error) == (self.state, self.error):
+            return
+        if state != self.state:
+            self.state, self.since = state, time.time()
+        self.error = error
+        say = _log.warning if state == "unreachable" else _log.info
+        say("luxi", state=state, error=error, path=self.path)
+
+
+@dataclass(slots=True)
+class Polls:
+    """How it went to ask for one kind of data. ``error`` is what was wrong the last time."""
+
+    done: int = 0
+    failed: int = 0
+    error: str | None = None
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=100))  # milliseconds
+
+    def status(self) -> dict[str, Any]:
+        """The counts, and milliseconds."""
+        last = self.recent[-1] if self.recent else None
+        return {"done": self.done, "failed": self.failed, "error": self.error, "last_ms": last}
+
+
+class NotSyncedError(LuxiError):
+    """Why the model could not be brought up to date."""
+
+
+class Sync:
+    """Keeps ``model`` up to date; take it for a snapshot, it never changes.
+
+    ``is_master`` tells whether this is the master node, None if that cannot be told. Durations are seconds.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        is_master: Callable[[], Awaitable[bool | None]],
+        configuration_seconds: float,
+        live_seconds: float,
+        connect: Connect | None = None,
+        tell: Callable[[str], None] = lambda _summary: None,
+    ) -> None:
+        self.luxi = Luxi(path)
+        self.model = Model()
+        self._models: deque[Model] = deque(maxlen=_RECENT)
+        self.master: bool | None = None
+        self._is_master = is_master
+        self._periods = {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
+        self._connect = connect
+        self._tell = tell
+        self._told = ""
+        self._beats = {CONFIGURATION: Beat(), LIVE: Beat()}
+        self._polls = {CONFIGURATION: Polls(), LIVE: Polls()}
+        self._requests = {
+            CONFIGURATION: {
+                **{name: _query(*what) for name, what in _CONFIGURATION.items()},
+                "cluster": Request("QueryClusterInfo", (), _cluster_row),
+            },
+            LIVE: {name: _query(*what) for name, what in _LIVE.items()},
+        }
+        self._learning = trio.Lock()
+        self._live_begun = 0.0
+        self._queue: queue.Queue | None = None
+        self._unheard: frozenset[str] = frozenset()
+
+    def ages(self) -> dict[str, float]:
+        """Seconds since each kind of data was asked for; only those that were."""
+        return self.model.ages(trio.current_time())
+
+    @property
+    def late(self) -> bool:
+        """Whether the model is older than it is meant to be, is not there, or is not followed up."""
+        ages = self.ages()
+        old = any(ages.get(kind, inf) > 2 * period + 10 for kind, period in self._periods.items())
+        return old or self.luxi.state != "reachable"
+
+    def status(self) -> dict[str, Any]:
+        """The model in figures, and how it is kept."""
+        cluster = self.model.cluster
+        return {
+            "master": self.master,
+            "nodes": len(cluster.nodes) if cluster else None,
+            "instances": len(cluster.instances) if cluster else None,
+            "silent": list(self.model.silent),
+            "ages": self.ages(),
+            "late": self.late,
+            "generations": self.model.generations,
+            "unfinished_jobs": len(self._queue.unfinished) if self._queue else None,
+            "polls": {kind: polls.status() for kind, polls in self._polls.items()},
+        }
+
+    def model_of(self, generations: object) -> Model | None:
+        """The recent model with these generations, the newest for None; None if there is none."""
+        if generations is None:
+            return self.model
+        return next((model for model in self._models if model.generations == generations), None)
+
+    def pace(self, configuration_seconds: float, live_seconds: float) -> None:
+        """Ask that often from now on."""
+        self._periods |= {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
+        for kind, beat in self._beats.items():
+            beat.by(trio.current_time() + self._periods[kind])
+
+    def want_live(self) -> None:
+        """Have live data asked for at once, after a job has ended say."""
+        self._beats[LIVE].by(trio.current_time())
+
+    async def renew(self) -> str | None:
+        """Return when the configuration was asked for anew since the call, or why that could not be done.
+
+        Nobody waits where it could not be had the last time, nor for long.
+        """
+        polls = self._polls[CONFIGURATION]
+        if self.master is not False and polls.error is None:
+            with trio.move_on_after(NEWS) as waiting:
+                await self._beats[CONFIGURATION].again()
+            if waiting.cancelled_caught:
+                return f"configuration: no answer within {NEWS:g} s"
+        return polls.error if self.master else "this is not the master node"
+
+    async def refresh(self) -> None:
+        """Return when everything was asked for anew since the call. Raises NotSyncedError."""
+        if self.master is not False:
+            async with trio.open_nursery() as nursery:
+                for beat in self._beats.values():
+                    nursery.start_soon(beat.again)
+        if not self.master:
+            raise NotSyncedError("this is not the master node")
+        for kind, polls in self._polls.items():
+            if polls.error is not None:
+                raise NotSyncedError(f"{kind}: {polls.error}")
+
+    async def run(self) -> None:
+        """Do so, for ever."""
+        while True:
+            await self._until(True)
+            async with trio.open_nursery() as reign:
+                reign.start_soon(self._follow, CONFIGURATION, self._ask_configuration)
+                reign.start_soon(self._follow, LIVE, self._ask_live)
+                await self._until(False)
+                reign.cancel_scope.cancel()
+            # What jobs there were need not be so when the role comes back.
+            self._queue = None
+            for beat in self._beats.values():
+                beat.give_up()
+
+    async def _until(self, master: bool) -> None:
+        """Return when this is the master node, or is not any more."""
+        while (is_master := await self._is_master()) is not master:
+            self._note_role(is_master)
+            await trio.sleep(self._periods[CONFIGURATION])
+        self._note_role(is_master)
+
+    def _note_role(self, master: bool | None) -> None:
+        if master is not self.master:
+            self.master = master
+            _log.info("role", master=master)
+        if not master:
+            why = "it is not known who is master" if master is None else "this is not the master node"
+            self.luxi.found("not asked", why)
+            self._summarise()
+
+    async def _follow(self, kind: str, ask: Callable[[Client], Awaitable[None]]) -> None:
+        beat = self._beats[kind]
+        async with Client(self.luxi.path, self._connect) as client:
+            while True:
+                await beat.begin()
+                begun = trio.current_time()
+                failed = await self._try(kind, ask(client))
+                period = self._periods[kind]
+                beat.by(trio.current_time() + min(period, RETRY) if failed else begun + period)
+                beat.end()
+                self._summarise()
+
+    async def _try(self, kind: str, asking: Awaitable[None]) -> bool:
+        """Whether it failed."""
+        polls, begun = self._polls[kind], trio.current_time()
+        error: HtoolsError | None = None
+        try:
+            await asking
+        except HtoolsError as failure:
+            error = failure
+        except Exception as defect:  # of ours or of Ganeti's; decisions go on without being in step
+            _log.exception("synchronisation failed", kind=kind)
+            error = HtoolsError(f"{type(defect).__name__}: {on_one_line(str(defect))}")
+        told = str(error) if error else None
+        if told is not None and told != polls.error:
+            _log.warning("not synchronised", kind=kind, error=told)
+        polls.error = told
+        if error:
+            polls.failed += 1
+        else:
+            polls.done += 1
+            polls.recent.append(round((trio.current_time() - begun) * 1000, 3))
+        if kind == CONFIGURATION:
+            self._note_luxi(error)
+        return error is not None
+
+    def _note_luxi(self, error: HtoolsError | None) -> None:
+        was = self.luxi.state
+        if isinstance(error, NoAnswerError) and not isinstance(error, AnswerError):
+            self.luxi.found("unreachable", str(error))
+        else:
+            self.luxi.found("reachable")
+            if was == "unreachable":
+                self.want_live()
+
+    async def _ask_configuration(self, client: Client) -> None:
+        """Raises LuxiError, DataError."""
+        begun = trio.current_time()
+        tables = {
+            name: await request.ask(client, CONFIGURATION_PATIENCE)
+            for name, request in self._requests[CONFIGURATION].items()
+        }
+        jobs = await queries.query(client, "job", queue.FIELDS, queue.asks_for(self._queue))
+        self._queue, ran_empty = queue.seen(self._queue, jobs)
+        if ran_empty:
+            self._beats[LIVE].by(self._live_begun + self._periods[LIVE] / _BUSY)
+        await self._learn(CONFIGURATION, tables, begun)
+        if self.model.answers and not unheard(self.model) <= self._unheard:
+            self.want_live()
+
+    async def _ask_live(self, client: Client) -> None:
+        """Raises LuxiError, DataError."""
+        begun = self._live_begun = trio.current_time()
+        tables = {name: await request.ask(client, PATIENCE) for name, request in self._requests[LIVE].items()}
+        await self._learn(LIVE, tables, begun)
+        if self.model.answers:
+            self._unheard = unheard(self.model)
+
+    async def _learn(self, kind: str, tables: dict[str, list[Row]], asked: float) -> None:
+        async with self._learning:
+            was = self.model.silent
+            size = sum(map(len, tables.values())) * ROW
+            self.model = await aside(size, lambda: learnt(self.model, kind, tables, asked))
+            if not self._models or self._models[-1].generations != self.model.generations:
+                self._models.append(self.model)
+        if self.model.silent != was:
+            _log.warning("silent nodes", nodes=self.model.silent)
+
+    def _summarise(self) -> None:
+        """Tell in a few words how it is, whenever that has changed."""
+        cluster = self.model.cluster
+        known = (
+            f"{len(cluster.nodes)} nodes, {len(cluster.instances)} instances" if cluster else "no cluster yet"
+        )
+        summary = f"{known}; {self.luxi.error}" if self.luxi.error else known
+        if summary != self._told:
+            self._told = summary
+            self._tell(summary)

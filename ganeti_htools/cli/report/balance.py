@@ -1,0 +1,180 @@
+"""What ``hbal`` says of a node group and of a plan for it: for people, and as a JSON document."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.jobsets import Move, cost_of, jobsets
+from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import print_json
+from ganeti_htools.engine.rules.score import COMPONENTS, Statistics
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns
+from ganeti_htools.model.state import State
+
+if TYPE_CHECKING:
+    from ganeti_htools.cli.report.staying import Staying
+
+
+def about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Iterator[str]:
+    """What is said of the group before it is balanced."""
+    columns = state.columns
+    yield f"Group size {scope.sum()} nodes, {scope[state.pnode].sum()} instances"
+    yield f"Selected node group: {name}"
+    bad = scope & columns.fail_n1 & ~columns.offline
+    affected = bad[state.pnode] | ((state.snode != NOWHERE) & bad[state.snode])
+    affected &= ~state.forthcoming
+    if line.verbose >= 1:
+        yield f"Initial check done: {bad.sum()} bad nodes, {affected.sum()} bad instances."
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cpu = columns.u_cpu / columns.t_cpu > columns.vcpu_ratio
+    disk = columns.inst_spindles > columns.hi_spindles
+    others = np.flatnonzero(scope & (~bad | _without_share(columns))).tolist()
+    if line.verbose > 4:
+        names = [node.name for node in state.cluster.nodes]
+        health = ["Bad FailDisk" if disk[row] else "Bad FailCPU" if cpu[row] else "Ok ()" for row in others]
+        statuses = (f"({_quoted(names[row])},{word})" for row, word in zip(others, health, strict=True))
+        yield f"Bad nodes: [{','.join(_quoted(names[row]) for row in np.flatnonzero(bad).tolist())}]"
+        yield f"N+1 happy nodes: [{','.join(_quoted(names[row]) for row in others)}]"
+        yield f"Node policy status: [{','.join(statuses)}]"
+    if bad.any():
+        yield ("Cluster is not N+1 happy, continuing but no guarantee that the cluster will end N+1 happy.")
+    violating = int((cpu | disk)[others].sum())
+    if violating:
+        yield f"The cluster contains {violating} policy-violating nodes."
+        yield (
+            "Continuing, ignoring soft errors."
+            if line.ignore_soft_errors
+            else "Continuing, but the set of moves might be too restricted; "
+            "consider using the --ignore-soft-errors option."
+        )
+
+
+def _without_share(columns: Columns) -> Bools:
+    """Nodes that have nothing of nothing: Ganeti's htools, comparing what is no number, never find such a
+    node among the bad ones.
+    """
+    memory = (columns.unallocated == 0) | (columns.f_mem_forth == 0) | (columns.r_mem == 0)
+    cpus = (columns.u_cpu == 0) | (columns.u_cpu_forth == 0)
+    nothing: Bools = memory & (columns.t_mem == 0) | cpus & (columns.t_cpu == 0)
+    return nothing
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> str:
+    """What a plan costs to carry out."""
+    cost = cost_of(made, sets)
+    moves = ", ".join(f"{number} {name}" for name, number in cost["moves"].items())
+    return (
+        f"Cost: {moves}; to copy: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory; "
+        f"{cost['jobsets']} jobsets"
+    )
+
+
+def brief(title: str, made: Sequence[Move], initial: float) -> str:
+    """A plan in one line, to be compared with another for the same group."""
+    figures = _rival(made, initial)
+    cost = figures["cost"]
+    return (
+        f"{title} score {fixed(figures['score'], 8)}, {len(made)} moves; to copy: {cost['disk_mib']} MiB of "
+        f"disks, {cost['memory_mib']} MiB of memory"
+    )
+
+
+def components(figures: Statistics) -> str:
+    """The components of a score, as Ganeti's htools list them."""
+    table = tables.components(figures) if figures.online else "   Field Value Weight\n"
+    return table.removesuffix("\n")
+
+
+def changes(before: Statistics, after: Statistics) -> str:
+    """The components of the score that are not 0, before and after."""
+    rows = [
+        (name, fixed(float(old), 8), fixed(float(new), 8), f"x{weight:.2f}")
+        for (name, weight, *_), old, new in zip(
+            COMPONENTS, before.components(), after.components(), strict=True
+        )
+        if old or new
+    ]
+    header = ("Field", "Before", "After", "Weight")
+    return tables.table(header, rows, (False, True, True, True), "  ").removesuffix("\n")
+
+
+def totals(title: str, state: State, scope: Bools) -> str:
+    """What the nodes have free, MiB."""
+    memory, disk = (int(column[scope].sum()) for column in (state.columns.unallocated, state.columns.f_dsk))
+    return f"{title + ':':9} mem={memory} disk={disk}"
+
+
+def report(
+    state: State,
+    scope: Bools,
+    group: str,
+    made: Sequence[Move],
+    sets: Sequence[Sequence[Move]],
+    scores: tuple[float, float],
+    figures: tuple[Statistics, Statistics],
+    left: "Sequence[Staying]" = (),
+    outcome: Mapping[str, Any] | None = None,
+    greedy: Sequence[Move] | None = None,
+) -> None:
+    """The plan as a JSON document, with what became of it if it was carried out, and what the greedy plan
+    would have been if it was optimised.
+    """
+    jobset = {id(move): number for number, jobs in enumerate(sets, 1) for move in jobs}
+    steps = [
+        {
+            "instance": state.cluster.instances[move.step.instance].name,
+            "move": move.step.kind.value,
+            "from": state.names(_nodes(*place)),
+            "to": state.names(_nodes(move.step.pnode, move.step.snode)),
+            "score": move.step.score,
+            "jobset": jobset[id(move)],
+            "commands": [f"gnt-instance {command}" for command in move.commands],
+        }
+        for move, place in zip(made, _places(state, made), strict=True)
+    ]
+    parts = [figure.components() for figure in figures]
+    print_json(
+        {
+            "nodes": len(state.cluster.nodes),
+            "instances": len(state.cluster.instances),
+            "group": {
+                "name": group,
+                "nodes": int(scope.sum()),
+                "instances": int(scope[state.pnode].sum()),
+            },
+            "score": {"before": scores[0], "after": scores[1]},
+            "components": {
+                name: {"weight": weight, "before": float(old), "after": float(new)}
+                for (name, weight, *_), old, new in zip(COMPONENTS, *parts, strict=True)
+            },
+            "cost": cost_of(made, sets),
+            "steps": steps,
+            "left_on_offline_nodes": [each._asdict() for each in left],
+            **({} if greedy is None else {"greedy": _rival(greedy, scores[0])}),
+            **({} if outcome is None else {"execution": outcome}),
+        }
+    )
+
+
+def _rival(made: Sequence[Move], initial: float) -> dict[str, Any]:
+    score = made[-1].step.score if made else initial
+    return {"score": score, "cost": cost_of(made, jobsets(made))}
+
+
+def _nodes(primary: int, secondary: int) -> list[int]:
+    return [node for node in (primary, secondary) if node != NOWHERE]
+
+
+def _places(state: State, made: Sequence[Move]) -> Iterator[tuple[int, int]]:
+    """Where the instance of each step was before it."""
+    places = dict(enumerate(zip(state.pnode.tolist(), state.snode.tolist(), strict=True)))
+    for step in (move.step for move in made):
+        yield places[step.instance]
+        places[step.instance] = step.pnode, step.snode

@@ -1,0 +1,167 @@
+"""``--explain``: what each possible move or place of an instance would do, or why it must not be.
+
+In tables the best comes first, what must not be last.
+"""
+
+import math
+import textwrap
+from collections.abc import Sequence
+
+from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli import states
+from ganeti_htools.cli.jobsets import Names
+from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.terminal import streams
+from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.cli.terminal.program import print_json
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.balancing.balance import Balancing, Step
+from ganeti_htools.engine.explaining.allocation_options import Prospect
+from ganeti_htools.engine.explaining.move_options import Alternative, alternatives
+from ganeti_htools.engine.explaining.request_options import Considered, deliberate
+from ganeti_htools.engine.rules.score import COMPONENTS, Statistics
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.request import NodeEvacuate, Relocate, Request
+from ganeti_htools.model.state import State
+
+
+def tell(
+    state: State, scope: Bools, line: CommandLine, options: Balancing, before: Statistics, score: float
+) -> None:
+    """Print what can be said of ``--explain INSTANCE``. Raises HtoolsError."""
+    index = states.instance(state, line.explain or "")
+    if not scope[state.pnode[index]]:
+        raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
+    figures = tuple(float(value) for value in before.components())
+    found = alternatives(state, scope, index, options)
+    if line.json:
+        document = [_document(state, each, figures, score) for each in found]
+        print_json(document)
+        return
+    row = state.cluster.instances[index]
+    print(f"Moves of {row.name}, {row.template.value}, on {', '.join(_places(state, index))}:")
+    if not found:
+        print("  none: it cannot be moved")
+        return
+    rows = []
+    for each in sorted(found, key=lambda each: (each.fail is not None, 0.0 if each.fail else each.score)):
+        step = Step(index, each.kind, each.node, each.pnode, each.snode, each.score)
+        move = Names(state).move(step)
+        result = each.fail.value if each.fail else fixed(each.score, 8)
+        gain = "" if each.fail else _gain(score, each.score)
+        changes = "" if each.fail else " ".join(_changes(each.components, figures))
+        rows.append((":".join(move.now), move.summary, result, gain, changes))
+    header = ("Nodes", "Moves", "Score", "Change", "By component, weighted")
+    print(_fitted(header, rows, (False, False, True, True, False)), end="")
+
+
+def tell_places(state: State, request: Request, options: Options, json: bool) -> None:
+    """Print what can be said of each place of the instances that a request is about. Raises HtoolsError."""
+    documents = []
+    for number, each in enumerate(deliberate(state, request, options)):
+        if json:
+            documents.append(_considered_json(state, each))
+        else:
+            print("\n" * (number > 0), end="")
+            _print_considered(state, request, each)
+    if json:
+        print_json(documents)
+
+
+def _print_considered(state: State, request: Request, each: Considered) -> None:
+    row, score = each.asked.row, fixed(float(each.before.score()), 8)
+    about = "now" if isinstance(request, Relocate | NodeEvacuate) else "without it"
+    print(f"Places for {row.name}, {row.template.value}, score {about} {score}:")
+    if each.places:
+        before = tuple(float(value) for value in each.before.components())
+        rows = []
+        for place in _best_first(each.places):
+            nodes = ":".join(state.names(_rows(place.pnode, place.snode)))
+            if place.why:
+                rows.append((nodes, place.why, "", ""))
+            else:
+                change = _gain(float(each.before.score()), place.score)
+                changes = " ".join(_changes(place.components, before))
+                rows.append((nodes, fixed(place.score, 8), change, changes))
+        header = ("Nodes", "Score", "Change", "By component, weighted")
+        print(_fitted(header, rows, (False, True, True, False)), end="")
+    print(f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}")
+
+
+def _gain(before: float, after: float) -> str:
+    """By how much a score changes; nothing where there is none (a node reports no CPUs)."""
+    return f"{after - before:+.8f}" if math.isfinite(after - before) else ""
+
+
+def _best_first(places: Sequence[Prospect]) -> list[Prospect]:
+    """Of equally good ones the last comes first, as it is chosen."""
+    possible = [place for place in reversed(places) if not place.why]
+    return [*sorted(possible, key=lambda place: place.score), *(place for place in places if place.why)]
+
+
+def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
+    """A table of which the last words of the last column are left out where they do not fit the terminal."""
+    if (screen := streams.width()) is not None:
+        columns = zip(header[:-1], *(row[:-1] for row in rows), strict=True)
+        room = screen - sum(1 + max(map(len, cells)) for cells in columns) - 1
+        rows = [(*row[:-1], textwrap.shorten(row[-1], max(room, 3), placeholder=" ...")) for row in rows]
+        header = (*header[:-1], textwrap.shorten(header[-1], max(room, 3), placeholder=" ..."))
+    return tables.table(header, rows, numeric)
+
+
+def _considered_json(state: State, each: Considered) -> dict[str, object]:
+    before, score = tuple(float(value) for value in each.before.components()), float(each.before.score())
+    places: list[dict[str, object]] = []
+    for place in each.places:
+        told: dict[str, object] = {"nodes": state.names(_rows(place.pnode, place.snode))}
+        if place.why:
+            places.append(told | {"why": place.why})
+        else:
+            components = _components_json(place.components, before)
+            figures = {"score": place.score, "change": place.score - score, "components": components}
+            places.append(told | figures)
+    return {
+        "instance": each.asked.row.name,
+        "disk_template": each.asked.row.template.value,
+        "score": score,
+        "places": places,
+        "chosen": state.names(each.nodes) or None,
+        "why": each.why or None,
+    }
+
+
+def _rows(*nodes: int) -> list[int]:
+    return [node for node in nodes if node != NOWHERE]
+
+
+def _places(state: State, index: int) -> list[str]:
+    return state.names(_rows(int(state.pnode[index]), int(state.snode[index])))
+
+
+def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
+    """What changes the score, the most first."""
+    changes = [
+        (name, weight * (new - old))
+        for (name, weight, *_), old, new in zip(COMPONENTS, before, after, strict=True)
+    ]
+    changes.sort(key=lambda change: -abs(change[1]))
+    return [f"{name}{change:+.6f}" for name, change in changes if abs(change) >= 5e-7]
+
+
+def _document(state: State, each: Alternative, before: tuple[float, ...], score: float) -> dict[str, object]:
+    document: dict[str, object] = {
+        "move": each.kind.value,
+        "to": state.names(_rows(each.pnode, each.snode)),
+    }
+    if each.fail:
+        return document | {"fail": each.fail.value}
+    components = _components_json(each.components, before)
+    return document | {"score": each.score, "change": each.score - score, "components": components}
+
+
+def _components_json(after: Sequence[float], before: Sequence[float]) -> dict[str, dict[str, float]]:
+    return {
+        name: {"weight": weight, "before": old, "after": new}
+        for (name, weight, *_), old, new in zip(COMPONENTS, before, after, strict=True)
+    }

@@ -1,0 +1,64 @@
+"""Which instances a plan leaves on nodes that are offline or drained, and why."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ganeti_htools.cli import states
+from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.engine.explaining.move_options import alternatives
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import Mirror
+
+
+class Staying(NamedTuple):
+    """An instance, those of its nodes that are offline or drained, and why it is there."""
+
+    instance: str
+    nodes: list[str]
+    why: str
+
+
+def staying(state: State, scope: Bools, movable: Bools, options: Balancing, steps: int) -> Iterator[Staying]:
+    """Those with a node in scope, in a state that a plan of so many steps has led to."""
+    split = states.split(state)
+    full = 0 <= options.max_length <= steps
+    for index in np.flatnonzero(_away(state, state.pnode, scope) | _away(state, state.snode, scope)).tolist():
+        nodes = [int(state.pnode[index]), int(state.snode[index])]
+        left = [node for node in nodes if node != NOWHERE and state.columns.offline[node]]
+        if split[index]:
+            why = "its nodes are in two node groups"
+        elif not movable[index]:
+            why = "the options leave it out"
+        else:
+            why = _obstacle(state, scope, index, len(left), options, full)
+        yield Staying(state.cluster.instances[index].name, state.names(left), why)
+
+
+def _away(state: State, rows: Ints, scope: Bools) -> Bools:
+    away: Bools = (rows != NOWHERE) & (scope & state.columns.offline)[rows]
+    return away
+
+
+def _obstacle(state: State, scope: Bools, index: int, left: int, options: Balancing, full: bool) -> str:
+    """Why an instance with so many nodes that are offline or drained has not been moved to others."""
+    offline = state.columns.offline
+    helpful = [
+        each
+        for each in alternatives(state, scope, index, options)
+        if sum(bool(offline[node]) for node in (each.pnode, each.snode) if node != NOWHERE) < left
+    ]
+    if any(each.fail is None for each in helpful):
+        return "the plan ends before" if full else "moving it would not gain enough"
+    if helpful:
+        counts = Counter(each.fail.value for each in helpful if each.fail is not None)
+        return f"it fits nowhere: {', '.join(f'{name}: {count}' for name, count in counts.most_common())}"
+    template = state.cluster.instances[index].template
+    if template.mirror is Mirror.NONE:
+        return f"{template.value} instances cannot be moved"
+    if template.mirror is Mirror.INTERNAL and state.snode[index] == NOWHERE:
+        return "it has no secondary"
+    return "no other node is online, or the options do not allow the move"

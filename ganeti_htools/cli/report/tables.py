@@ -1,0 +1,212 @@
+"""Nodes and instances as tables, in the layout of Ganeti's tools (``htools(1)``, ``--print-nodes``)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
+from typing import NamedTuple
+
+import numpy as np
+
+from ganeti_htools.backends.haskell import fixed, show
+from ganeti_htools.engine.rules.score import COMPONENTS, Statistics
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.state import State
+
+DEFAULT_FIELDS = (
+    *("status", "name", "tmem", "nmem", "imem", "xmem", "fmem", "umem", "rmem", "tdsk", "fdsk", "tcpu"),
+    *("ucpu", "pcnt", "scnt", "pfmem", "pfdsk", "rcpu", "cload", "mload", "dload", "nload"),
+)
+
+
+def table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool], prefix: str = ""
+) -> str:
+    """Lines of cells padded to the width of their column, those of ``numeric`` columns on the left."""
+    columns = []
+    for cells, right in zip(zip(header, *rows, strict=True), numeric, strict=True):
+        width = max(map(len, cells))
+        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
+    return "".join(f"{prefix} {' '.join(line)}\n" for line in zip(*columns, strict=True))
+
+
+def common_suffix(cluster: Cluster) -> str:
+    """The longest domain, with its dot, that all names of nodes and instances end in; or nothing."""
+    names = [*(node.name for node in cluster.nodes), *(instance.name for instance in cluster.instances)]
+    first = names[0] if names else ""
+    domains = (first[start:] for start, letter in enumerate(first) if letter == ".")
+    return next((domain for domain in domains if all(name.endswith(domain) for name in names)), "")
+
+
+class _Field(NamedTuple):
+    """A column of the node table; ``cells`` makes those of all nodes."""
+
+    header: str
+    numeric: bool
+    cells: Callable[[State], list[str]]
+
+
+def _ints(header: str, width: int, figures: Callable[[State], Ints]) -> _Field:
+    return _Field(header, True, lambda state: [f"{figure:{width}}" for figure in figures(state).tolist()])
+
+
+def _floats(header: str, width: int, digits: int, figures: Callable[[State], Floats]) -> _Field:
+    def cells(state: State) -> list[str]:
+        # A node that reports nothing has 0 of everything, and shows ratios like 0/0.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return [fixed(figure, digits).rjust(width) for figure in figures(state).tolist()]
+
+    return _Field(header, True, cells)
+
+
+def _names(state: State) -> list[str]:
+    suffix = common_suffix(state.cluster)
+    return [node.name.removesuffix(suffix) for node in state.cluster.nodes]
+
+
+def _status(state: State) -> list[str]:
+    columns = state.columns
+    return [
+        "-" if offline else "*" if failing else " "
+        for offline, failing in zip(columns.offline, columns.fail_n1, strict=True)
+    ]
+
+
+def _disk_ratio(state: State) -> Floats:
+    columns = state.columns
+    free = np.where(columns.excl_stor, columns.f_spindles, columns.f_dsk)
+    total = np.where(columns.excl_stor, columns.t_spindles, columns.t_dsk)
+    return np.where(total == 0, 1.0, free / total)
+
+
+def _secondaries_of(state: State, node: int) -> Ints:
+    return np.flatnonzero((state.snode == node) & ~state.forthcoming)[::-1]
+
+
+def _lists(header: str, of: Callable[[State, int], Ints]) -> _Field:
+    def cells(state: State) -> list[str]:
+        return [_list(map(str, of(state, node).tolist())) for node in range(len(state.cluster.nodes))]
+
+    return _Field(header, True, cells)
+
+
+def _list(items: Iterable[str]) -> str:
+    return f"[{','.join(items)}]"
+
+
+def _peers(state: State) -> list[str]:
+    """For each node as a secondary: its primaries (rows) and the memory kept free for each, most first."""
+    cells = []
+    for kept in state.peers.T:
+        peers = sorted(np.flatnonzero(kept).tolist(), key=lambda peer: -kept[peer])
+        cells.append(_list(f"({peer},{kept[peer]})" for peer in peers))
+    return cells
+
+
+def _exclusion(state: State) -> list[str]:
+    return [
+        ",".join(f"{tag}={counts[row]}" for tag, row in state.tag_rows.items() if counts[row])
+        for counts in state.tag_counts.T
+    ]
+
+
+def _shown(header: str, figures: Callable[[State], Floats]) -> _Field:
+    return _Field(header, True, lambda state: [show(figure) for figure in figures(state).tolist()])
+
+
+_FIELDS = {
+    "idx": _ints("Index", 4, lambda state: np.arange(len(state.cluster.nodes))),
+    "name": _Field("Name", False, _names),
+    "fqdn": _Field("Name", False, lambda state: [node.name for node in state.cluster.nodes]),
+    "status": _Field("F", False, _status),
+    "tmem": _floats("t_mem", 5, 0, lambda state: state.columns.t_mem),
+    "nmem": _ints("n_mem", 5, lambda state: state.columns.n_mem),
+    "xmem": _ints("x_mem", 5, lambda state: state.columns.x_mem),
+    "fmem": _ints("f_mem", 5, lambda state: np.array([node.f_mem for node in state.cluster.nodes], np.int64)),
+    "umem": _ints("u_mem", 5, lambda state: state.columns.unallocated),
+    "imem": _ints("i_mem", 5, lambda state: state.columns.i_mem),
+    "rmem": _ints("r_mem", 5, lambda state: state.columns.r_mem),
+    "amem": _ints("a_mem", 5, lambda state: np.maximum(state.columns.unallocated - state.columns.r_mem, 0)),
+    "tdsk": _floats("t_dsk", 5, 0, lambda state: state.columns.t_dsk / 1024),
+    "fdsk": _ints("f_dsk", 5, lambda state: state.columns.f_dsk // 1024),
+    "tcpu": _floats("pcpu", 4, 0, lambda state: state.columns.t_cpu),
+    "ucpu": _ints("vcpu", 4, lambda state: state.columns.u_cpu),
+    "pcnt": _ints("pcnt", 3, lambda state: state.columns.primaries),
+    "scnt": _ints("scnt", 3, lambda state: state.columns.secondaries),
+    "plist": _lists("primaries", State.primaries_of),
+    "slist": _lists("secondaries", _secondaries_of),
+    "pfmem": _floats("p_fmem", 6, 4, lambda state: state.columns.unallocated / state.columns.t_mem),
+    "pfdsk": _floats("p_fdsk", 6, 4, _disk_ratio),
+    "rcpu": _floats("r_cpu", 5, 2, lambda state: state.columns.u_cpu / state.columns.t_cpu),
+    "cload": _floats("lCpu", 5, 3, lambda state: state.columns.load_cpu),
+    "mload": _floats("lMem", 5, 3, lambda state: state.columns.load_mem),
+    "dload": _floats("lDsk", 5, 3, lambda state: state.columns.load_dsk),
+    "nload": _floats("lNet", 5, 3, lambda state: state.columns.load_net),
+    "ptags": _Field("PrimaryTags", False, _exclusion),
+    "peermap": _Field("PeerMap", False, _peers),
+    "spindle_count": _ints("NodeSpindles", 0, lambda state: state.columns.t_spindles),
+    "hi_spindles": _shown("MaxSpindles", lambda state: state.columns.hi_spindles),
+    "inst_spindles": _shown("InstSpindles", lambda state: state.columns.inst_spindles),
+}
+
+
+def nodes(state: State, fields: Sequence[str] = (), scope: Bools | None = None) -> str:
+    """The nodes (in scope), with these fields; the usual ones if there are none, both after a ``+``."""
+    if not fields or fields[0] == "+":
+        fields = (*DEFAULT_FIELDS, *fields[1:])
+    chosen = [_FIELDS.get(field, _unknown) for field in fields]
+    cells: Iterable[Sequence[str]] = zip(*(field.cells(state) for field in chosen), strict=True)
+    rows = list(cells if scope is None else compress(cells, scope.tolist()))
+    return table([field.header for field in chosen], rows, [field.numeric for field in chosen])
+
+
+_unknown = _Field("<unknown field>", False, lambda state: ["<unknown field>"] * len(state.cluster.nodes))
+
+
+def instances(state: State, scope: Bools | None = None) -> str:
+    """The instances (with their primary in scope), where they are in this state."""
+    names = [node.name for node in state.cluster.nodes]
+    rows = [
+        (
+            "R" if instance.status.running else " ",
+            instance.name,
+            names[pnode],
+            "" if snode == NOWHERE else names[snode],
+            "Y" if instance.auto_balance else "N",
+            f"{instance.vcpus:3}",
+            f"{instance.mem:5}",
+            f"{instance.dsk // 1024:5}",
+            *(fixed(getattr(instance.load, kind), 3).rjust(5) for kind in ("cpu", "mem", "dsk", "net")),
+        )
+        for instance, pnode, snode in zip(
+            state.cluster.instances, state.pnode.tolist(), state.snode.tolist(), strict=True
+        )
+    ]
+    if scope is not None:
+        rows = list(compress(rows, scope[state.pnode].tolist()))
+    return table(_INSTANCE_HEADER, rows, [False] * 5 + [True] * 7)
+
+
+_INSTANCE_HEADER = (
+    *("F", "Name", "Pri_node", "Sec_node", "Auto_bal"),
+    *("vcpu", "mem", "dsk", "lCpu", "lMem", "lDsk", "lNet"),
+)
+
+
+def node_status(title: str, state: State, fields: Sequence[str], scope: Bools | None = None) -> str:
+    """The nodes (in scope) as ``--print-nodes`` shows them."""
+    return f"\n{title} status:\n{nodes(state, fields, scope)}\n"
+
+
+def instance_map(title: str, state: State, scope: Bools | None = None) -> str:
+    """The instances (with their primary in scope) as ``--print-instances`` shows them."""
+    return f"\n{title} instance map:\n{instances(state, scope)}"
+
+
+def components(figures: Statistics) -> str:
+    """What the score is made of, which is nothing if no node is online."""
+    rows = [
+        (name, fixed(float(value), 8), f"x{weight:.2f}")
+        for (name, weight, *_), value in zip(COMPONENTS, figures.components(), strict=True)
+        if figures.online
+    ]
+    return table(("Field", "Value", "Weight"), rows, (False, True, True), "  ")

@@ -1,0 +1,72 @@
+"""Running a program: its command line in, its exit status out."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from ganeti_htools.cli import files
+from ganeti_htools.cli.terminal import streams
+from ganeti_htools.cli.terminal.commandline import CommandLine, Program, obey
+from ganeti_htools.model.errors import HtoolsError
+
+Run = Callable[[CommandLine], int | None]  # the exit status; None is 0
+
+INTERRUPTED = 130  # by SIGINT, as shells say it
+
+
+def execute(program: Program, run: Run, argv: Sequence[str] | None = None) -> int:
+    """Run a program. Errors are one line; nobody reading is one, too."""
+    streams.complete()
+    status = INTERRUPTED
+    try:
+        status = _ended(program, run, sys.argv[1:] if argv is None else argv)
+    except* KeyboardInterrupt:
+        files.say("\n")  # what comes next is not to stand behind progress
+    return status
+
+
+def _ended(program: Program, run: Run, argv: Sequence[str]) -> int:
+    try:
+        line = obey(program, argv)
+        if line.arguments and not program.arguments:
+            raise HtoolsError("This program doesn't take any arguments.")
+        status = run(line) or 0
+        sys.stdout.flush()
+    except HtoolsError as error:
+        with suppress(OSError):
+            sys.stdout.flush()
+        files.say(f"Error: {error}\n")
+        status = 1
+    except OSError as error:  # of standard output; where others can be expected they are HtoolsErrors
+        if not isinstance(error, BrokenPipeError):
+            files.say(f"Error: {error.filename or 'standard output'}: {error.strerror or error}\n")
+        status = 1
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # What is left to be written must not fail once more when the interpreter ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def check_exec(program: Program, line: CommandLine) -> None:
+    """Raises HtoolsError if the plan is to be carried out (``-X``) where nobody can do so: better now than
+    when it has been made.
+    """
+    if not line.exec or line.daemon is not None:
+        return
+    if line.luxi is None:
+        raise HtoolsError(f"{program.name}: Execution of commands possible only on LUXI")
+    if line.no_wait:
+        raise HtoolsError("--no-wait: only htoolsd goes on by itself: expected -D")
+
+
+def print_json(report: object) -> None:
+    """Put a report on standard output as JSON in UTF-8; figures that are no numbers become null."""
+    import orjson  # seldom needed
+
+    layout = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    sys.stdout.flush()
+    sys.stdout.buffer.write(orjson.dumps(report, option=layout))

@@ -1,0 +1,104 @@
+"""A client of the daemon, for programs that wait for their answer."""
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from ganeti_htools.client.protocol import DEFAULT_SOCKET, Call, encode_call
+from ganeti_htools.luxi.framing import Decoder, FramingError, decode
+from ganeti_htools.model.errors import HtoolsError
+
+PATIENCE = 5.0  # seconds for what the daemon has to look up only
+_LARGEST = 1 << 30  # bytes of an answer
+
+
+class NoAnswerError(HtoolsError):
+    """The daemon could not be asked, or what came back was no answer."""
+
+
+class RefusedError(HtoolsError):
+    """The daemon's answer was a refusal, of a kind that :mod:`.protocol` lists."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def usual_socket() -> str:
+    """Where the daemon is asked unless somebody says otherwise."""
+    return os.environ.get("HTOOLSD_SOCKET") or DEFAULT_SOCKET
+
+
+def ask(
+    path: str, method: str, args: Mapping[str, object], file: int | None = None, patience: float = 60.0
+) -> object:
+    """The result of ``method``, asked of the daemon at the socket ``path``.
+
+    ``file`` is an open descriptor to pass along; ``patience`` seconds are allowed for all of it. Raises
+    NoAnswerError, RefusedError.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            answer = decode(_exchange(sock, path, encode_call(Call(method, dict(args))), file, patience))
+    except TimeoutError:
+        raise NoAnswerError(f"{path}: no answer within {patience:g} s") from None
+    except OSError as err:
+        raise NoAnswerError(f"{path}: {err.strerror or err}{_hint(path, err)}") from None
+    except FramingError as err:
+        raise NoAnswerError(f"{path}: {err}") from None
+    match answer:
+        case {"success": True, "result": result}:
+            return result
+        case {"success": False, "result": {"error": str(kind), "message": str(message)}}:
+            raise RefusedError(kind, message)
+    raise NoAnswerError(f"{path}: the answer is none of htoolsd's")
+
+
+def _hint(path: str, error: OSError) -> str:
+    """What may be done about it, to be told after the error."""
+    match error:
+        case FileNotFoundError() | ConnectionRefusedError():
+            return "; is htoolsd running?"
+        case PermissionError():
+            for shown in (path, os.path.dirname(path)):
+                with suppress(OSError):
+                    return f"; members of the group {_group(os.stat(shown).st_gid)} may"
+    return ""
+
+
+def _group(number: int) -> str:
+    import grp  # seldom needed
+
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+def _exchange(sock: socket.socket, path: str, message: bytes, file: int | None, patience: float) -> bytes:
+    """Raises OSError, FramingError, NoAnswerError."""
+    deadline = time.monotonic() + patience
+    _allow(sock, deadline)
+    sock.connect(path)
+    sent = socket.send_fds(sock, [message], [file]) if file is not None else 0
+    _allow(sock, deadline)
+    with suppress(BrokenPipeError):  # a daemon that does not read it all has said why
+        sock.sendall(message[sent:])
+    decoder = Decoder(_LARGEST)
+    while True:
+        _allow(sock, deadline)
+        data = sock.recv(1 << 18)
+        if messages := decoder.feed(data):
+            return messages[0]
+        if not data:
+            decoder.finish()
+            raise NoAnswerError(f"{path}: htoolsd closed the connection without an answer")
+
+
+def _allow(sock: socket.socket, deadline: float) -> None:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    sock.settimeout(left)

@@ -1,0 +1,291 @@
+"""Moving instances off nodes and out of groups, one after the other, each to the best place then.
+
+The rules are those of ``hail(1)`` (node evacuation, group change, relocation): targets are the online
+nodes of a group that are not to be emptied themselves; scores are those of the target group.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.allocate import Outcome, in_best_group
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.wording import outcome_line
+from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules.moves import Kind, Trial
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import EvacMode, Mirror
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a move; ``node`` is the row of the new node, if it takes one."""
+
+    kind: Kind
+    node: int = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """An instance that found a place: rows of itself, its group and nodes, and how it gets there."""
+
+    instance: int
+    group: int
+    nodes: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evacuation:
+    """What moves, in order; what does not, and why; and the state afterwards."""
+
+    moved: tuple[Moved, ...]
+    failed: tuple[tuple[int, str], ...]
+    state: State
+
+
+def evacuate_nodes(state: State, instances: Sequence[int], mode: EvacMode, options: Options) -> Evacuation:
+    """Move each instance off its primary, its secondary or both, within its group."""
+    state, moved, failed = state.copy(), [], []
+    for index, group, targets in leaving(state, instances, mode):
+        try:
+            steps = evacuate(state, state.instance(index), mode, group, targets, options)
+        except RequestFailed as failure:
+            failed.append((index, str(failure)))
+        else:
+            moved.append(_moved(state, index, steps))
+    return Evacuation(tuple(moved), tuple(failed), state)
+
+
+def leaving(state: State, instances: Sequence[int], mode: EvacMode) -> Iterator[tuple[int, int, Ints]]:
+    """Each instance with its group and the nodes there (rows) that it may go to.
+
+    The state may be changed in between: it is looked at when an instance is asked for.
+    """
+    emptied = np.zeros(len(state.group), np.bool_)
+    for index in instances:
+        if mode is not EvacMode.SECONDARY:
+            emptied[state.pnode[index]] = True
+        if mode is not EvacMode.PRIMARY and state.instance(index).mirrored and state.snode[index] != NOWHERE:
+            emptied[state.snode[index]] = True
+    for index in instances:
+        group = int(state.group[state.pnode[index]])
+        usable = (state.group == group) & ~emptied & ~state.columns.offline
+        usable[state.pnode[index]] = False
+        yield index, group, np.flatnonzero(usable)
+
+
+def change_group(
+    state: State, instances: Sequence[int], targets: Sequence[int], options: Options
+) -> Evacuation:
+    """Move each instance to the best of the target groups, of all others if none are given."""
+    allowed = allowed_groups(state, instances, targets)
+    state, moved, failed = state.copy(), [], []
+    for index in instances:
+        try:
+            steps = regroup(state, state.instance(index), allowed, options)
+        except RequestFailed as failure:
+            failed.append((index, str(failure)))
+        else:
+            moved.append(_moved(state, index, steps))
+    return Evacuation(tuple(moved), tuple(failed), state)
+
+
+def allowed_groups(state: State, instances: Sequence[int], targets: Sequence[int]) -> list[int]:
+    """The groups of ``targets``, or if there are none all, without those that the instances are in."""
+    left = {int(state.group[state.pnode[index]]) for index in instances}
+    return [group for group in (targets or range(len(state.cluster.groups))) if group not in left]
+
+
+def regroup(state: State, asked: Asked, allowed: Sequence[int], options: Options) -> list[Step]:
+    """Move one instance to the best of the allowed groups, in place. Raises RequestFailed if it cannot."""
+    best, outcomes = in_best_group(state, asked, asked.row.template.required_nodes, options, allowed)
+    if best is None:
+        raise RequestFailed(_no_group(state, asked, allowed, outcomes))
+    usable = (state.group == best.group) & ~state.columns.offline
+    return evacuate(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), Options())
+
+
+def _no_group(state: State, asked: Asked, allowed: Sequence[int], outcomes: Sequence[Outcome]) -> str:
+    if outcomes:
+        return ", ".join(outcome_line(state, outcome, asked.row.name) for outcome in outcomes)
+    names = [state.cluster.groups[group].name for group in allowed]
+    return f"no groups for evacuation: allowed groups was {names}"
+
+
+def relocate(state: State, index: int, count: int, leaving: Sequence[int], options: Options) -> Evacuation:
+    """Move one instance off the one node named: its secondary if mirrored, else its primary."""
+    mode = relocation_mode(state, index, count, leaving)
+    result = evacuate_nodes(state, [index], mode, options)
+    if result.failed:
+        raise RequestFailed(result.failed[0][1])
+    return result
+
+
+def relocation_mode(state: State, index: int, count: int, leaving: Sequence[int]) -> EvacMode:
+    """What the one node named is to an instance. Raises RequestFailed if it is not the one to leave."""
+    if count != 1:
+        raise RequestFailed(f"Exchange {count} nodes mode is not implemented")
+    mirror = state.cluster.instances[index].template.mirror
+    if mirror is Mirror.NONE:
+        raise RequestFailed("Can't relocate non-mirrored instances")
+    internal = mirror is Mirror.INTERNAL
+    expected = int(state.snode[index] if internal else state.pnode[index])
+    if list(leaving) != [expected]:
+        role, names = "secondary" if internal else "primary", ", ".join(state.names(leaving)) or "none"
+        own = "none" if expected == NOWHERE else state.names([expected])[0]
+        raise RequestFailed(
+            f"Unsupported request: excluded nodes not equal to instance's {role}({own} versus {names})"
+        )
+    return EvacMode.SECONDARY if internal else EvacMode.PRIMARY
+
+
+def _moved(state: State, index: int, steps: list[Step]) -> Moved:
+    nodes = [int(state.pnode[index])]
+    if state.instance(index).mirrored:
+        nodes.append(int(state.snode[index]))
+    return Moved(index, int(state.group[nodes[0]]), tuple(nodes), tuple(steps))
+
+
+def evacuate(
+    state: State, asked: Asked, mode: EvacMode, group: int, targets: Ints, options: Options
+) -> list[Step]:
+    """Move one instance, in place; the steps. Raises RequestFailed if it cannot."""
+    kind = way(state, asked, mode)
+    if kind is None:
+        return _both_nodes(state, asked, group, targets, options)
+    if kind is Kind.FAILOVER:
+        _failover(state, asked, options)
+        return [Step(Kind.FAILOVER)]
+    return _one_node(state, asked, kind, group, targets, options)
+
+
+def way(state: State, asked: Asked, mode: EvacMode) -> Kind | None:
+    """How an instance moves, None if it leaves both its nodes. Raises RequestFailed if it cannot."""
+    template = asked.row.template
+    if not asked.mirrored:
+        if template.mirror is Mirror.NONE:
+            raise RequestFailed(f"Instances of type {template.value} cannot be relocated")
+        if mode is EvacMode.SECONDARY:
+            raise RequestFailed(
+                f"Instances with disk template '{template.value}' can't execute change secondary"
+            )
+        return Kind.FAILOVER_TO
+    if state.snode[asked.index] == NOWHERE:
+        raise RequestFailed("Instance has no secondary node")
+    if mode is EvacMode.PRIMARY:
+        return Kind.FAILOVER
+    return Kind.REPLACE_SECONDARY if mode is EvacMode.SECONDARY else None
+
+
+def _failover(state: State, asked: Asked, options: Options) -> None:
+    trial = moves.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
+    if trial.codes[0] != FITS:
+        raise RequestFailed(FAIL[int(trial.codes[0])].value)
+    moves.settle(state, trial)
+
+
+def _one_node(
+    state: State, asked: Asked, kind: Kind, group: int, targets: Ints, options: Options
+) -> list[Step]:
+    scope, force = state.group == group, options.ignore_soft_errors
+    if not len(targets):
+        raise RequestFailed("Can't find any good node: ")
+    if kind is Kind.FAILOVER_TO:
+        trial = moves.failover_to(state, asked, targets, scope, force)
+    else:
+        trial = moves.replace_secondary(state, asked, targets, force)
+    chosen = choice.best(state, trial, scope, moves.crowding(state, scope))
+    if chosen is None:
+        reasons = [
+            f" Node {name} failed: {FAIL[code].value};"
+            for name, code in zip(state.names(targets.tolist()), trial.codes.tolist(), strict=True)
+        ]
+        raise RequestFailed("Can't find any good node: " + "".join(reasons))
+    moves.settle(state, trial.only(chosen))
+    return [Step(kind, int(targets[chosen]))]
+
+
+def _both_nodes(state: State, asked: Asked, group: int, targets: Ints, options: Options) -> list[Step]:
+    """Both nodes of a mirrored instance changed; only the better of all pairs is carried out."""
+    scope, steps, trying = state.group == group, [], state
+    prefix = "Can't find any good nodes for relocation: "
+    if len(targets) < 2:
+        raise RequestFailed(prefix + "no nodes available")
+    if state.columns.offline[state.pnode[asked.index]]:
+        trying = state.copy()
+        try:
+            _failover(trying, asked, options)
+        except RequestFailed as failure:
+            reason = f"Allocation failed: Failing over to the secondary: {failure}"
+            raise RequestFailed(prefix + reason) from None
+        steps.append(Step(Kind.FAILOVER))
+    trial, codes = moves.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
+    apart = targets[:, np.newaxis] != targets
+    pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
+    if pair is None:
+        raise RequestFailed(f"{prefix}Allocation failed: {_last_reason(codes, apart)}")
+    steps += _exchange(*pair)
+    for step in steps:
+        _carry_out(state, asked, step, options)
+    return steps
+
+
+def _exchange(primary: int, secondary: int) -> list[Step]:
+    return [
+        Step(Kind.REPLACE_SECONDARY, primary),
+        Step(Kind.FAILOVER),
+        Step(Kind.REPLACE_SECONDARY, secondary),
+    ]
+
+
+def _carry_out(state: State, asked: Asked, step: Step, options: Options) -> None:
+    scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
+    if step.kind is Kind.FAILOVER:
+        moves.settle(state, moves.failover(state, asked, scope, force))
+    else:
+        moves.settle(state, moves.replace_secondary(state, asked, np.array([step.node]), force))
+
+
+def _best_pair(
+    state: State, trial: Trial, apart: Bools, scope: Bools, asked: Asked, targets: Ints, options: Options
+) -> tuple[int, int] | None:
+    """Rows of the pair that leaves the group's nodes with the lowest score; of near ties see choice."""
+    fits = np.flatnonzero(((trial.codes == FITS) & apart).ravel())
+    if not len(fits):
+        return None
+    crowding = moves.crowding(state, scope)
+    before = choice.base(state, scope, crowding)
+    scores = choice.restricted(trial, scope).scores(before).ravel()[fits]
+    near = fits[choice.near_best(scores) if before.rated else [-1]].tolist()
+    pairs = [(int(targets[pair // len(targets)]), int(targets[pair % len(targets)])) for pair in near]
+    if len(pairs) == 1:
+        return pairs[0]
+    fresh = []
+    for new_primary, new_secondary in pairs:
+        tried = state.copy()
+        for step in _exchange(new_primary, new_secondary):
+            _carry_out(tried, asked, step, options)
+        fresh.append(float(choice.base(tried, scope, moves.crowding(tried, scope)).score()))
+    return pairs[int(np.flatnonzero(np.array(fresh) == min(fresh))[-1])]
+
+
+STEP_NAMES = (
+    "Changing secondary to new primary",
+    "Failing over to new primary",
+    "Changing secondary to final secondary",
+)
+
+
+def _last_reason(codes: Sequence[Codes], apart: Bools) -> str:
+    """Why the last of all pairs failed, and at which step."""
+    p, s = np.argwhere(apart)[-1]
+    for name, code in zip(STEP_NAMES, codes, strict=True):
+        reason = int(np.broadcast_to(code, apart.shape)[p, s])
+        if reason != FITS:
+            return f"{name}: {FAIL[reason].value}"
+    raise AssertionError("a pair without reason against it was not chosen")

@@ -1,0 +1,142 @@
+"""Allocation where every node has exclusive storage: lose as few later allocations as possible.
+
+For each interval of the instance policy, largest disks first, count how many smallest instances a
+node still takes, before and after. The node (or pair) with the lowest difference wins, then the one
+with the least disk left (``hail(1)``, "lost-allocations metrics").
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.allocate import (
+    Outcome,
+    Solution,
+    best_outcome,
+    candidates,
+    counted,
+    lacks_network,
+)
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules import moves, node_rules
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import Columns, Ints, distinct
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.policy import IPolicy
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import AllocPolicy, DiskTemplate
+
+MOST = 1 << 20  # no node is taken to hold more instances of one size
+
+
+def is_dedicated(state: State, group: str | None) -> bool:
+    """Whether all nodes of the named group, or of all allocable groups, have exclusive storage."""
+    meant = [
+        row
+        for row, each in enumerate(state.cluster.groups)
+        if (each.alloc_policy is not AllocPolicy.UNALLOCABLE if group is None else each.name == group)
+    ]
+    return bool((state.columns.excl_stor | ~np.isin(state.group, meant)).all())
+
+
+def _samples(state: State, policy: IPolicy) -> list[Asked]:
+    """The smallest instance of each interval, largest disk first."""
+    smallest = sorted((pair.min for pair in policy.minmax), key=lambda spec: -spec.disk_size)
+    return [
+        state.ask(
+            Instance(
+                "smallest",
+                spec.memory_size,
+                spec.disk_size,
+                (),
+                spec.cpu_count,
+                auto_balance=False,
+                template=DiskTemplate.PLAIN,
+                spindle_use=spec.spindle_use,
+            )
+        )
+        for spec in smallest
+    ]
+
+
+def capacities(columns: Columns, samples: Sequence[Asked], shape: tuple[int, ...]) -> Ints:
+    """For each sample (first axis), how many more of it each node takes."""
+    result = []
+    for sample in samples:
+        fits, fails = np.zeros(shape, np.int64), np.full(shape, MOST)
+        while (fails - fits > 1).any():
+            many: Any = (fits + fails) // 2
+            together = replace(
+                sample,
+                mem=many * sample.mem,
+                record_mem=many * sample.record_mem,
+                dsk=many * sample.dsk,
+                vcpus=many * sample.vcpus,
+                spindle_use=many * sample.spindle_use,
+            )
+            _, codes = node_rules.add_primary(columns, together, np.int64(0), np.int64(0))
+            fits, fails = np.where(codes == FITS, many, fits), np.where(codes == FITS, fails, many)
+        result.append(fits)
+    return np.array(result, np.int64).reshape(-1, *shape)
+
+
+def in_group(state: State, asked: Asked, count: int, group: int, options: Options) -> Solution:
+    """A new instance on the node, or pair of nodes, of a group that costs the fewest allocations."""
+    row = state.cluster.groups[group]
+    if lacks_network(state, group, asked):
+        raise RequestFailed(
+            f"The group {row.name} is not connected to a network required by instance {asked.row.name}"
+        )
+    scope = state.group == group
+    nodes = candidates(state, scope, options.restrict_to)
+    samples, force = _samples(state, row.ipolicy), options.ignore_soft_errors
+    if count == 1:
+        if not len(nodes):
+            raise RequestFailed("No online nodes")
+        trial = moves.allocate_one(state, asked, nodes, scope, force)
+        usable = np.ones(len(nodes), np.bool_)
+    elif count == 2:
+        if len(nodes) < 2:
+            raise RequestFailed("Not enough online nodes")
+        peer_mem = state.peers[nodes][:, nodes]
+        trial = moves.allocate_pairs(state, asked, nodes[:, np.newaxis], nodes, peer_mem, force)
+        usable = nodes[:, np.newaxis] != nodes
+    else:
+        raise RequestFailed("Unsupported number of nodes, only one or two  supported")
+    lost = np.zeros((len(samples), *usable.shape), np.int64)
+    disk = np.zeros(usable.shape, np.int64)
+    for node in trial.touched:
+        # A secondary's reservation may differ for each primary.
+        shape = np.broadcast_shapes(node.old.r_mem.shape, node.new.r_mem.shape, (1,) * usable.ndim)
+        lost += capacities(node.old, samples, shape) - capacities(node.new, samples, shape)
+        disk += node.new.f_dsk
+    codes = np.broadcast_to(trial.codes, usable.shape)
+    fits = np.flatnonzero((usable & (codes == FITS)).ravel())
+    failures = counted(codes[usable], 0)
+    if not len(fits):
+        return Solution(failures, 0)
+    flat = lost.reshape(len(samples), usable.size)[:, fits]
+    keys = (-np.arange(len(fits)), disk.ravel()[fits], *flat[::-1])
+    best = int(fits[np.lexsort(keys)[0]])
+    metric = tuple(lost.reshape(len(samples), usable.size)[:, best].tolist()), int(disk.ravel()[best])
+    if count == 1:
+        return Solution(failures, len(fits), metric, trial.only(best))
+    p, s = divmod(best, len(nodes))
+    pair = moves.allocate_pairs(state, asked, nodes[[p]], nodes[[s]], peer_mem[[p], [s]], force)
+    return Solution(failures, len(fits), metric, pair)
+
+
+def in_best_group(
+    state: State, asked: Asked, count: int, options: Options
+) -> tuple[Outcome | None, list[Outcome]]:
+    """As for other clusters, by this metric."""
+    outcomes = []
+    for group in distinct(state.group).tolist():
+        try:
+            outcomes.append(Outcome(group, in_group(state, asked, count, group, options)))
+        except RequestFailed as failure:
+            outcomes.append(Outcome(group, error=str(failure)))
+    return best_outcome(state, outcomes), outcomes

@@ -1,0 +1,170 @@
+"""Rebalancing: the best single move again and again, until none helps (``hbal(1)``)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.relocate import Crew, Surroundings, muster
+from ganeti_htools.engine.balancing.search import Best, Search
+from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, Pace
+from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.state import State
+
+COPYING = set(Kind) - {Kind.FAILOVER, Kind.FAILOVER_TO}
+
+
+@dataclass(frozen=True, slots=True)
+class Balancing:
+    """Which moves are allowed, and when to stop.
+
+    ``restricted_migration``: migrate off offline nodes only. ``evacuation``: only instances on offline
+    nodes. ``ignore_soft_errors``: drop the soft limits. A step has to gain ``min_gain`` once the score
+    is no more than ``min_gain_limit``; there are no more than ``max_length`` steps unless that is below
+    0, and none once the score is within ``min_score`` of the best that is possible. With
+    ``disk_moves_factor`` a step copies disks only where it gains more than that many times what the
+    best one gains that copies none.
+
+    With a ``long_factor`` of at least 0.01, moves are left out that gain too little for the time they take
+    once the plan takes ``long_threshold`` seconds (see :mod:`.pace`).
+    """
+
+    disk_moves: bool = True
+    disk_moves_factor: float | None = None
+    long_threshold: float = 1000.0
+    long_factor: float = 0.0
+    instance_moves: bool = True
+    restricted_migration: bool = False
+    evacuation: bool = False
+    ignore_soft_errors: bool = False
+    min_gain: float = 1e-2
+    min_gain_limit: float = 1e-1
+    min_score: float = 1e-9
+    max_length: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A move that was made: rows of the instance, of the new node (NOWHERE for a failover), and of
+    primary and secondary afterwards; and the score then.
+    """
+
+    instance: int
+    kind: Kind
+    node: int
+    pnode: int
+    snode: int
+    score: float
+
+
+def rebalance(
+    state: State, scope: Bools, options: Balancing, movable: Bools | None = None
+) -> tuple[State, list[Step]]:
+    """The state after balancing the nodes in scope, and the steps that lead there.
+
+    Instances with their primary in scope move, unless ``movable`` says no or they are not to be
+    balanced automatically.
+    """
+    state = state.copy()
+    return state, list(stepwise(state, scope, options, movable))
+
+
+def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | None = None) -> Iterator[Step]:
+    """The same in place: each step as it is found, when it has been made."""
+    limit = optimal_score(state, scope) + options.min_score
+    current = score_of(state, scope)
+    if not current > limit:
+        return
+    crews, around = muster(state, candidates(state, scope, movable))
+
+    def searching(options: Balancing) -> Search:
+        force = options.ignore_soft_errors
+        return Search(around, crews, scope, force, lambda crew, kind: allowed(around, crew, kind, options))
+
+    search, pace, cheap = searching(options), None, None
+    factor = 1.0 if options.disk_moves_factor is None else options.disk_moves_factor
+    if options.long_factor >= NEGLIGIBLE:
+        pace = Pace(state, options.long_threshold, options.long_factor, optimal_score(state, scope))
+    if options.disk_moves and (options.disk_moves_factor is not None or pace):
+        cheap = searching(replace(options, disk_moves=False))
+
+    def best_of(search: Search) -> Best | None:
+        return pace.best(search, current) if pace else search.best(current)
+
+    number = 0
+    while (options.max_length < 0 or number < options.max_length) and current > limit:
+        best = best_of(search)
+        if cheap and (pace or (best and best.kind in COPYING)):
+            other = best_of(cheap)
+            if other and (not best or current - best.score <= (current - other.score) * factor):
+                best = other
+        if best is None or not gains(current, best.score, options):
+            return
+        instance, trial = best.trial.asked.index, best.trial
+        if pace:
+            pace.note(best)
+        moves.settle(state, trial)
+        search.note(trial)
+        if cheap:
+            cheap.note(trial)
+        current = best.score
+        number += 1
+        yield Step(instance, best.kind, best.node, int(trial.pnode[0]), int(trial.snode[0]), current)
+
+
+def candidates(state: State, scope: Bools, movable: Bools | None) -> Bools:
+    """Instances that are to be balanced, with all their nodes in scope."""
+    auto = np.array([instance.auto_balance for instance in state.cluster.instances], np.bool_)
+    here: Bools = auto & (state.pnode != NOWHERE) & scope[state.pnode]
+    here &= (state.snode == NOWHERE) | scope[state.snode]
+    return here if movable is None else here & movable
+
+
+def gains(current: float, score: float, options: Balancing) -> bool:
+    """Whether a step from one score to another is worth it."""
+    enough = current > options.min_gain_limit or current - score >= options.min_gain
+    return score < current and enough
+
+
+def score_of(state: State, scope: Bools) -> float:
+    """The score of the nodes in scope; 0 if none is online."""
+    if not (scope & ~state.columns.offline).any():
+        return 0.0
+    return float(choice.base(state, scope, moves.crowding(state, scope)).score())
+
+
+def optimal_score(state: State, scope: Bools) -> float:
+    """What no distribution of the instances on these nodes can fall below, for memory reserved for
+    secondaries (``hbal(1)``, ``--min-score``).
+    """
+    sizes = state.columns.t_mem[scope].tolist()
+    total = sum(sizes)
+    rest = total - max(sizes, default=0.0)
+    if len(sizes) < 2 or not rest > 0:
+        return 0.0
+    reserved = float(state.peers[:, scope].sum())
+    return float(0.25 * (reserved / rest - reserved / total))
+
+
+def allowed(around: Surroundings, crew: Crew, kind: Kind, options: Balancing) -> Bools:
+    """Which members of the crew may move in this way at all."""
+    offline = around.state.columns.offline
+    p, s = around.state.pnode[crew.rows], around.state.snode[crew.rows]
+    lost = offline[p]
+    if not crew.asked.mirrored:
+        may = np.full(len(crew.rows), kind is Kind.FAILOVER_TO and options.instance_moves)
+        return may & (lost | ((s != NOWHERE) & offline[s])) if options.evacuation else may
+    if kind is Kind.FAILOVER_TO:
+        return np.zeros(len(crew.rows), np.bool_)
+    usable = ~offline[s] & options.instance_moves
+    free_to_migrate = lost if options.restricted_migration else np.ones_like(lost)
+    may = {
+        Kind.FAILOVER: usable,
+        Kind.REPLACE_SECONDARY: np.full_like(lost, options.disk_moves),
+        Kind.REPLACE_AND_FAILOVER: free_to_migrate & (options.disk_moves and options.instance_moves),
+        Kind.REPLACE_PRIMARY: usable & (options.disk_moves and not options.restricted_migration),
+        Kind.FAILOVER_AND_REPLACE: usable & free_to_migrate & options.disk_moves,
+    }[kind]
+    return may & (lost | offline[s]) if options.evacuation else may

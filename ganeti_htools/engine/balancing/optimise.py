@@ -1,0 +1,354 @@
+"""Better plans than the greedy one: better final places, and a shorter way there (``hbal --optimise``).
+
+A greedy plan ends where no single move gains. From there a move that loses is made, the one that loses
+least first, and then whatever gains: at first without the instance just moved, so that the answer is
+not the way back. Two instances that change places are such a move and the answer to it. Where this ends
+better than it began, it is kept and gone on from; otherwise it is taken back and the next move is tried.
+
+From where they are at first, instances then go to their final places directly; those that are alike
+share their final places out so that little is copied. Where no such way is found, all moves are made as
+they were found.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import (
+    Balancing,
+    Step,
+    allowed,
+    candidates,
+    gains,
+    optimal_score,
+    rebalance,
+    score_of,
+)
+from ganeti_htools.engine.balancing.relocate import Crew, muster, tried
+from ganeti_htools.engine.balancing.search import ORDER, Search, alike
+from ganeti_htools.engine.balancing.traffic import copied
+from ganeti_htools.engine.rules import moves
+from ganeti_htools.engine.rules.moves import Kind, Trial
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.state import State
+
+DIGITS = 8  # of scores that are compared, as many as are shown
+MOST = 1 << 14  # moves listed at a time
+
+Deed = tuple[int, Kind, int]  # rows of an instance and of the new node (NOWHERE for a failover)
+Place = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps, the score they lead to, what they copy (MiB), and the state in the end."""
+
+    steps: tuple[Step, ...]
+    score: float
+    volume: int
+    after: State = field(compare=False)
+
+    @property
+    def rank(self) -> tuple[float, int, int]:
+        """Lower is better."""
+        return round(self.score, DIGITS), self.volume, len(self.steps)
+
+
+def optimise(
+    state: State, scope: Bools, options: Balancing, movable: Bools | None, going: Callable[[float], bool]
+) -> tuple[Plan, Plan]:
+    """The greedy plan and the best one found, which may be the same.
+
+    Both keep to the options. ``going``, given the best score so far, tells whether to look for one more move;
+    with the same answers the plans are the same.
+    """
+    found, steps = rebalance(state, scope, options, movable)
+    volume = sum(_volume(state, step.instance, step.kind) for step in steps)
+    greedy = Plan(tuple(steps), score_of(found, scope), volume, found.copy())
+    concerned = candidates(state, scope, movable)
+    if options.evacuation:
+        offline = state.columns.offline
+        concerned &= offline[state.pnode] | ((state.snode != NOWHERE) & offline[state.snode])
+    deeds: list[Deed] = [(step.instance, step.kind, step.node) for step in steps]
+    history: list[tuple[list[Deed], dict[int, Place]]] = [(list(deeds), _goals(state, found))]
+    for more in _improvements(state, found, scope, options, concerned, going):
+        deeds += more
+        history.append((list(deeds), _goals(state, found)))
+    for done, goals in reversed(history):
+        plan = _plan(state, scope, options, concerned, done, goals)
+        if plan and plan.rank < greedy.rank:
+            return greedy, plan
+    return greedy, greedy
+
+
+def _volume(state: State, index: int, kind: Kind) -> int:
+    return sum(copied(kind, state.cluster.instances[index]))
+
+
+def _goals(state: State, found: State) -> dict[int, Place]:
+    """Where instances are that are not where they were."""
+    changed = np.flatnonzero((found.pnode != state.pnode) | (found.snode != state.snode))
+    return {int(row): (int(found.pnode[row]), int(found.snode[row])) for row in changed}
+
+
+def _improvements(
+    state: State,
+    found: State,
+    scope: Bools,
+    options: Balancing,
+    concerned: Bools,
+    going: Callable[[float], bool],
+) -> Iterator[list[Deed]]:
+    """Make ``found`` better, in place, again and again: what was done each time.
+
+    Better is a lower score or, with the same, less to copy from ``state``.
+    """
+    limit = optimal_score(found, scope) + options.min_score
+    score = score_of(found, scope)
+    if not score > limit:
+        return
+    crews, around = muster(found, concerned)
+    # Those that may leave offline nodes may do so for any other node.
+    options = replace(options, evacuation=False)
+    search = Search(
+        around,
+        crews,
+        scope,
+        options.ignore_soft_errors,
+        lambda crew, kind: allowed(around, crew, kind, options),
+    )
+    way, expected = _shortest(state, _goals(state, found)), 1e-6 * max(score, 1e-3)
+    while score > limit:
+        staying = _staying(state, found, options)
+        for crew, member, kind, node, loss in _least_bad(search, score, staying, expected):
+            if not going(score):
+                return
+            trip = _Trip(search)
+            if not trip.make(tried(around, crew, member, kind, node, search.force), kind, node):
+                continue
+            now = score_of(found, scope)
+            for held in (True, False):
+                while going(score):
+                    barred = _staying(state, found, options)
+                    barred[crew.rows[member]] |= held
+                    best = search.best(now, barred)
+                    if not best or not gains(now, best.score, options):
+                        break
+                    trip.make(best.trial, best.kind, best.node)
+                    now = best.score
+            new = _shortest(state, _goals(state, found))
+            lower = round(now, DIGITS) < round(score, DIGITS) and gains(score, now, options)
+            same = round(now, DIGITS) == round(score, DIGITS)
+            if (lower or (same and new < way)) and (options.max_length < 0 or new[1] <= options.max_length):
+                score, way, expected = now, new, loss / 4
+                yield trip.deeds
+                break
+            trip.take_back()
+        else:
+            return
+
+
+def _staying(state: State, found: State, options: Balancing) -> Bools:
+    """Instances that stay where they are, as the plan is as long as it may get."""
+    staying = np.zeros(len(state.pnode), np.bool_)
+    if options.max_length >= 0:
+        goals = _goals(state, found)
+        if _shortest(state, goals)[1] >= options.max_length:
+            staying[:] = True
+            staying[list(goals)] = False
+    return staying
+
+
+class _Trip:
+    """Moves made on a state that is searched, and the way back."""
+
+    def __init__(self, search: Search) -> None:
+        self.search, self.deeds, self.back = search, list[Deed](), list[Trial]()
+
+    def make(self, trial: Trial, kind: Kind, node: int) -> bool:
+        """Make a move; whether it could be made."""
+        if trial.codes[0] != FITS:
+            return False
+        state, index = self.search.state, trial.asked.index
+        self.deeds.append((index, kind, node))
+        touched = tuple(replace(each, old=each.new, new=each.old) for each in trial.touched)
+        place = state.pnode[[index]], state.snode[[index]]
+        self.back.append(Trial(trial.asked, trial.codes, *place, touched))
+        moves.settle(state, trial)
+        self.search.note(trial)
+        return True
+
+    def take_back(self) -> None:
+        """Leave the state as it was."""
+        for trial in reversed(self.back):
+            moves.settle(self.search.state, trial)
+        self.search.note(*self.back)
+
+
+def _least_bad(
+    search: Search, score: float, barred: Bools, loss: float
+) -> Iterator[tuple[Crew, int, Kind, int, float]]:
+    """Moves that are possible, the best first: crew and member, what is done, the new node, and what it may
+    lose to be looked at. That is ``loss`` for a start.
+    """
+    seen = 0
+    while loss < 100 * max(score, 1.0):
+        found = search.within(score, loss, barred, MOST)
+        ranked = sorted(
+            (value, int(each.crew.rows[member]), node, ORDER.index(each.kind), which, member)
+            for which, each in enumerate(found)
+            for value, member, node in zip(
+                each.scores.tolist(), each.members.tolist(), each.new.tolist(), strict=True
+            )
+        )
+        for _, _, node, _, which, member in ranked[seen:]:
+            yield found[which].crew, member, found[which].kind, node, loss
+        loss, seen = 2 * loss, max(seen, len(ranked))
+
+
+def _first_moves(state: State, place: Place, goal: Place) -> list[tuple[Kind, int]]:
+    """Moves from a place to another, or half the way where two are needed: what copies least comes first.
+
+    A lost primary is left before anything else.
+    """
+    (p, s), (pnode, snode) = place, goal
+    if s == NOWHERE:
+        return [(Kind.FAILOVER_TO, pnode)]
+    if goal == (s, p):
+        return [(Kind.FAILOVER, NOWHERE)]
+    if pnode == p:
+        return [(Kind.REPLACE_SECONDARY, snode)]
+    if snode == p:
+        return [(Kind.REPLACE_AND_FAILOVER, pnode)]
+    if pnode == s:
+        return [(Kind.FAILOVER_AND_REPLACE, snode)]
+    if snode == s:
+        return [(Kind.REPLACE_PRIMARY, pnode)]
+    before = [(Kind.REPLACE_AND_FAILOVER, pnode), (Kind.REPLACE_SECONDARY, snode)]
+    after = [(Kind.REPLACE_PRIMARY, pnode), (Kind.FAILOVER_AND_REPLACE, snode)]
+    return [*after, *before] if state.columns.offline[p] else [*before, *after]
+
+
+def _distance(state: State, index: int, goal: Place) -> tuple[int, int]:
+    """What the shortest way of an instance to a place copies (MiB), and how many moves it takes."""
+    place = int(state.pnode[index]), int(state.snode[index])
+    if place == goal:
+        return 0, 0
+    first = _first_moves(state, place, goal)
+    kinds = [first[0][0], Kind.REPLACE_SECONDARY] if len(first) > 1 else [first[0][0]]
+    return sum(_volume(state, index, kind) for kind in kinds), len(kinds)
+
+
+def _shortest(state: State, goals: Mapping[int, Place]) -> tuple[int, int]:
+    """The same for all instances together."""
+    ways = [_distance(state, index, goal) for index, goal in goals.items()]
+    return sum(volume for volume, _ in ways), sum(length for _, length in ways)
+
+
+def shared_out(state: State, crews: Sequence[Crew], goals: Mapping[int, Place]) -> dict[int, Place]:
+    """The goals, exchanged between instances that are alike where that copies less."""
+    result = dict(goals)
+    for crew in crews:
+        classes, _ = alike(crew)
+        groups: dict[tuple[int, bool], list[int]] = {}
+        for index, number in zip(crew.rows.tolist(), classes.tolist(), strict=True):
+            if index in goals:
+                running = state.cluster.instances[index].status.running
+                groups.setdefault((number, running), []).append(index)
+        for members in groups.values():
+            dealt = _dealt(state, members, goals)
+            if _shortest(state, dealt) < _shortest(state, {index: goals[index] for index in members}):
+                result |= dealt
+    return result
+
+
+def _dealt(state: State, members: Sequence[int], goals: Mapping[int, Place]) -> dict[int, Place]:
+    """The goals of some instances dealt out anew, the shortest way first."""
+    owners: dict[int, list[int]] = {}  # of goals, by the nodes of these
+    for index in members:
+        for node in goals[index]:
+            owners.setdefault(node, []).append(index)
+    pairs = sorted(
+        (_distance(state, index, goals[owner]), index, owner)
+        for index in members
+        for owner in {
+            owner for node in (state.pnode[index], state.snode[index]) for owner in owners.get(int(node), ())
+        }
+    )
+    owner_of: dict[int, int] = {}
+    left = dict.fromkeys(members)
+    for _, index, owner in pairs:
+        if index not in owner_of and owner in left:
+            owner_of[index] = owner
+            del left[owner]
+    owner_of |= zip((index for index in members if index not in owner_of), left, strict=True)
+    return {index: goals[owner] for index, owner in owner_of.items()}
+
+
+class _Course:
+    """Moves made one after the other on a copy of a state, each only if it may be made then."""
+
+    def __init__(self, state: State, scope: Bools, options: Balancing, concerned: Bools) -> None:
+        self.start, self.state = state, state.copy()
+        self.scope, self.options, self.steps = scope, options, list[Step]()
+        self.crews, self.around = muster(self.state, concerned)
+        self.member = {
+            index: (crew, member) for crew in self.crews for member, index in enumerate(crew.rows.tolist())
+        }
+
+    def make(self, index: int, kind: Kind, node: int) -> bool:
+        """Make a move; whether it could be made."""
+        crew, member = self.member[index]
+        if not allowed(self.around, crew.take(np.array([member])), kind, self.options)[0]:
+            return False
+        trial = tried(self.around, crew, member, kind, node, self.options.ignore_soft_errors)
+        if trial.codes[0] != FITS:
+            return False
+        moves.settle(self.state, trial)
+        self.around.refresh(np.array([int(touched.rows[0]) for touched in trial.touched]))
+        place = int(trial.pnode[0]), int(trial.snode[0])
+        self.steps.append(Step(index, kind, node, *place, score_of(self.state, self.scope)))
+        return True
+
+    def lead(self, index: int, goal: Place) -> bool:
+        """Move an instance to a place, or half the way there; whether it has arrived."""
+        while (place := self.place(index)) != goal:
+            if not any(self.make(index, kind, node) for kind, node in _first_moves(self.state, place, goal)):
+                return False
+        return True
+
+    def place(self, index: int) -> Place:
+        """Where an instance is by now."""
+        return int(self.state.pnode[index]), int(self.state.snode[index])
+
+    def plan(self) -> Plan | None:
+        """The moves made, unless there are more than the options allow."""
+        if 0 <= self.options.max_length < len(self.steps):
+            return None
+        volume = sum(_volume(self.start, step.instance, step.kind) for step in self.steps)
+        return Plan(tuple(self.steps), score_of(self.state, self.scope), volume, self.state)
+
+
+def _plan(
+    state: State,
+    scope: Bools,
+    options: Balancing,
+    concerned: Bools,
+    deeds: Sequence[Deed],
+    goals: Mapping[int, Place],
+) -> Plan | None:
+    """A plan that leads to some places: by the shortest ways, or else by all that was done."""
+    course = _Course(state, scope, options, concerned)
+    shared = shared_out(state, course.crews, goals)
+    # Who moved first gained most.
+    waiting = [index for index in dict.fromkeys(index for index, _, _ in deeds) if index in shared]
+    made = -1
+    while waiting and made < len(course.steps):
+        made = len(course.steps)
+        waiting = [index for index in waiting if not course.lead(index, shared[index])]
+    if not waiting:
+        return course.plan()
+    course = _Course(state, scope, options, concerned)
+    return course.plan() if all(course.make(*deed) for deed in deeds) else None

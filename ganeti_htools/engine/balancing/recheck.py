@@ -1,0 +1,132 @@
+"""A plan looked at again: whether its steps can still be made on a cluster that may have changed.
+
+And a plan made again, step by step, on the cluster that it was found for.
+
+The rules are those by which steps are found (:mod:`.relocate`, :func:`.balance.allowed`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import Balancing, Step, allowed, candidates
+from ganeti_htools.engine.balancing.relocate import Crew, Surroundings, muster, nodes_after, relocate
+from ganeti_htools.engine.rules import moves
+from ganeti_htools.engine.rules.moves import Kind, Trial
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStep:
+    """A step in names, which hold on other states, too: the instance, what is done, the new node if
+    there is one, and the nodes before and after, primary first.
+    """
+
+    instance: str
+    kind: Kind
+    node: str | None
+    was: tuple[str, ...]
+    now: tuple[str, ...]
+
+
+def named(state: State, steps: Sequence[Step]) -> Iterator[NamedStep]:
+    """The steps of a plan that starts from a state."""
+    places = {
+        row: (int(state.pnode[row]), int(state.snode[row])) for row in {step.instance for step in steps}
+    }
+    for step in steps:
+        was, now = places[step.instance], (step.pnode, step.snode)
+        places[step.instance] = now
+        yield NamedStep(
+            state.cluster.instances[step.instance].name,
+            step.kind,
+            None if step.node == NOWHERE else state.cluster.nodes[step.node].name,
+            _names(state, *was),
+            _names(state, *now),
+        )
+
+
+def _names(state: State, *rows: int) -> tuple[str, ...]:
+    return tuple(state.names(row for row in rows if row != NOWHERE))
+
+
+def obstacle(
+    state: State, scope: Bools, steps: Sequence[NamedStep], options: Balancing, movable: Bools
+) -> str | None:
+    """Make steps one after the other, in place; why one cannot be made, which is where it ends."""
+    rows, around, members = _rows(state), *_members(state, scope, movable)
+    for step in steps:
+        row = rows.get(step.instance)
+        if row is None:
+            return f"instance {step.instance} is gone"
+        here = _names(state, int(state.pnode[row]), int(state.snode[row]))
+        if here != step.was:
+            return f"instance {step.instance} is on {', '.join(here)}, not on {', '.join(step.was)}"
+        new = None
+        if step.node is not None:
+            target = state.nodes.get(step.node)
+            if target is None:
+                return f"node {step.node} is gone"
+            if state.columns.offline[target]:
+                return f"node {step.node} is offline or drained"
+            if not scope[target]:
+                return f"node {step.node} is in another group"
+            new = np.array([target])
+        if row not in members:
+            return f"instance {step.instance} must not be moved"
+        crew = _alone(*members[row])
+        if not allowed(around, crew, step.kind, options)[0]:
+            return f"instance {step.instance}: {step.kind.value} is not possible, or not wanted any more"
+        trial = _trial(around, crew, row, step.kind, new, options.ignore_soft_errors)
+        if trial.codes[0] != FITS:
+            nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
+            return f"instance {step.instance} does not fit on {nodes} any more ({why})"
+        _settle(around, trial)
+    return None
+
+
+def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float]]) -> Iterator[Step]:
+    """Make steps, each with the score afterwards, that were found for an equal state, in place: each when
+    it has been made. Raises DataError where the state is another.
+    """
+    everywhere = np.ones(len(state.group), np.bool_)
+    rows, around, members = _rows(state), *_members(state, everywhere, movable)
+    for step, score in steps:
+        row = rows.get(step.instance)
+        node = NOWHERE if step.node is None else state.nodes.get(step.node)
+        if row is None or row not in members or node is None:
+            raise DataError(f"the plan moves instance {step.instance}, which cannot be moved like that")
+        new = None if node == NOWHERE else np.array([node])
+        trial = _trial(around, _alone(*members[row]), row, step.kind, new, force=True)
+        _settle(around, trial)
+        yield Step(row, step.kind, node, int(trial.pnode[0]), int(trial.snode[0]), score)
+
+
+def _rows(state: State) -> dict[str, int]:
+    return {instance.name: row for row, instance in enumerate(state.cluster.instances)}
+
+
+def _members(state: State, scope: Bools, movable: Bools) -> tuple[Surroundings, dict[int, tuple[Crew, int]]]:
+    """The surroundings, and the place in its crew of each instance that may be moved."""
+    crews, around = muster(state, candidates(state, scope, movable))
+    return around, {int(row): (crew, place) for crew in crews for place, row in enumerate(crew.rows)}
+
+
+def _alone(crew: Crew, place: int) -> Crew:
+    return crew.take(np.array([place]))
+
+
+def _trial(around: Surroundings, crew: Crew, row: int, kind: Kind, new: Ints | None, force: bool) -> Trial:
+    """One move of the only instance in a crew."""
+    touched, codes = relocate(around, crew, kind, force, new)
+    primary, secondary = nodes_after(around.state, crew, kind, new)
+    return Trial(around.state.instance(row), codes, primary, secondary, tuple(touched))
+
+
+def _settle(around: Surroundings, trial: Trial) -> None:
+    moves.settle(around.state, trial)
+    around.refresh(np.array([int(node.rows[0]) for node in trial.touched]))

@@ -1,0 +1,444 @@
+"""Which sizes of an instance find a place on a state, when it is made smaller unit by unit until one does.
+
+Sizes may have many thousand units, but a verdict changes rarely on the way. A rule that has to do with one
+amount refuses with the one reason that is about it, so what is made smaller is for each candidate too much
+until some size, and never again from there on, as long as policies see no difference. So where a size and a
+much smaller one have the same verdict, so have all between them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.allocate import PATIENCE, Solution, on_pairs
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
+from ganeti_htools.engine.redundancy.loss_simulation import Memory
+from ganeti_htools.engine.rules import choice, moves, node_rules
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.model.cluster import Disk, Instance
+from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.policy import IPolicy
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import DiskTemplate, Fail
+
+Failures = dict[Fail, int]
+
+# What a size is made smaller by, which is also the least it can have.
+UNIT = {Fail.MEM: 64, Fail.DISK: 256, Fail.CPU: 1, Fail.SPINDLES: 1}
+SHRINKS = {Fail.MEM: "mem", Fail.DISK: "dsk", Fail.CPU: "vcpus", Fail.SPINDLES: "spindles"}
+# The same amounts in policies.
+BOUNDED = {
+    Fail.MEM: "memory_size",
+    Fail.DISK: "disk_size",
+    Fail.CPU: "cpu_count",
+    Fail.SPINDLES: "spindle_use",
+}
+
+# How many candidates are looked at in one go, and how many sizes between two that differ, at most.
+BATCH, PROBES = 1 << 18, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What an instance takes; memory and disk in MiB."""
+
+    mem: int
+    dsk: int
+    vcpus: int
+    spindles: int = 1
+
+    def steps(self, fail: Fail) -> int:
+        """How many units less of what ``fail`` is about it can have; 0 if it is about no amount."""
+        return max(0, getattr(self, SHRINKS[fail]) // UNIT[fail] - 1) if fail in UNIT else 0
+
+    def less(self, fail: Fail, units: int) -> "Size":
+        """So many units less of what ``fail`` is about, or more."""
+        name = SHRINKS[fail]
+        return replace(self, **{name: getattr(self, name) - units * UNIT[fail]})
+
+    def smaller(self, fail: Fail) -> "Size | None":
+        """A unit less of what ``fail`` is about; None if nothing would be left, or it is about no amount."""
+        return self.less(fail, 1) if self.steps(fail) else None
+
+    def least(self, *fails: Fail) -> "Size":
+        """The smallest size that can be reached, by making less of all or only of these amounts."""
+        return replace(
+            self,
+            **{
+                SHRINKS[fail]: getattr(self, SHRINKS[fail]) % UNIT[fail] + UNIT[fail]
+                for fail in fails or UNIT
+                if getattr(self, SHRINKS[fail]) > UNIT[fail]
+            },
+        )
+
+    def holds(self, other: "Size") -> bool:
+        """Whether it is at least as large in everything."""
+        return (
+            self.mem >= other.mem
+            and self.dsk >= other.dsk
+            and self.vcpus >= other.vcpus
+            and self.spindles >= other.spindles
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What all instances have in common but their size."""
+
+    template: DiskTemplate
+    spindle_use: int
+
+    def instance(self, size: Size) -> Instance:
+        """An instance of a size."""
+        return Instance(
+            name="new",
+            mem=size.mem,
+            dsk=size.dsk,
+            disks=(Disk(size.dsk, size.spindles),),
+            vcpus=size.vcpus,
+            template=self.template,
+            spindle_use=self.spindle_use,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where instances may go: rows of online ``nodes``; ``ignored`` nodes may be lost without survival."""
+
+    nodes: Ints
+    ignored: Bools
+    options: Options
+    progress: Callable[[int], object] = lambda placed: None
+    memory: Memory = field(default_factory=Memory)
+
+    def guards(self, mirrored: bool) -> bool:
+        """Whether the redundancy of the whole is looked at when such an instance is placed."""
+        return self.options.capacity and not (mirrored and self.options.accept_existing)
+
+    def redundancy(self, state: State) -> Redundancy:
+        """What can be said of the redundancy of all nodes."""
+        known = assess(state, np.ones(len(state.group), np.bool_), self.options)
+        return replace(known, looked=known.looked & ~self.ignored, memory=self.memory, doubtful={})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many candidates take an instance, redundancy of the whole aside, and why others do not."""
+
+    fits: int
+    failures: Failures
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Sizes that were tried in vain, all for the same reasons: ``largest``, and each made smaller by the
+    most frequent one, ``number`` in all.
+    """
+
+    largest: Size
+    failures: Failures
+    number: int = 1
+
+    def __getitem__(self, at: int) -> Size:
+        return self.largest.less(worst(self.failures), at) if at else self.largest
+
+
+def ranked(failures: Failures) -> list[Fail]:
+    """Reasons, the most frequent first, of equal ones the last. (``failures`` are in the order of Fail.)"""
+    latest_first = list(failures)[::-1]
+    return sorted(latest_first, key=failures.__getitem__, reverse=True)
+
+
+def worst(failures: Failures) -> Fail:
+    """The most frequent reason, of equal ones the last."""
+    return max(reversed(failures), key=failures.__getitem__)
+
+
+def by_group(state: State, nodes: Ints) -> list[Ints]:
+    """Positions of the nodes of each group that has a pair."""
+    groups = state.group[nodes]
+    return [at for group in np.unique(groups) if len(at := np.flatnonzero(groups == group)) > 1]
+
+
+def on_all_pairs(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Iterator[Solution]:
+    """Redundant places for a mirrored instance, in each group in turn."""
+    everyone = np.ones(len(state.group), np.bool_)
+    base = choice.base(state, everyone, moves.crowding(state, everyone))
+    for at in by_group(state, site.nodes):
+        nodes = site.nodes[at]
+        yield on_pairs(state, asked, nodes, nodes, base, site.options, redundancy)
+
+
+class Prospects:
+    """Which sizes fit on a state; the state must not change."""
+
+    def __init__(self, state: State, kind: Kind, site: Site) -> None:
+        self.state, self.kind, self.site = state, kind, site
+        self.columns = state.columns.take(site.nodes)
+        self.groups = by_group(state, site.nodes)
+        pairs = [pair for policy in state.policies for pair in policy.minmax]
+        # From these amounts on, policies may say something else.
+        self.bounds = {
+            fail: [getattr(pair.min, name) for pair in pairs]
+            + [getattr(pair.max, name) + 1 for pair in pairs]
+            for fail, name in BOUNDED.items()
+        }
+        self.floor = [
+            min((getattr(pair.min, BOUNDED[fail]) for pair in pairs), default=0)
+            for fail in (Fail.MEM, Fail.DISK, Fail.CPU)
+        ]
+        self.known: dict[Size, Verdict] = {}
+        self.runs: dict[tuple[Size, Fail], int] = {}
+        self.places: dict[Size, bool] = {}
+        self.ends: dict[tuple[Size, Fail], tuple[Size | None, list[Size] | None]] = {}
+        self.ruled_out: list[Size] = []
+        self.not_ruled_out: list[Size] = []
+        self.suspects: list[int] = []
+        self.ahead = 1
+        self.unfit: list[Size] = []
+        self.hopeful: set[Size] = set()
+        self.redundancy = site.redundancy(state)
+        self.refused = self._always_refused(state.policies)
+
+    def _always_refused(self, policies: Sequence[IPolicy]) -> Codes:
+        """Why the policies of nodes refuse instances of this kind whatever their size, in one row."""
+        smallest = {pair.min for policy in policies for pair in policy.minmax}
+        sizes = [
+            Size(each.memory_size, each.disk_size, each.cpu_count, each.spindle_use) for each in smallest
+        ]
+        demands = [self.kind.instance(size).demand for size in sizes]
+        codes = moves.refusals(self.state, demands, self.site.nodes)
+        refused: Codes = codes.min(axis=0, initial=np.iinfo(np.int8).max if demands else FITS, keepdims=True)
+        return refused
+
+    def of(self, *sizes: Size) -> list[Verdict]:
+        """About sizes."""
+        new = [size for size in dict.fromkeys(sizes) if size not in self.known]
+        if new:
+            demands = [self.kind.instance(size).demand for size in new]
+            refused = moves.refusals(self.state, demands, self.site.nodes)
+            self.known.update(zip(new, self._verdicts(new, refused), strict=True))
+        return [self.known[size] for size in sizes]
+
+    def barren(self, size: Size) -> bool:
+        """Whether there is certainly no place, or none that leaves the whole redundant, if it has to."""
+        return not self.of(size)[0].fits or self._ruled_out(size)
+
+    def failed(self, size: Size) -> Run | None:
+        """A size that has no place, and the smaller ones that are barren for the same reasons.
+
+        None if it may have one.
+        """
+        (verdict,) = self.of(size)
+        failures = verdict.failures | {Fail.N1: verdict.failures[Fail.N1] + verdict.fits}
+        fail = worst(failures)
+        if self.barren(size):
+            return Run(size, failures, self._run(size, fail))
+        mirrored = self.kind.template is DiskTemplate.DRBD
+        if self.site.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self._has_place(size):
+            # The next ones have to be tried, too.
+            self.ahead = min(2 * self.ahead, PROBES)
+            self.of(*(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)))
+            return Run(size, failures)
+        return None
+
+    def _run(self, size: Size, fail: Fail) -> int:
+        """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""
+        if (size, fail) not in self.runs:
+            (verdict,) = self.of(size)
+
+            def alike(steps: list[int]) -> list[bool]:
+                return [each == verdict for each in self.of(*(size.less(fail, step) for step in steps))]
+
+            def ruled_out(steps: list[int]) -> list[bool]:
+                return [self._ruled_out(size.less(fail, step)) for step in steps]
+
+            end = _reach(self._free_steps(size, fail), alike)
+            if verdict.fits and end and not self._ruled_out(size.less(fail, end)):
+                end = _reach(end - 1, ruled_out)
+            self.runs[size, fail] = end + 1
+        return self.runs[size, fail]
+
+    def _free_steps(self, size: Size, fail: Fail) -> int:
+        """How often it can be made smaller before a policy may say something else."""
+        if fail not in UNIT:
+            return 0
+        amount: int = getattr(size, SHRINKS[fail])
+        bound = max((bound for bound in self.bounds[fail] if bound <= amount), default=0)
+        return min(size.steps(fail), (amount - bound) // UNIT[fail])
+
+    def hopeless(self, size: Size) -> bool:
+        """Whether nothing has a place that is at least this large in everything, whatever policies allow."""
+        mem, dsk, vcpus = (
+            max(pair) for pair in zip((size.mem, size.dsk, size.vcpus), self.floor, strict=True)
+        )
+        size = replace(size, mem=mem, dsk=dsk, vcpus=vcpus)
+        if size in self.hopeful:
+            return False
+        if not any(size.holds(unfit) for unfit in self.unfit):
+            if self._verdicts([size], self.refused)[0].fits and not self._ruled_out(size):
+                self.hopeful.add(size)
+                return False
+            self.unfit.append(size)
+        return True
+
+    def _ruled_out(self, size: Size) -> bool:
+        """Whether certainly no place leaves the whole redundant, if that is asked for."""
+        mirrored = self.kind.template is DiskTemplate.DRBD
+        if not self.site.guards(mirrored) or any(known.holds(size) for known in self.not_ruled_out):
+            return False
+        if any(size.holds(known) for known in self.ruled_out):
+            return True
+        asked = self.state.ask(self.kind.instance(size))
+        groups = [self.site.nodes[at] for at in self.groups] if mirrored else [self.site.nodes]
+        found = all(self.redundancy.rules_out(asked, nodes) for nodes in groups)
+        (self.ruled_out if found else self.not_ruled_out).append(size)
+        return found
+
+    def sidestep(self, run: Run) -> tuple[int, Size] | None:
+        """The last size of a run that need only be made smaller to have a redundant place, by its most
+        frequent reason, or else by the next, and the first size that has one then. The least that a size
+        can have is not tried: so do Ganeti's htools.
+        """
+        found: tuple[int, Size] | None = None
+        for fail in ranked(run.failures):
+            at = run.number - 1 if run.failures[fail] else -1
+            while at > (found[0] if found else -1):
+                smaller = run[at].smaller(fail)
+                if smaller is None:
+                    break
+                end, seen = self._end(smaller, fail)
+                if end is not None:
+                    found = at, end
+                elif fail is worst(run.failures):
+                    break  # the sizes before it come to the same end
+                at -= 1 + self._alike(run, at, seen)
+        return found
+
+    def _alike(self, run: Run, at: int, seen: list[Size] | None) -> int:
+        """For how many sizes of a run, before one at which all was ``seen`` in vain, the same is seen."""
+        if seen is None:
+            return 0
+        verdicts, fail = self.of(*seen), worst(run.failures)
+
+        def alike(steps: list[int]) -> list[bool]:
+            return [self.of(*(size.less(fail, -step) for size in seen)) == verdicts for step in steps]
+
+        return _reach(at, alike)
+
+    def _end(self, size: Size, fail: Fail) -> tuple[Size | None, list[Size] | None]:
+        """The first size that fits as long as there is a lack of what ``fail`` is about; and the first and
+        last of barren runs on the way, None if others were tried.
+        """
+        if self.hopeless(size.least(fail)):
+            return None, []
+        starts: list[Size] = []
+        seen: list[Size] | None = []
+        end = None
+        while size.steps(fail):
+            if (size, fail) in self.ends:
+                end, rest = self.ends[size, fail]
+                seen = None if seen is None or rest is None else seen + rest
+                break
+            starts.append(size)
+            last = size
+            if self.barren(size):
+                last = size.less(fail, self._run(size, fail) - 1)
+                seen = None if seen is None else [*seen, size, last]
+            elif self._has_place(size):
+                end, seen = size, None
+                break
+            else:
+                seen = None
+            if not self.of(size)[0].failures[fail] or not last.steps(fail):
+                break
+            size = last.less(fail, 1)
+        for number, start in enumerate(starts):
+            self.ends[start, fail] = end, None if seen is None else seen[2 * number :]
+        return end, seen
+
+    def _has_place(self, size: Size) -> bool:
+        """Whether a size that fits has a place that leaves the whole redundant, if that is asked for."""
+        if size not in self.places:
+            state, site = self.state, self.site
+            asked = state.ask(self.kind.instance(size))
+            if not site.options.capacity:
+                self.places[size] = True
+            elif asked.mirrored:
+                found = on_all_pairs(state, asked, site, self.redundancy)
+                self.places[size] = any(each.trial is not None for each in found)
+            else:
+                self.places[size] = self._has_node(asked)
+        return self.places[size]
+
+    def _has_node(self, asked: Asked) -> bool:
+        """The same for an instance with one node."""
+        state, nodes, redundancy = self.state, self.site.nodes, self.redundancy
+        trial = moves.allocate_one(state, asked, nodes, np.ones(len(state.group), np.bool_))
+        admitted = (trial.codes == FITS) & redundancy.admits(asked, nodes, None)
+        for tries, at in enumerate(np.flatnonzero(admitted).tolist()):
+            if tries >= PATIENCE and redundancy.hopeless(self.suspects):
+                break
+            if redundancy.confirms(trial.only(at), self.suspects):
+                return True
+        return False
+
+    def _verdicts(self, sizes: Sequence[Size], refused: Codes) -> list[Verdict]:
+        """About sizes, given which nodes (columns) refuse them (rows) anyway."""
+        _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, (-1, 1)), 0, 0)
+        codes = np.where(refused != FITS, refused, codes)
+        if self.kind.template.required_nodes == 1:
+            counts = np.array([_counts(each) for each in codes])
+        else:
+            counts = np.sum([self._pairs(sizes, codes, at) for at in self.groups], axis=0)
+        return [Verdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}) for each in counts.tolist()]
+
+    def _cohort(self, sizes: Sequence[Size], shape: tuple[int, ...]) -> Asked:
+        """Instances of all these sizes as one, with figures of this shape."""
+        figures: dict[str, Any] = {
+            name: np.array([getattr(size, name) for size in sizes]).reshape(shape)
+            for name in ("mem", "dsk", "vcpus", "spindles")
+        }
+        figures |= dict.fromkeys(("record_mem", "secondary_mem"), figures["mem"])
+        return replace(self.state.ask(self.kind.instance(sizes[0])), **figures)
+
+    def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints) -> Ints:
+        """How often each code occurs among the pairs of a group, for each size."""
+        codes, nodes, columns = codes[:, at], self.site.nodes[at], self.columns.take(at)
+        counts = np.array([_counts(each) for each in codes]) * (len(at) - 1)
+        counts[:, FITS] = 0
+        rows, primaries = np.nonzero(codes == FITS)
+        for start in range(0, len(rows), BATCH // len(at)):
+            row, primary = (each[start : start + BATCH // len(at)] for each in (rows, primaries))
+            cohort = self._cohort([sizes[each] for each in row.tolist()], (-1, 1))
+            _, second = node_rules.add_secondary(columns, cohort, self.state.peers[nodes[primary]][:, nodes])
+            second[np.arange(len(row)), primary] = APART
+            np.add.at(counts, row, np.array([_counts(each) for each in second]))
+        return counts
+
+
+# The code of what is no pair.
+APART = len(FAIL) + 1
+
+
+def _counts(codes: Codes) -> Ints:
+    return np.bincount(codes, minlength=APART + 1)
+
+
+def _reach(end: int, holds: Callable[[list[int]], list[bool]]) -> int:
+    """The last of the numbers up to ``end`` for which something holds that holds for 0, and never again
+    once it does not; asked about several in order.
+    """
+    low, high = 0, end + 1
+    probes = [*(1 << power for power in range(end.bit_length())), end]
+    while high - low > 1:
+        for probe, good in zip(probes, holds(probes), strict=True):
+            if not good:
+                high = probe
+                break
+            low = probe
+        probes = list(range(low + 1, high, max(1, (high - low) // PROBES)))
+    return low

@@ -1,0 +1,79 @@
+"""What a cluster has, uses and has left, added up over all nodes (``hspace(1)``)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.model.columns import Floats
+from ganeti_htools.model.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Sums over nodes; memory and disk in MiB.
+
+    ``t_`` are totals, ``f_`` what is free, ``a_`` what of that is not kept back, ``i_`` what instances use;
+    ``n_mem`` is what the nodes use themselves and ``x_mem`` what is unaccounted for. ``v_cpu`` is how many
+    virtual CPUs there may be, ``n_cpu`` those used in terms of physical ones. ``most_mem`` and ``most_dsk``
+    are the most that is available on one node.
+    """
+
+    t_mem: float
+    t_dsk: float
+    t_cpu: float
+    t_spindles: int
+    v_cpu: int
+    f_mem: int
+    f_dsk: int
+    f_spindles: int
+    a_mem: int
+    a_dsk: int
+    most_mem: int
+    most_dsk: int
+    i_mem: int
+    i_dsk: int
+    i_cpu: int
+    i_spindles: int
+    n_cpu: float
+    n_mem: int
+    x_mem: int
+    instances: int
+    score: float
+
+
+def total(state: State) -> Resources:
+    """The resources of all nodes."""
+    c = state.columns
+    everyone = np.ones(len(state.group), np.bool_)
+    a_mem = np.maximum(c.unallocated - c.r_mem, 0)
+    a_dsk = np.maximum(c.f_dsk - c.lo_dsk, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        n_cpu = c.u_cpu / c.vcpu_ratio
+    return Resources(
+        t_mem=_in_order(c.t_mem),
+        t_dsk=_in_order(c.t_dsk),
+        t_cpu=_in_order(c.t_cpu),
+        t_spindles=int(c.t_spindles.sum()),
+        v_cpu=sum(int(limit) for limit in np.floor(c.vcpu_ratio * c.t_cpu).tolist()),
+        f_mem=int(c.unallocated.sum()),
+        f_dsk=int(c.f_dsk.sum()),
+        f_spindles=int(c.f_spindles.sum()),
+        a_mem=int(a_mem.sum()),
+        a_dsk=int(a_dsk.sum()),
+        most_mem=int(a_mem.max(initial=0)),
+        most_dsk=int(a_dsk.max(initial=0)),
+        i_mem=int(c.i_mem.sum()),
+        i_dsk=int((c.t_dsk.astype(np.int64) - c.f_dsk).sum()),
+        i_cpu=int(c.u_cpu.sum()),
+        i_spindles=int((c.t_spindles - c.f_spindles).sum()),
+        n_cpu=_in_order(n_cpu),
+        n_mem=int(c.n_mem.sum()),
+        x_mem=int(c.x_mem.sum()),
+        instances=int(c.primaries.sum()),
+        score=float(choice.base(state, everyone, moves.crowding(state, everyone)).score()),
+    )
+
+
+def _in_order(values: Floats) -> float:
+    return sum(values.tolist(), 0.0)

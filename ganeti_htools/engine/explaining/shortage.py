@@ -1,0 +1,222 @@
+"""Why an instance found no place: the constraint that kept it off most candidates, and the nearest miss."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.allocate import Outcome, candidates
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.rules import moves, node_rules
+from ganeti_htools.engine.rules.node_rules import CODE
+from ganeti_htools.model.cluster import MAX_MIB
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
+from ganeti_htools.model.policy import Demand, IPolicy
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import Fail
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What nodes (rows) lack of one thing: amounts above 0, in ``unit``."""
+
+    thing: str
+    unit: str
+    nodes: Ints
+    amounts: Floats | Ints
+
+    @property
+    def short(self) -> Bools:
+        """Which of the nodes have too little."""
+        return np.asarray(self.amounts > 0)
+
+
+def explain(
+    state: State,
+    asked: Asked,
+    count: int,
+    outcomes: Sequence[Outcome],
+    options: Options,
+    primary: int = NOWHERE,
+) -> str | None:
+    """A remark on why none of the groups tried has a place; None where counts say it all.
+
+    With a ``primary`` (row) only a secondary for it was looked for.
+    """
+    tried = [outcome for outcome in outcomes if outcome.solution is not None]
+    counts = [outcome.solution.failures for outcome in outcomes if outcome.solution is not None]
+    failures = {fail: sum(count.get(fail, 0) for count in counts) for fail in Fail}
+    most = max(Fail, key=lambda fail: failures[fail])
+    if not failures[most]:
+        return None
+    scope = np.isin(state.group, [outcome.group for outcome in tried])
+    if primary == NOWHERE:
+        primaries = candidates(state, scope, options.restrict_to)
+        secondaries = primaries[: len(primaries) if count == 2 else 0]
+    else:
+        primaries, secondaries = np.array([primary]), np.setdiff1d(np.flatnonzero(scope), [primary])
+    remark = _remark(state, asked, most, primaries, secondaries, options)
+    return remark and f"{remark}; counted as {most.value}: {failures[most]}"
+
+
+def _remark(
+    state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, options: Options
+) -> str | None:
+    if fail is Fail.N1:
+        return _redundancy(state, asked, primaries, options)
+    refused = primaries[moves.policy_codes(state, asked, primaries) == CODE[fail]]
+    if len(refused):
+        group = state.cluster.groups[int(state.group[refused[0]])]
+        exclusive = bool(state.columns.excl_stor[refused[0]])
+        bounds = _policy(asked.row.demand, group.ipolicy, fail, exclusive)
+        return f"most missing: instance policy; group {group.name} allows {bounds}"
+    if fail is Fail.TAGS:
+        shared = moves.present(state, asked)[primaries]
+        row = int(primaries[np.argmin(shared)])
+        thing = "most missing: nodes without its exclusion tags"
+        return f"{thing}; closest: {_name(state, row)} has {shared.min()} of them"
+    found = _lacks(state, asked, fail, primaries, secondaries, options.ignore_soft_errors)
+    lacks = [lack for lack in found if lack.short.any()]
+    if not lacks:
+        return None
+    lack = max(lacks, key=lambda lack: int(lack.short.sum()))
+    short = np.flatnonzero(lack.short)
+    closest = short[np.argmin(lack.amounts[short])]
+    amount = math.ceil(lack.amounts[closest])
+    unit = f" {lack.unit}" if lack.unit else ""
+    return (
+        f"most missing: {lack.thing}; closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}{unit}"
+    )
+
+
+def _name(state: State, row: int) -> str:
+    return state.cluster.nodes[row].name
+
+
+def _lacks(
+    state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
+) -> Iterator[Lack]:
+    """What nodes lack to take the instance: the other side of the rules in :mod:`.places`.
+
+    A limit that must not be reached is missed by one more than the difference.
+    """
+    everyone = np.union1d(primaries, secondaries)
+    old = state.columns.take(everyone)
+    new, _ = node_rules.add_primary(old, asked, np.int64(0), np.int64(0))
+    hard_only = force and not len(secondaries)  # secondaries keep to the soft limits all the same
+
+    def least(name: str, worst: Any = np.minimum) -> Any:
+        plain, forth = getattr(new, name), getattr(new, name + "_forth")
+        if asked.forthcoming:
+            return forth
+        return plain if hard_only else worst(plain, forth)
+
+    match fail:
+        case Fail.MEM:
+            yield Lack("memory", "MiB", primaries, _memory(state, asked, primaries, force))
+            kept = _kept_memory(state, asked, primaries, secondaries)
+            yield Lack("memory to be kept free on a secondary", "MiB", secondaries, kept)
+        case Fail.DISK if asked.local:
+            yield Lack("disk", "MiB", everyone, np.maximum(old.lo_dsk, 1) - least("f_dsk"))
+            used = least("inst_spindles", np.maximum)
+            yield Lack("spindles by the policy's ratio", "", everyone, used - old.hi_spindles)
+        case Fail.CPU:
+            used = least("u_cpu", np.maximum)[np.searchsorted(everyone, primaries)]
+            columns = state.columns.take(primaries)
+            allowed = columns.vcpu_ratio * columns.t_cpu
+            yield Lack("virtual CPUs by the policy's ratio", "", primaries, used - allowed)
+        case Fail.SPINDLES if asked.spindles is not None:
+            yield Lack("spindles", "", everyone, -least("f_spindles"))
+        case _:
+            return
+
+
+def _memory(state: State, asked: Asked, nodes: Ints, force: bool) -> Ints:
+    """What nodes lack as primaries (MiB)."""
+    columns = state.columns.take(nodes)
+    now = asked.record_mem + 1 - columns.unallocated
+    later = asked.mem + 1 - columns.f_mem_forth
+    if asked.forthcoming:
+        return np.asarray(later if not force else np.zeros_like(later))
+    return now if force else _with_reserve(columns, now, columns.r_mem, later)
+
+
+def _kept_memory(state: State, asked: Asked, primaries: Ints, nodes: Ints) -> Ints:
+    """What nodes lack as secondaries (MiB), each of the primary that leaves it most."""
+    columns = state.columns.take(nodes)
+    shared = np.where(primaries[:, np.newaxis] == nodes, MAX_MIB, state.peers[primaries][:, nodes])
+    now = asked.secondary_mem + 1 - columns.unallocated
+    later = asked.secondary_mem + 1 - columns.f_mem_forth
+    if asked.forthcoming:
+        return np.asarray(later)
+    reserve = np.maximum(columns.r_mem - asked.secondary_mem, shared.min(axis=0, initial=MAX_MIB))
+    return _with_reserve(columns, now, reserve, later)
+
+
+def _with_reserve(columns: Columns, now: Ints, reserve: Ints, later: Ints) -> Ints:
+    """What is missing to keep a reserve, too, except where a node has not had it and still would not."""
+    bare = np.maximum(now, later)
+    f_mem = columns.unallocated - np.minimum(columns.x_mem, 0)
+    without = columns.fail_n1 & (f_mem + np.maximum(bare, 0) < columns.r_mem)
+    return np.asarray(np.where(without, bare, np.maximum(now + reserve, later)))
+
+
+def _policy(demand: Demand, policy: IPolicy, fail: Fail, exclusive: bool) -> str:
+    asked: Any
+    match fail:
+        case Fail.MEM:
+            thing, asked = "memory (MiB)", demand.memory
+            bounds = [(pair.min.memory_size, pair.max.memory_size) for pair in policy.minmax]
+        case Fail.CPU:
+            thing, asked = "virtual CPUs", demand.vcpus
+            bounds = [(pair.min.cpu_count, pair.max.cpu_count) for pair in policy.minmax]
+        case Fail.SPINDLES:
+            thing = "spindles" if exclusive else "spindle use"
+            asked = demand.spindles if exclusive else demand.spindle_use
+            bounds = [(pair.min.spindle_use, pair.max.spindle_use) for pair in policy.minmax]
+            asked = "none" if asked is None else asked
+        case Fail.DISK_COUNT:
+            thing, asked = "disks", len(demand.disk_sizes)
+            bounds = [(pair.min.disk_count, pair.max.disk_count) for pair in policy.minmax]
+        case _ if demand.template not in policy.disk_templates:
+            allowed = ", ".join(template.value for template in policy.disk_templates)
+            return f"the disk templates {allowed}, asked for {demand.template.value}"
+        case _:
+            thing, asked = "size of a disk (MiB)", ", ".join(map(str, demand.disk_sizes))
+            bounds = [(pair.min.disk_size, pair.max.disk_size) for pair in policy.minmax]
+    ranges = " or ".join(f"{low} to {high}" for low, high in bounds)
+    return f"{thing} from {ranges}, asked for {asked}"
+
+
+def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> str:
+    """Which node's loss could not be survived."""
+    everyone = np.ones(len(state.group), np.bool_)
+    redundancy = assess(state, everyone, options)
+    thing = "most missing: N+1 redundancy"
+    lost, heirs = redundancy.pairs
+    broken = np.flatnonzero(redundancy.broken & redundancy.looked)
+    if len(broken):
+        missing = redundancy.load[lost, heirs] + 1 - redundancy.free[heirs]
+        short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
+        if len(short):
+            closest = short[np.argmin(missing[short])]
+            heir, node = _name(state, int(heirs[closest])), _name(state, int(lost[closest]))
+            return f"{thing}; closest: {heir} lacks {missing[closest]} MiB should {node} be lost, even now"
+        first = int(broken[0])
+        full = heirs[(lost == first) & (state.columns.f_dsk[heirs] <= 0)]
+        if len(full):
+            where = f"{_name(state, int(full[0]))} reports {state.columns.f_dsk[full[0]]} MiB of free disk"
+            return f"{thing}; closest: {where} should {_name(state, first)} be lost"
+        return f"{thing}; closest: instances of {_name(state, first)} could not live on, even now"
+    expected = np.zeros(len(state.group), np.int64)
+    np.maximum.at(expected, heirs, redundancy.load[lost, heirs])
+    missing = asked.record_mem + expected[nodes] + 1 - redundancy.free[nodes]
+    short = np.flatnonzero(missing > 0)
+    if len(short):
+        closest = short[np.argmin(missing[short])]
+        heir = _name(state, int(nodes[closest]))
+        return f"{thing}; closest: {heir} lacks {missing[closest]} MiB for instances of a node that is lost"
+    return f"{thing}; with it somewhere, no room would be left for all instances of a node that is lost"

@@ -1,0 +1,237 @@
+"""Rolling maintenance: groups of nodes that can be rebooted at the same time (``hroller(1)``).
+
+Nodes that must not be down together are neighbours in a graph, which is coloured: the two nodes of a
+mirrored instance, and, while instances run, nodes whose instances would all migrate to the same one.
+The nodes of a colour are divided further until the instances that have to move away find room. After
+each group everything is moved back.
+
+As with Ganeti's htools, instances go to the first node of their group with room, in input order, and
+migration tags are not looked at. The nodes between the first and the last to be rebooted are emptied
+along with them, even if they themselves are not to be rebooted.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from ganeti_htools.engine.maintenance.colouring import ALGORITHMS, colour
+from ganeti_htools.engine.rules import moves, node_rules
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.figures import TEMPLATE_CODE
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+
+Classes = list[list[int]]
+Progress = Callable[[int], None]  # told each node before it is emptied
+Relocate = Callable[[State, int, Bools], bool]  # empty a node, in place, if the nodes given have room
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What becomes of instances: those without secondary need not move (``ignore_alone``), secondaries
+    move away, too (``full``).
+    """
+
+    ignore_alone: bool = False
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """An instance, and the nodes on which it is while its own are down; NOWHERE if it has no secondary."""
+
+    instance: int
+    pnode: int
+    snode: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebootGroup:
+    """Nodes (rows) that can be down together, and the instances that have to be elsewhere then."""
+
+    nodes: tuple[int, ...]
+    relocations: tuple[Relocation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGraph:
+    """The neighbours of each node from row ``first`` on, as rows from there."""
+
+    first: int
+    neighbours: tuple[tuple[int, ...], ...]
+
+    def colourings(self) -> dict[str, Classes]:
+        """Rows of nodes by colour, for each algorithm."""
+        return {
+            name: [[self.first + vertex for vertex in vertices] for vertices in colour(self.neighbours, name)]
+            for name in ALGORITHMS
+        }
+
+
+def without_secondary(state: State) -> Bools:
+    """Instances that cannot migrate to a secondary: only DRBD has one."""
+    alone: Bools = (state.template != TEMPLATE_CODE[DiskTemplate.DRBD]) | (state.snode == NOWHERE)
+    return alone
+
+
+def node_graph(state: State, members: Bools, offline: bool) -> NodeGraph:
+    """Which nodes must not be down together. Raises HtoolsError if there are no nodes."""
+    rows = np.flatnonzero(members)
+    if not len(rows):
+        raise HtoolsError("Cannot create node graph")
+    mirrored = np.flatnonzero(~without_secondary(state))
+    pairs = list(zip(state.pnode[mirrored].tolist(), state.snode[mirrored].tolist(), strict=True))
+    edges = [edge for p, s in pairs for edge in ((p, s), (s, p))]
+    if not offline:
+        known = set(edges)
+        edges += [edge for edge in dict.fromkeys(_heirs_shared(state)) if edge not in known]
+    first = int(rows[0])
+    neighbours: list[list[int]] = [[] for _ in range(first, int(rows[-1]) + 1)]
+    for source, target in reversed(edges):
+        if members[source] and members[target]:
+            neighbours[source - first].append(target - first)
+    return NodeGraph(first, tuple(map(tuple, neighbours)))
+
+
+def _heirs_shared(state: State) -> Iterator[tuple[int, int]]:
+    """Pairs of nodes of which an instance each has the same secondary."""
+    for node in range(len(state.group)):
+        primaries = dict.fromkeys(state.pnode[_secondaries_of(state, node)].tolist())
+        yield from product(primaries, primaries)
+
+
+def reboot_groups(
+    state: State,
+    members: Bools,
+    classes: Classes,
+    maintenance: Maintenance,
+    progress: Progress = lambda _node: None,
+) -> list[RebootGroup]:
+    """Each class divided into groups, larger ones first, the master node's last, and in it the master.
+
+    Raises HtoolsError if there is no room for instances that have to move.
+    """
+    state, groups = replace(state, migrates=None), []
+    for nodes, moved in _parts(state, classes, maintenance, progress):
+        chosen = tuple(node for node in nodes if members[node])
+        groups.append(RebootGroup(chosen, tuple(_relocations(state, moved))))
+    return _master_last(state, sorted(groups, key=lambda group: -len(group.nodes)))
+
+
+def _parts(
+    state: State, classes: Classes, maintenance: Maintenance, progress: Progress
+) -> Iterator[tuple[list[int], State]]:
+    """The nodes of each class in parts that can be emptied together, each with the state then.
+
+    What cannot migrate is moved off all of them before any mirror is, so that what fails first is said.
+    """
+    if maintenance.ignore_alone:
+        parts = [(rows, state) for rows in classes]
+    else:
+        what = "non-redundant instances"
+        parts = [
+            part for rows in classes for part in _partition(state, rows, _relocate_alone, what, progress)
+        ]
+    if not maintenance.full:
+        yield from parts
+        return
+    migrated = [(nodes, _migrated(emptied, nodes)) for nodes, emptied in parts]
+    for nodes, emptied in migrated:
+        yield from _partition(emptied, nodes, _relocate_secondaries, "secondaries", progress)
+
+
+def _partition(
+    state: State, rows: Sequence[int], relocate: Relocate, what: str, progress: Progress
+) -> Iterator[tuple[list[int], State]]:
+    """The nodes in parts that can be emptied together, each with the state in which they are."""
+    left = list(rows)
+    while left:
+        cleared, after = _clear(state, left, relocate, progress)
+        if not cleared:
+            raise HtoolsError(f"Not enough capacity to move {what}")
+        yield cleared, after
+        left = [node for node in left if node not in cleared]
+
+
+def _clear(
+    state: State, rows: Sequence[int], relocate: Relocate, progress: Progress
+) -> tuple[list[int], State]:
+    """As many of the nodes emptied as there is room for, first come first served."""
+    targets = ~state.columns.offline
+    cleared = []
+    for node in rows:
+        progress(node)
+        others = targets.copy()
+        others[node] = False
+        tried = state.copy()
+        if relocate(tried, node, others & (state.group == state.group[node])):
+            cleared.append(node)
+            state, targets = tried, others
+    return cleared, state
+
+
+def _relocate_alone(state: State, node: int, targets: Bools) -> bool:
+    rows, alone = np.flatnonzero(targets), without_secondary(state)
+    for index in state.primaries_of(node).tolist():
+        if alone[index]:
+            trial = moves.failover_to(state, state.instance(index), rows, targets, force=True)
+            fits = np.flatnonzero(trial.codes == FITS)
+            if not len(fits):
+                return False
+            moves.settle(state, trial.only(int(fits[0])))
+    return True
+
+
+def _migrated(state: State, rows: Sequence[int]) -> State:
+    """With all mirrored instances of the nodes on their secondaries."""
+    state = state.copy()
+    everywhere = np.ones(len(state.group), np.bool_)
+    mirrored = ~without_secondary(state)
+    for index in [index for node in rows for index in state.primaries_of(node).tolist() if mirrored[index]]:
+        trial = moves.failover(state, state.instance(index), everywhere, force=True)
+        if trial.codes[0] != FITS:
+            raise HtoolsError("Failed to migrate instances off nodes")
+        moves.settle(state, trial)
+    return state
+
+
+def _secondaries_of(state: State, node: int) -> Ints:
+    """Settled instances with that secondary, latest come first."""
+    here = np.flatnonzero((state.snode == node) & ~state.forthcoming)
+    return here[np.argsort(-state.stamp[here], kind="stable")]
+
+
+def _relocate_secondaries(state: State, node: int, targets: Bools) -> bool:
+    rows = np.flatnonzero(targets)
+    for index in _secondaries_of(state, node).tolist():
+        asked, primary = state.instance(index), int(state.pnode[index])
+        # The primary is not touched, so only the new node's room counts.
+        _, codes = node_rules.add_secondary(
+            state.columns.take(rows), asked, state.peers[primary, rows], force=True
+        )
+        fits = rows[(codes == FITS) & (rows != primary)]
+        if not len(fits):
+            return False
+        moves.settle(state, moves.replace_secondary(state, asked, fits[:1], force=True))
+    return True
+
+
+def _relocations(before: State, after: State) -> Iterator[Relocation]:
+    """Instances on other nodes than before; those whose nodes only changed roles are not."""
+    moved = (before.pnode != after.pnode) | (before.snode != after.snode)
+    moved &= (before.pnode != after.snode) | (before.snode != after.pnode)
+    snode = np.where(without_secondary(after), NOWHERE, after.snode)
+    for index in np.flatnonzero(moved).tolist():
+        yield Relocation(index, int(after.pnode[index]), int(snode[index]))
+
+
+def _master_last(state: State, groups: Iterable[RebootGroup]) -> list[RebootGroup]:
+    def is_master(node: int) -> bool:
+        return state.cluster.nodes[node].master
+
+    ordered = [replace(group, nodes=tuple(sorted(group.nodes, key=is_master))) for group in groups]
+    return sorted(ordered, key=lambda group: any(map(is_master, group.nodes)))

@@ -1,0 +1,261 @@
+"""Which nodes to power down, and which to power up again (``hsqueeze(1)``).
+
+A set of nodes can be powered down if, once they count as offline, balancing brings every instance to
+an online node and leaves room on each node for an instance of a given size; it suffices to power a
+set of nodes up if then the same holds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import zip_longest
+
+import numpy as np
+
+from ganeti_htools.engine.balancing import recheck, shared_storage
+from ganeti_htools.engine.balancing.balance import Balancing, Step, rebalance
+from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.balancing.shared_storage import Floating
+from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.cluster import MAX_MIB, Instance
+from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import STANDBY
+from ganeti_htools.model.types import Mirror
+
+# To the end: every step that gains anything.
+TO_THE_END = Balancing(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf)
+
+
+class Action(Enum):
+    """What is to be done with the nodes of a plan."""
+
+    NOTHING = "nothing"
+    OFFLINE = "offline"
+    ONLINE = "online"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Rows of the nodes to power down or up, the moves that go with it, and the state afterwards.
+
+    ``enough`` is False if the room asked for cannot be had with all nodes that may be powered up.
+    """
+
+    action: Action
+    nodes: tuple[int, ...]
+    steps: tuple[Step, ...]
+    state: State
+    enough: bool = True
+
+
+# Called with how many candidates have been tried, and how many there are.
+Progress = Callable[[int, int], None]
+
+
+def offline_candidates(state: State) -> Ints:
+    """Nodes that may be powered down, those with most instances first.
+
+    They are online, not the master, secondary of no instance and have only instances without local
+    storage.
+    """
+    columns, size = state.columns, len(state.group)
+    settled = ~state.forthcoming
+    local = settled & np.array([row.template.local_storage for row in state.cluster.instances], np.bool_)
+    kept = np.array([node.master for node in state.cluster.nodes], np.bool_) | columns.offline
+    kept[state.pnode[local]] = True
+    kept[state.snode[settled & (state.snode >= 0)]] = True
+    rows = np.flatnonzero(~kept)
+    hosted = np.bincount(state.pnode[settled], minlength=size)
+    return rows[np.argsort(-hosted[rows], kind="stable")]
+
+
+def online_candidates(state: State) -> Ints:
+    """Nodes that may be powered up: offline, with a standby tag."""
+    standby = [any(tag.startswith(STANDBY) for tag in node.tags) for node in state.cluster.nodes]
+    return np.flatnonzero(state.columns.offline & np.array(standby, np.bool_))
+
+
+def room_on_all(state: State, scope: Bools, wanted: Instance) -> bool:
+    """Whether each single node in scope, offline or not, could take an instance that is not placed yet."""
+    _, codes = node_rules.add_primary(state.columns, state.ask(wanted), 0, 0)
+    return bool((codes == FITS)[scope].all())
+
+
+def obstacle(
+    state: State,
+    action: Action,
+    nodes: Sequence[str],
+    steps: Sequence[NamedStep],
+    target: Instance,
+    movable: Bools,
+) -> str | None:
+    """Why the rest of a plan cannot be carried out on a state; None if it can.
+
+    ``nodes`` are those that are still to be powered down, or up; nodes that are powered down have to be
+    empty by then, and the others of their groups have to keep room for ``target``.
+    """
+    gone = [name for name in nodes if name not in state.nodes]
+    if gone:
+        return f"node {gone[0]} is gone"
+    rows = [state.nodes[name] for name in nodes]
+    down = action is Action.OFFLINE
+    for name, row in zip(nodes, rows, strict=True):
+        if down and state.cluster.nodes[row].master:
+            return f"node {name} is the master"
+        if down and state.columns.offline[row]:
+            return f"node {name} is offline or drained"
+        if not down and row not in online_candidates(state):
+            return f"node {name} is not offline with a standby tag"
+    for step in steps:
+        touched = [state.nodes[name] for name in (*step.was, *step.now) if name in state.nodes]
+        if len(set(state.group[touched].tolist())) > 1:
+            return f"instance {step.instance} would leave its group"
+    marked = switched(state, rows, down)
+    everywhere = np.ones(len(state.group), np.bool_)
+    problem = recheck.obstacle(marked, everywhere, steps, TO_THE_END, movable)
+    if problem or not down:
+        return problem
+    emptied = np.isin(marked.pnode, rows) | np.isin(marked.snode, rows)
+    for left in np.flatnonzero(emptied & ~marked.forthcoming).tolist():
+        return f"instance {state.cluster.instances[left].name} would be left on a node that is powered down"
+    groups = np.isin(marked.group, marked.group[rows])
+    return None if room_on_all(marked, groups, target) else "nodes would not keep the target resources free"
+
+
+def plan(
+    state: State,
+    minimum: Instance,
+    target: Instance,
+    movable: Bools,
+    progress: Progress = lambda _a, _b: None,
+) -> Plan:
+    """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows.
+
+    Each node group is planned by itself: no instance leaves it. As long as groups need nodes, none is
+    powered down.
+    """
+    scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
+    lacking = [scope for scope in scopes if not room_on_all(state, scope, minimum)]
+    parts = [Plan(Action.NOTHING, (), (), state)]
+    for scope in lacking or scopes:
+        trial = _trial(parts[-1].state, scope, movable)
+        parts.append(_power_up(trial, minimum, progress) if lacking else _power_down(trial, target, progress))
+    nodes = tuple(node for part in parts for node in part.nodes)
+    action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
+    enough = all(part.enough for part in parts)
+    return Plan(action, nodes, _alternating([part.steps for part in parts]), parts[-1].state, enough)
+
+
+def _alternating(plans: Sequence[Sequence[Step]]) -> tuple[Step, ...]:
+    """The steps of plans that do not concern each other, so that as many as possible can run at once."""
+    return tuple(step for steps in zip_longest(*plans) for step in steps if step is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """One group (``scope``) of a state, to try sets of nodes on, and the instances that may be moved."""
+
+    state: State
+    scope: Bools
+    movable: Bools
+    floating: Floating | None
+
+    def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
+        """With these nodes set offline or online, and all steps that balancing then makes."""
+        marked = switched(self.state, nodes, offline)
+        if marked.columns.offline[self.scope].all():
+            return marked, ()
+        if self.floating is not None and shared_storage.regular(marked, self.scope):
+            state, steps = shared_storage.rebalance(marked, self.scope, self.floating)
+        else:
+            state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable)
+        return state, tuple(steps)
+
+    def housed(self, state: State) -> bool:
+        """Whether the group's instances are on online nodes on a state."""
+        return not (state.columns.offline & self.scope)[state.pnode].any()
+
+    def hopeless(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> bool:
+        """Whether no moves whatever make room and leave all instances on online nodes.
+
+        Some instance may be stuck; else memory or CPUs of all online nodes together are too little.
+        """
+        state = switched(self.state, nodes, offline)
+        columns, rows = state.columns, state.cluster.instances
+        online, lost = self.scope & ~columns.offline, self.scope & columns.offline
+        leaving = np.flatnonzero(lost[state.pnode])
+        stuck = [not rows[row].auto_balance or rows[row].template.mirror is Mirror.NONE for row in leaving]
+        if any(stuck) or not self.movable[leaving].all():
+            return True
+        asked, moved = state.ask(wanted), [state.instance(row) for row in leaving.tolist()]
+        return not (
+            _suffices(columns.unallocated[online], asked.mem + 1, [each.record_mem for each in moved])
+            and _suffices(columns.f_mem_forth[online], asked.mem + 1, [each.mem for each in moved])
+            and _suffices(_free_cpus(state)[online], asked.vcpus, [each.vcpus for each in moved])
+        )
+
+
+def _trial(state: State, scope: Bools, movable: Bools) -> _Trial:
+    here: Bools = movable & scope[state.pnode]
+    return _Trial(state, scope, here, shared_storage.floating(state, here))
+
+
+def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
+    """A state of its own, with these nodes offline or online."""
+    state = state.copy()
+    state.columns.offline[list(nodes)] = offline
+    rows = list(state.cluster.nodes)
+    for node in nodes:
+        rows[node] = replace(rows[node], offline=offline)
+    state.cluster = replace(state.cluster, nodes=tuple(rows))
+    return state
+
+
+def _suffices(free: Ints, each: int, moved: Sequence[int]) -> bool:
+    return bool(free.sum() >= sum(moved) + each * len(free))
+
+
+def _free_cpus(state: State) -> Ints:
+    """Virtual CPUs that nodes may still get, far too many where there is no limit."""
+    columns = state.columns
+    limited = (columns.vcpu_ratio >= 0) & (columns.t_cpu > 0)
+    most = np.where(limited, columns.vcpu_ratio * columns.t_cpu + 1, MAX_MIB).astype(np.int64)
+    return most - columns.u_cpu
+
+
+def _of(trial: _Trial, nodes: Ints) -> list[int]:
+    found: list[int] = nodes[trial.scope[nodes]].tolist()
+    return found
+
+
+def _power_down(trial: _Trial, target: Instance, progress: Progress) -> Plan:
+    """Of the candidates, those with fewest instances first, each that can join those before it."""
+    candidates = _of(trial, offline_candidates(trial.state))
+    best = Plan(Action.NOTHING, (), (), trial.state)
+    for tried, node in enumerate(reversed(candidates)):
+        progress(tried, len(candidates))
+        nodes = (node, *best.nodes)
+        if trial.hopeless(nodes, True, target):
+            continue
+        state, steps = trial.balanced(nodes, True)
+        if trial.housed(state) and room_on_all(state, trial.scope, target):
+            best = Plan(Action.OFFLINE, nodes, steps, state)
+    return best
+
+
+def _power_up(trial: _Trial, minimum: Instance, progress: Progress) -> Plan:
+    """As many of the candidates, in order, as it takes; all if that is not enough either."""
+    candidates = _of(trial, online_candidates(trial.state))
+    for count in range(len(candidates) + 1):
+        progress(count, len(candidates) + 1)
+        nodes = tuple(candidates[:count])
+        last = count == len(candidates)
+        if trial.hopeless(nodes, False, minimum) and not last:
+            continue
+        state, steps = trial.balanced(nodes, False)
+        enough = trial.housed(state) and room_on_all(state, trial.scope, minimum)
+        if enough or last:
+            return Plan(Action.ONLINE, nodes, steps, state, enough)
+    raise AssertionError("the last round returns")

@@ -1,0 +1,149 @@
+"""Whether a cluster is healthy, and what would become of it without a node (``hcheck(1)``)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return, assess, flee
+from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is wrong, counted as Ganeti's tools count it; 0 is good.
+
+    Nodes that fail N+1, nodes with primaries that exclude each other, instances whose primary is offline,
+    nodes that are offline (which ``hcheck(1)`` calls instances with their secondary offline), and nodes
+    without which not all instances would live on, None if nobody asked.
+    """
+
+    n1_fail: int
+    conflict_tags: int
+    offline_pri: int
+    offline_nodes: int
+    gn1_fail: int | None = None
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """All that was counted, in order."""
+        counts = (self.n1_fail, self.conflict_tags, self.offline_pri, self.offline_nodes)
+        return counts if self.gn1_fail is None else (*counts, self.gn1_fail)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A node (row) that is lost: where each of its instances comes back, and how many others lose their
+    secondary.
+    """
+
+    node: int
+    refuges: tuple[Refuge, ...]
+    unmirrored: int
+
+    @property
+    def lost(self) -> int:
+        """How many instances do not come back."""
+        return sum(refuge.node == NOWHERE for refuge in self.refuges)
+
+    @property
+    def recreated(self) -> int:
+        """How many come back without their data."""
+        return sum(refuge.node != NOWHERE and refuge.kind is Return.RECREATE for refuge in self.refuges)
+
+    @property
+    def restarted(self) -> int:
+        """How many come back with it."""
+        return len(self.refuges) - self.lost - self.recreated
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How many nodes may be lost one after the other until an instance loses its data or does not come
+    back, and until one does not come back; those with the most memory first. Instances do not get new
+    mirrors in between.
+    """
+
+    intact: int
+    recreating: int
+
+
+def groups(state: State) -> list[int]:
+    """Rows of the node groups that have nodes."""
+    rows: list[int] = np.unique(state.group).tolist()
+    return rows
+
+
+def figures(state: State, scope: Bools) -> Statistics:
+    """What the score of the nodes in scope is made of."""
+    return choice.base(state, scope, moves.crowding(state, scope))
+
+
+def score(figures: Statistics) -> float:
+    """The score; 0 where no node is online."""
+    return float(figures.score()) if figures.online else 0.0
+
+
+def bad_nodes(state: State, scope: Bools) -> Bools:
+    """Online nodes with less memory free than they have to keep for one that fails."""
+    bad: Bools = scope & state.columns.fail_n1 & ~state.columns.offline
+    return bad
+
+
+def bad_instances(state: State, scope: Bools) -> Bools:
+    """Instances with one of the bad nodes."""
+    bad = bad_nodes(state, scope)
+    found: Bools = (bad[state.pnode] | (bad[state.snode] & (state.snode != NOWHERE))) & ~state.forthcoming
+    return found
+
+
+def fragile_nodes(state: State, scope: Bools) -> Bools:
+    """Nodes that cannot be lost with all their instances living on in the group ``scope``."""
+    return assess(state, scope, Options()).fragile()
+
+
+def health(state: State, scope: Bools, capacity: bool = True) -> Health:
+    """The health of a group: the nodes in scope. ``capacity``: count nodes that cannot be lost, too."""
+    columns = state.columns
+    offline = scope & columns.offline
+    return Health(
+        n1_fail=int(np.count_nonzero(bad_nodes(state, scope))),
+        conflict_tags=int(np.count_nonzero(columns.conflicts[scope])),
+        offline_pri=int(columns.primaries[offline].sum()),
+        offline_nodes=int(np.count_nonzero(offline)),
+        gn1_fail=int(np.count_nonzero(fragile_nodes(state, scope))) if capacity else None,
+    )
+
+
+def total(parts: Sequence[Health], capacity: bool = True) -> Health:
+    """The health of all groups together."""
+    return Health(*(sum(part.counts[which] for part in parts) for which in range(5 if capacity else 4)))
+
+
+def lose(state: State, node: int) -> Loss:
+    """What becomes of the instances of a node should it be lost; no other offline node takes any."""
+    scope = state.group == state.group[node]
+    refuges = tuple(flee(state.copy(), node, scope, ~state.columns.offline))
+    unmirrored = int(np.count_nonzero((state.snode == node) & ~state.forthcoming))
+    return Loss(node, refuges, unmirrored)
+
+
+def tolerance(state: State, scope: Bools) -> Tolerance:
+    """How many nodes in scope may be lost."""
+    state, up, intact = state.copy(), ~state.columns.offline, None
+    rows = np.flatnonzero(scope & up)
+    rows = rows[np.argsort(-state.columns.t_mem[rows], kind="stable")]
+    count = 0
+    for node in rows.tolist():
+        refuges = list(flee(state, node, scope, up))
+        if intact is None and any(refuge.kind is Return.RECREATE for refuge in refuges):
+            intact = count
+        if any(refuge.node == NOWHERE for refuge in refuges):
+            break
+        up[node] = False
+        count += 1
+    return Tolerance(count if intact is None else intact, count)

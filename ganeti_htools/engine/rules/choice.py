@@ -1,0 +1,69 @@
+"""Choosing the best candidate of a trial.
+
+Scores of candidates are computed by updating the statistics of the whole; the order of additions then
+differs from that of a fresh computation, and what should be a tie differs in the last bits. Where the
+best lie that close together, they are computed afresh, in node order, so that the winner of a tie is
+the same on any machine, and the same as with Ganeti's htools: the last.
+
+An online node without CPUs or memory leaves no score that is a number. Such a score never wins against
+one that is; where there is no other, Ganeti's htools take the first place for an instance that is made
+anew, the last for one that moves, and for a mirrored one the last primary and its first secondary.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ganeti_htools.engine.rules.moves import Trial, unshared
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.score import Statistics, node_values, score, statistics
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.state import State
+
+CLOSE = 1e-9
+
+
+def base(state: State, scope: Bools, crowding: float = 0.0) -> Statistics:
+    """Statistics of the nodes in scope."""
+    columns = state.columns if scope.all() else state.columns.take(np.flatnonzero(scope))
+    return statistics(node_values(columns), columns.offline, crowding)
+
+
+def near_best(scores: Floats) -> Ints:
+    """Candidates that may be the best but for the last bits, in order; all if no score is a number."""
+    best = np.fmin.reduce(scores, initial=np.inf)
+    if not np.isfinite(best):
+        return np.arange(len(scores))
+    return np.flatnonzero(scores <= best + CLOSE * max(1.0, abs(best)))
+
+
+def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: float = 0.0) -> float:
+    """The score of the nodes in scope with one candidate chosen, computed from nothing."""
+    columns = state.columns.map(np.copy)
+    if trial.asked.forthcoming:
+        columns = unshared(columns)
+    for node in trial.only(candidate).touched:
+        columns.put(int(node.rows[0]), node.new)
+    columns = columns if scope.all() else columns.take(np.flatnonzero(scope))
+    change = trial.crowding if np.ndim(trial.crowding) == 0 else trial.crowding[candidate]
+    return score(columns, crowding + float(change))
+
+
+def restricted(trial: Trial, scope: Bools) -> Trial:
+    """The trial without touched nodes out of scope, for scoring."""
+    return replace(trial, touched=tuple(node for node in trial.touched if scope[node.rows].all()))
+
+
+def best(state: State, trial: Trial, scope: Bools, crowding: float = 0.0, exact: bool = True) -> int | None:
+    """The candidate that fits and leaves the nodes in scope with the lowest score, None if none fits."""
+    fits = np.flatnonzero(trial.codes == FITS)
+    if len(fits) < 2:
+        return int(fits[0]) if len(fits) else None
+    before = base(state, scope, crowding)
+    if not before.rated:
+        return int(fits[0 if trial.asked.index == NOWHERE else -1])
+    near = fits[near_best(restricted(trial, scope).scores(before)[fits])]
+    if len(near) == 1 or not exact:
+        return int(near[-1])
+    fresh = [afresh(state, trial, candidate, scope, crowding) for candidate in near.tolist()]
+    return int(near[np.flatnonzero(np.array(fresh) == min(fresh))[-1]])

@@ -1,0 +1,146 @@
+"""One decision through the house: the bytes of a request in, the answer out."""
+
+from dataclasses import dataclass, replace
+
+from ganeti_htools.backends import answer, incremental
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.decide import Decision as Decided
+from ganeti_htools.engine.decide import decide as decide_request
+from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.derive import derive, missing_resources
+from ganeti_htools.model.errors import HtoolsError, RequestFailed
+from ganeti_htools.model.figures import Figures
+from ganeti_htools.model.request import Allocate, MultiAllocate, Request
+from ganeti_htools.model.state import State
+from ganeti_htools.planning.gist import Gist, gist
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``answer`` is one line of JSON, ``gist`` the same in short; ``warnings`` are about the cluster."""
+
+    answer: str
+    warnings: tuple[str, ...]
+    gist: Gist
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The cluster as something else than the request tells it; nodes reported their figures ``age`` s ago."""
+
+    cluster: Cluster
+    age: float
+
+
+MOST_NODES = 3000  # all pairs of them are looked at at once
+
+
+class TooLargeError(HtoolsError):
+    """A cluster on which nothing is decided where others wait, or need the memory."""
+
+
+class Memory:
+    """What is kept of the last request for the next. Not to be used by two decisions at once."""
+
+    def __init__(self) -> None:
+        self.texts = incremental.Memory()
+        self.figures: Figures | None = None
+        self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
+
+
+def decide(
+    data: bytes, options: Options, memory: Memory | None = None, known: Known | None = None
+) -> Decision:
+    """Decide a request, with what ``memory`` has of the last one.
+
+    What the request says is taken for true; ``known`` is looked at only for what it cannot say.
+    Raises DataError if the request is wrong, TooLargeError.
+    """
+    memory = memory or Memory()
+    message = memory.texts.read(data)
+    cluster, note = message.cluster, ""
+    if len(cluster.nodes) > MOST_NODES:
+        raise TooLargeError(f"the request has more than {MOST_NODES} nodes")
+    if known and lacks_disks(cluster, message.request):
+        cluster = with_disks(cluster, known.cluster, memory)
+        if cluster is not message.cluster:
+            note = f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
+    state = state_for(cluster, message.request, options, memory.figures)
+    memory.figures = state.figures
+    warnings = (*message.warnings, *missing_resources(state))
+    outcome = _outcome(state, message.request, options)
+    return Decision(_answer(message.request, outcome, note), warnings, gist(message.request, outcome))
+
+
+def lacks_disks(cluster: Cluster, request: Request) -> bool:
+    """Whether no node seems to have disk space where there are instances on local disks.
+
+    Ganeti tells the disk space for the disk template of an allocation, of other requests for the first that
+    is enabled (``lib/masterd/iallocator.py``); for shared or external storage and diskless instances: none.
+    Then no instance on local disks seems to fit anywhere. An allocation on local disks tells all there is.
+    """
+    if any(node.t_dsk or node.f_dsk for node in cluster.nodes):
+        return False
+    if isinstance(request, Allocate) and request.placement.instance.template.local_storage:
+        return False
+    return any(row.template.local_storage for row in (*cluster.instances, *_requested(request)))
+
+
+def with_disks(cluster: Cluster, other: Cluster, memory: Memory) -> Cluster:
+    """The cluster with the disk space (and spindles) that its nodes have in the ``other`` one.
+
+    Nodes that report nothing, or are not known there, stay as they are. The same object if all do.
+    """
+    others = {node.name: node for node in other.nodes if node.t_dsk}
+    nodes, filled = [], {}
+    for node in cluster.nodes:
+        source = others.get(node.name)
+        if source is not None and node.t_mem:
+            key = id(node), id(source)
+            filled[key] = memory.filled.get(key) or (node, source, _with_disk(node, source))
+            node = filled[key][-1]
+        nodes.append(node)
+    memory.filled = filled
+    return replace(cluster, nodes=tuple(nodes)) if filled else cluster
+
+
+def _with_disk(node: Node, source: Node) -> Node:
+    node = replace(node, t_dsk=source.t_dsk, f_dsk=source.f_dsk)
+    if not node.excl_stor:
+        return node
+    return replace(node, t_spindles=source.t_spindles, f_spindles=source.f_spindles)
+
+
+def state_for(cluster: Cluster, request: Request, options: Options, known: Figures | None = None) -> State:
+    """The state on which a request is decided."""
+    return derive(cluster, _requested(request), options.static_kvm_node_memory, known)
+
+
+def _requested(request: Request) -> tuple[Instance, ...]:
+    match request:
+        case Allocate(placement, _):
+            return (placement.instance,)
+        case MultiAllocate(placements):
+            return tuple(placement.instance for placement in placements)
+        case _:
+            return ()
+
+
+def decide_on(state: State, request: Request, options: Options, note: str = "") -> tuple[str, State]:
+    """The answer, with a ``note``, and the state it leads to."""
+    outcome = _outcome(state, request, options)
+    after = state if isinstance(outcome, RequestFailed) else outcome.state
+    return _answer(request, outcome, note), after
+
+
+def _outcome(state: State, request: Request, options: Options) -> Decided | RequestFailed:
+    try:
+        return decide_request(state, request, options)
+    except RequestFailed as failure:
+        return failure
+
+
+def _answer(request: Request, outcome: Decided | RequestFailed, note: str) -> str:
+    if isinstance(outcome, RequestFailed):
+        return answer.failure(str(outcome), note)
+    return answer.success(request, outcome, note)

@@ -1,0 +1,112 @@
+"""Generated clusters as luxid tells of them, and a luxid that does nothing else."""
+
+import json
+import socketserver
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ganeti_htools.luxi.queries import GROUP_FIELDS, INSTANCE_FIELDS, NODE_FIELDS
+from tests.support.clusters import Json, disk_space
+from tests.support.rapi_documents import LIVE, STATUS
+
+Cell = list[Any]
+
+
+def answers(data: Json) -> dict[str, Any]:
+    """The results of the four requests, by what is asked for; the first node in use is the master."""
+    used = [name for name, node in data["nodes"].items() if not (node["offline"] or node["drained"])]
+    groups = [{"uuid": uuid, **group} for uuid, group in data["nodegroups"].items()]
+    return {
+        "node": table(NODE_FIELDS, [_node(name, node) for name, node in data["nodes"].items()]),
+        "instance": table(INSTANCE_FIELDS, [_instance(name, one) for name, one in data["instances"].items()]),
+        "group": table(GROUP_FIELDS, [{key: [0, group[key]] for key in GROUP_FIELDS} for group in groups]),
+        "QueryClusterInfo": {
+            "name": data["cluster_name"],
+            "master": used[0],
+            "tags": data["cluster_tags"],
+            "ipolicy": data["ipolicy"],
+            "default_hypervisor": data["enabled_hypervisors"][0],
+        },
+    }
+
+
+def table(fields: tuple[str, ...], rows: list[dict[str, Cell]]) -> Json:
+    """A result of a query; each cell is a state and a value."""
+    kinds = [{"name": field, "title": field, "kind": "other", "doc": field} for field in fields]
+    return {"fields": kinds, "data": [[row[field] for field in fields] for row in rows]}
+
+
+def _node(name: str, node: Json) -> dict[str, Cell]:
+    params = node["ndparams"]
+    silent = 4 if node["offline"] else 2
+    live = {key: [0, node[figure]] if figure in node else [silent, None] for key, figure in LIVE.items()}
+    static = {key: [0, node[key]] for key in ("offline", "drained", "vm_capable", "tags")}
+    wanted = ("spindle_count", "exclusive_storage", "cpu_speed")
+    return {
+        "name": [0, name],
+        "group.uuid": [0, node["group"]],
+        **{f"ndp/{key}": [0, params[key]] for key in wanted},
+        **static,
+        **live,
+    }
+
+
+def _instance(name: str, instance: Json) -> dict[str, Cell]:
+    sizes = [disk["size"] for disk in instance["disks"]]
+    values = {
+        "name": name,
+        "disk_usage": disk_space(instance["disk_template"], sizes),
+        "be/memory": instance["memory"],
+        "be/vcpus": instance["vcpus"],
+        "status": STATUS[instance["admin_state"]],
+        "pnode": instance["nodes"][0],
+        "snodes": instance["nodes"][1:],
+        "tags": instance["tags"],
+        "be/auto_balance": True,
+        "disk_template": instance["disk_template"],
+        "be/spindle_use": instance["spindle_use"],
+        "disk.sizes": sizes,
+        "disk.spindles": [disk["spindles"] for disk in instance["disks"]],
+        "forthcoming": instance.get("forthcoming", False),
+    }
+    return {key: [0, value] for key, value in values.items()}
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        message = bytearray()
+        while byte := self.rfile.read(1):
+            if byte != b"\x03":
+                message += byte
+                continue
+            request = json.loads(message)
+            message.clear()
+            self.server.asked.append(request)  # type: ignore[attr-defined]
+            about = request["args"][0] if request["method"] == "Query" else request["method"]
+            result = self.server.results[about]  # type: ignore[attr-defined]
+            self.wfile.write(json.dumps({"success": True, "result": result}).encode() + b"\n\x03")
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def __init__(self, path: str, results: dict[str, Any]) -> None:
+        super().__init__(path, _Handler)
+        self.results = results
+        self.asked: list[Json] = []
+
+
+@contextmanager
+def luxid(path: Path, results: dict[str, Any]) -> Generator[list[Json], None, None]:
+    """Answer requests at a socket with these results; yields the list of what has been asked."""
+    with _Server(str(path), results) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server.asked
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,35 @@
+from typing import Any
+
+import orjson
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.client.protocol import RefusalError
+from ganeti_htools.luxi import relayed
+from htoolsd.api.cluster import ClusterMethods
+from tests.unit.daemon.memory_ganeti import following, ganeti
+from tests.unit.simulator.worlds import role
+
+
+async def test_the_cluster_is_told_as_it_is_known_each_time(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        methods = {method.name: method for method in ClusterMethods(sync).methods}
+
+        async def ask(name: str) -> Any:
+            return orjson.loads(orjson.dumps(await methods[name].run({}, None)))
+
+        with pytest.raises(RefusalError, match=r"^the cluster is not known yet$"):
+            await ask("cluster")
+        await trio.sleep(2)
+        told = await ask("cluster")
+        assert relayed.read(told) == sync.model.answers
+        assert told["ages"] == {"configuration": 2, "live": 2}
+        assert (told["late"], told["error"], told["silent"]) == (False, None, [])
+        luxid.jobs.submit([[role("two", drained=True)]])
+        await trio.sleep(10)
+        assert await ask("cluster") != told
+        told = await ask("cluster")
+        assert relayed.read(told) == sync.model.answers
+        assert told["generations"] == sync.model.generations
+        assert (await ask("refresh"))["ages"] == {"configuration": 0, "live": 0}

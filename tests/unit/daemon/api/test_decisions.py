@@ -1,0 +1,370 @@
+import os
+import queue
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.planning.decision import Decision, Known, Memory, TooLargeError
+from ganeti_htools.planning.gist import Gist
+from htoolsd.api import decisions as subject
+from htoolsd.api.decisions import MOST_LOST, Decisions, Turn, read_request
+from htoolsd.socket.peer import PassedFile
+from tests.unit.daemon.memory_peer import is_open, open_file
+
+AGES = {"configuration": 1.5, "live": 100.0}
+KNOWN = Known(Cluster(), 100.0)
+GIST = Gist("allocate", ["new"], [["one", "two"]], ["default"], 1.5)
+WARNINGS = "Warning: cluster has inconsistent data:\n  - one\n  - two\n\n"
+
+
+class Engine:
+    """Decides when it is told to: every decision waits for its outcome."""
+
+    def __init__(self) -> None:
+        self.begun: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.outcomes: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
+        self.at_once = self.most_at_once = 0
+        self.memories: list[Memory | None] = []
+        self.gist = GIST
+
+    def decide(
+        self, data: bytes, _options: Options, memory: Memory | None = None, known: Known | None = None
+    ) -> Any:
+        assert known is KNOWN
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
+        self.memories.append(memory)
+        self.begun.put(data)
+        outcome = self.outcomes.get(timeout=30)
+        self.at_once -= 1
+        if isinstance(outcome, Exception):
+            raise outcome
+        return Decision(outcome, ("one", "two"), self.gist)
+
+    async def next_begun(self) -> bytes:
+        """The data of the next decision, once it has begun."""
+        return await trio.to_thread.run_sync(lambda: self.begun.get(timeout=30))
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    engine = Engine()
+    monkeypatch.setattr(subject, "decide", engine.decide)
+    yield engine
+    for _ in range(5):
+        engine.outcomes.put("for threads that nobody waits for")
+
+
+@pytest.fixture
+def decisions() -> Decisions:
+    return Decisions(patience=1000, longest=1000, largest=1000, known=lambda: (KNOWN, AGES))
+
+
+def counts(decisions: Decisions) -> dict[str, object]:
+    return {key: value for key, value in decisions.status().items() if value and not key.endswith("_ms")}
+
+
+async def test_answer_and_warnings_are_relayed(engine: Engine, decisions: Decisions) -> None:
+    engine.outcomes.put('{"success":true}')
+    relay = await decisions.run({"request": "text"}, None)
+    assert relay == {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0, "ages": AGES}
+    assert engine.begun.get() == b"text"
+    assert counts(decisions) == {"served": 1}
+
+
+async def test_wrong_input_is_an_exit_status_of_1(engine: Engine, decisions: Decisions) -> None:
+    engine.outcomes.put(DataError("nodes: expected an object"))
+    relay = await decisions.run({"request": ""}, None)
+    assert relay == {
+        "stdout": "",
+        "stderr": "Error: nodes: expected an object\n",
+        "exit_status": 1,
+        "ages": AGES,
+    }
+    assert counts(decisions) == {"failed": 1}
+
+
+async def test_decisions_share_a_memory_until_one_breaks(engine: Engine, decisions: Decisions) -> None:
+    for outcome in ("", DataError("x"), ZeroDivisionError("defect"), ""):
+        engine.outcomes.put(outcome)
+        try:
+            await decisions.run({"request": ""}, None)
+        except ZeroDivisionError:
+            assert isinstance(outcome, ZeroDivisionError)
+    first, second, third, fourth = engine.memories
+    assert isinstance(first, Memory)
+    assert first is second is third
+    assert isinstance(fourth, Memory)
+    assert fourth is not first
+    assert counts(decisions) == {"served": 2, "failed": 1, "broken": 1}
+
+
+async def test_the_request_is_read_from_a_file_that_is_closed(
+    engine: Engine, decisions: Decisions, tmp_path: Path
+) -> None:
+    passed = open_file(tmp_path / "request", "from a file")
+    engine.outcomes.put("")
+    await decisions.run({"arguments": []}, PassedFile(passed))
+    assert engine.begun.get() == b"from a file"
+    assert not is_open(passed)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {},
+        {"request": 7},
+        {"request": "", "arguments": "--no-capacity-checks="},
+        {"request": "", "arguments": [7]},
+        {"request": "", "arguments": ["--restrict-allocation-to=" + "n" * (1 << 16)]},
+        {"request": "", "arguments": ["--no-such-option=1"]},
+    ],
+)
+async def test_wrong_arguments_are_refused(decisions: Decisions, args: dict[str, object]) -> None:
+    with pytest.raises(RefusalError) as caught:
+        await decisions.run(args, None)
+    assert caught.value.kind is Kind.ARGUMENTS
+    assert counts(decisions) == {"refused": 1}
+
+
+@pytest.mark.parametrize("outcome", [None, TooLargeError("the request has more than 3000 nodes")])
+async def test_what_is_too_much_is_refused(
+    engine: Engine, decisions: Decisions, outcome: Exception | None
+) -> None:
+    if outcome:
+        engine.outcomes.put(outcome)
+    with pytest.raises(RefusalError, match="the request has more than") as caught:
+        await decisions.run({"request": "" if outcome else "[]," * 600_000}, None)
+    assert caught.value.kind is Kind.FILE
+    assert counts(decisions) == {"refused": 1}
+
+
+async def test_a_file_and_a_text_is_one_too_many(decisions: Decisions, tmp_path: Path) -> None:
+    file = PassedFile(open_file(tmp_path / "request"))
+    with pytest.raises(RefusalError, match="either a file passed along or a request"):
+        await decisions.run({"request": ""}, file)
+    file.close()
+
+
+async def test_one_at_a_time_in_the_order_of_arrival(engine: Engine, decisions: Decisions) -> None:
+    texts = ["first", "second", "third"]
+    async with trio.open_nursery() as nursery:
+        for text in texts:
+            nursery.start_soon(decisions.run, {"request": text}, None)
+            await wait_all_tasks_blocked()
+        assert counts(decisions) == {"running": 1, "waiting": 2}
+        for text in texts:
+            assert await engine.next_begun() == text.encode()
+            assert engine.begun.empty()
+            engine.outcomes.put("")
+    assert engine.most_at_once == 1
+    assert counts(decisions) == {"served": 3}
+
+
+async def test_an_abandoned_decision_keeps_its_turn_until_it_ends(
+    engine: Engine, decisions: Decisions
+) -> None:
+    async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as client:
+            client.start_soon(decisions.run, {"request": "abandoned"}, None)
+            assert await engine.next_begun() == b"abandoned"
+            client.cancel_scope.cancel()
+        nursery.start_soon(decisions.run, {"request": "next"}, None)
+        await wait_all_tasks_blocked()
+        assert engine.begun.empty()
+        assert counts(decisions) == {"running": 1, "waiting": 1, "abandoned": 1}
+        engine.outcomes.put("")
+        assert await engine.next_begun() == b"next"
+        engine.outcomes.put("")
+    assert engine.most_at_once == 1
+    assert counts(decisions) == {"served": 1, "abandoned": 1}
+
+
+async def test_a_client_that_leaves_while_waiting_is_forgotten(engine: Engine, decisions: Decisions) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(decisions.run, {"request": "first"}, None)
+        assert await engine.next_begun() == b"first"
+        async with trio.open_nursery() as client:
+            client.start_soon(decisions.run, {"request": "second"}, None)
+            await wait_all_tasks_blocked()
+            client.cancel_scope.cancel()
+        assert counts(decisions) == {"running": 1, "abandoned": 1}
+        engine.outcomes.put("")
+    assert engine.begun.empty()
+
+
+async def test_stopping_refuses_those_that_wait_and_finishes_the_one_that_runs(
+    engine: Engine, decisions: Decisions
+) -> None:
+    async def refused() -> None:
+        with pytest.raises(RefusalError) as caught:
+            await decisions.run({"request": "refused"}, None)
+        assert caught.value.kind is Kind.STOPPING
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(decisions.run, {"request": "finished"}, None)
+        assert await engine.next_begun() == b"finished"
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(refused)
+            await wait_all_tasks_blocked()
+            decisions.stop()
+        await refused()
+        engine.outcomes.put("")
+    assert counts(decisions) == {"served": 1, "refused": 2}
+    await refused()
+
+
+async def test_waiting_has_an_end_and_running_has_none(autojump_clock: MockClock) -> None:
+    turn = Turn(patience=5)
+    await turn.acquire_on_behalf_of("slow")
+    assert turn.running_since == trio.current_time()
+    with pytest.raises(RefusalError, match="took longer than 5 s") as caught:
+        await turn.acquire_on_behalf_of("patient")
+    assert caught.value.kind is Kind.BUSY
+    assert trio.current_time() == pytest.approx(5)
+    assert turn.waiting == 0
+    turn.release_on_behalf_of("slow")
+    assert turn.running_since is None
+    await turn.acquire_on_behalf_of("next")
+    assert turn.running_since == trio.current_time()
+
+
+def write_only(path: Path) -> int:
+    path.write_text("secret")
+    return os.open(path, os.O_WRONLY)
+
+
+def pipe(_path: Path) -> int:
+    reading, writing = os.pipe()
+    os.write(writing, b"{}")
+    os.close(writing)
+    return reading
+
+
+def directory(path: Path) -> int:
+    return os.open(path.parent, os.O_RDONLY)
+
+
+def name_only(path: Path) -> int:
+    path.write_text("secret")
+    return os.open(path, os.O_PATH)
+
+
+def too_long(path: Path) -> int:
+    return open_file(path, "x" * 1001)
+
+
+@pytest.mark.parametrize("make", [write_only, pipe, directory, name_only, too_long])
+def test_what_is_no_readable_file_of_sensible_size_is_refused_and_closed(make: Any, tmp_path: Path) -> None:
+    descriptor = make(tmp_path / "request")
+    with pytest.raises(RefusalError) as caught:
+        read_request(PassedFile(descriptor), 1000)
+    assert caught.value.kind is Kind.FILE
+    assert not is_open(descriptor)
+
+
+def test_a_file_is_read_from_its_beginning_and_its_offset_left_alone(tmp_path: Path) -> None:
+    descriptor = open_file(tmp_path / "request", "x" * 1000)
+    same = os.dup(descriptor)
+    os.lseek(same, 10, os.SEEK_SET)
+    assert read_request(PassedFile(descriptor), 1000) == b"x" * 1000
+    assert os.lseek(same, 0, os.SEEK_CUR) == 10
+    os.close(same)
+
+
+def test_a_file_that_is_gone_is_not_read() -> None:
+    file = PassedFile(os.open("/dev/null", os.O_RDONLY))
+    file.close()
+    file.close()
+    with pytest.raises(RefusalError, match="closed before it could be read"):
+        read_request(file, 1000)
+
+
+async def test_a_decision_that_takes_too_long_is_given_up(engine: Engine, autojump_clock: MockClock) -> None:
+    decisions = Decisions(patience=1000, longest=60, largest=1000, known=lambda: (KNOWN, AGES))
+
+    async def given_up(request: str) -> None:
+        with pytest.raises(RefusalError, match="took longer than 60 s") as caught:
+            await decisions.run({"request": request}, None)
+        assert caught.value.kind is Kind.INTERNAL
+
+    autojump_clock.autojump_threshold = inf
+    for number in range(MOST_LOST):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(given_up, "stuck")
+            assert await engine.next_begun() == b"stuck"
+            autojump_clock.jump(59)
+            decisions.give_up_late()
+            assert (decisions.status()["lost"], decisions.healthy) == (number, True)
+            autojump_clock.jump(2)
+            decisions.give_up_late()
+    assert not decisions.healthy
+    assert counts(decisions) == {"refused": MOST_LOST, "given_up": MOST_LOST, "lost": MOST_LOST}
+    with pytest.raises(RefusalError, match="4 decisions do not end"):
+        await decisions.run({"request": ""}, None)
+    assert len({id(memory) for memory in engine.memories}) == MOST_LOST
+    engine.outcomes.put("")
+    while not decisions.healthy:
+        await trio.lowlevel.checkpoint()
+    engine.outcomes.put("")
+    for _ in range(MOST_LOST - 1):
+        engine.outcomes.put("")
+    await decisions.run({"request": "next"}, None)
+    assert decisions.status()["served"] == 1
+
+
+async def test_one_that_nobody_waits_for_is_given_up_too(engine: Engine, decisions: Decisions) -> None:
+    decisions.limit(1000, 0.001, 1000)
+    async with trio.open_nursery() as client:
+        client.start_soon(decisions.run, {"request": "left"}, None)
+        assert await engine.next_begun() == b"left"
+        client.cancel_scope.cancel()
+    await trio.sleep(0.01)
+    decisions.give_up_late()
+    assert counts(decisions) == {"abandoned": 1, "given_up": 1, "lost": 1}
+
+
+async def test_what_was_decided_is_logged(engine: Engine, decisions: Decisions) -> None:
+    refused = Gist("allocate", ["new"], refusal="no place")
+    with structlog.testing.capture_logs() as log:
+        engine.outcomes.put("")
+        await decisions.run({"request": ""}, None)
+        engine.gist = refused
+        engine.outcomes.put("")
+        await decisions.run({"request": ""}, None)
+        engine.outcomes.put(DataError("nodes: expected an object"))
+        await decisions.run({"request": ""}, None)
+    ages = {"configuration": 1.5, "live": 100.0}
+    for line in log:
+        assert line.pop("ms") >= 0
+        assert line.pop("ages") == ages
+    assert log == [
+        {
+            "event": "decided",
+            "log_level": "info",
+            "request": "allocate",
+            "instances": ["new"],
+            "nodes": [["one", "two"]],
+            "groups": ["default"],
+            "score": 1.5,
+        },
+        {
+            "event": "no place",
+            "log_level": "info",
+            "request": "allocate",
+            "instances": ["new"],
+            "refusal": "no place",
+        },
+        {"event": "request is wrong", "log_level": "warning", "error": "nodes: expected an object"},
+    ]
+    assert counts(decisions) == {"served": 1, "unsatisfied": 1, "failed": 1}

@@ -1,0 +1,167 @@
+"""A plan is what it was after it has been written and read again."""
+
+import copy
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.model.errors import DataError
+from htoolsd.plans.plan import Plan, State, kept, restored
+from tests.unit.execution.test_run import BACK, MIRRORED, SHARED, new
+
+
+def some_plan(run: Run) -> Plan:
+    facts = {
+        "id": run.signature.run,
+        "tool": "hbal",
+        "arguments": [],
+        "groups": ["default"],
+        "made": 1.0,
+        "by": {"uid": 0, "pid": 1},
+        "score": {"before": 2.0, "after": 1.0},
+    }
+    return Plan(facts, run)
+
+
+def begun() -> Plan:
+    """A plan of which one job has ended, one may have been submitted, one has not."""
+    plan = some_plan(new([[SHARED], [MIRRORED, BACK]]))
+    plan.begin(2.0)
+    plan.run.next_set()
+    task = plan.run.tasks[0]
+    task.number, task.status = 1, JobStatus.SUCCESS
+    plan.run.next_set()
+    plan.run.tasks[2].error = "not accepted"
+    plan.say("one", "two")
+    plan.warn("three")
+    return plan
+
+
+def test_one_that_is_over() -> None:
+    plan = begun()
+    plan.run.tasks[1].number, plan.run.tasks[1].status = 2, JobStatus.CANCELED
+    plan.run.tasks[1].error = "canceled"
+    plan.run.ending, plan.run.reason = Ending.FAILED, "it failed"
+    plan.end(3.0)
+    assert plan.state is State.FAILED
+    assert plan.error == "Not all jobs completed successfully: it failed"
+    again = restored(plan.text().encode())
+    assert again.text() == plan.text()
+    assert [task.place for task in again.run.tasks] == ["1/1", "2/1", "2/2"]
+    assert not again.run.current
+
+
+@pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan, 0, 1e300])
+def test_one_with_any_score(score: float) -> None:
+    plan = begun()
+    plan.facts["score"] = {"before": score, "after": score}
+    assert restored(plan.text().encode()).text() == plan.text()
+
+
+def test_one_that_was_going_on() -> None:
+    plan = begun()
+    again = restored(plan.text().encode())
+    assert again.state is State.RUNNING
+    again.end(4.0)
+    assert (again.state, again.error) == (State.INTERRUPTED, None)
+    (task,) = again.run.current
+    assert again.run.signature.comment(task.place) == plan.run.signature.comment("2/1")
+    assert again.document()["execution"]["going_on"] == "perhaps 1 jobs with 'run beef' in their comments"
+    assert again.summary()["jobs"] == {"succeeded": 1, "failed": 1, "going": 1, "left": 0}
+
+
+def test_news() -> None:
+    plan = some_plan(new())
+    before, news = plan.serial, plan.news
+    plan.changed()
+    assert plan.serial > before
+    assert news.is_set()
+    assert not plan.news.is_set()
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"tool": "hbal", "execution": []}'])
+def test_what_is_no_plan(text: bytes) -> None:
+    with pytest.raises(DataError, match="no record of a plan"):
+        restored(text)
+
+
+@pytest.mark.parametrize("key", ["state", "log", "execution", "tool"])
+def test_what_is_damaged(key: str) -> None:
+    document = orjson.loads(begun().text())
+    document[key] = 7
+    if key == "tool":
+        del document[key]
+    with pytest.raises(DataError, match="no record of a plan"):
+        restored(orjson.dumps(document))
+
+
+def parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every object and list in a document, with each of its keys."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield value, key
+        yield from parts(item)
+
+
+DEEP: Any = []
+for _ in range(300):
+    DEEP = [DEEP]
+STRANGE = [
+    None,
+    True,
+    7,
+    -1,
+    2**63,
+    1e308,
+    "",
+    "x",
+    "../../x",
+    "\x1b[2J",
+    [],
+    [7],
+    [None],
+    {},
+    {"x": 1},
+    DEEP,
+]
+
+
+def test_a_record_can_be_told_whatever_is_in_it() -> None:
+    document = orjson.loads(begun().text())
+    read = 0
+    for number, _ in enumerate(parts(document)):
+        for strange in STRANGE:
+            damaged = copy.deepcopy(document)
+            owner, key = list(parts(damaged))[number]
+            owner[key] = strange
+            try:
+                plan = restored(json.dumps(damaged).encode())
+            except DataError:
+                continue
+            read += 1
+            assert plan.id.isalnum()
+            plan.end(5.0)
+            plan.summary()
+            assert restored(plan.text().encode()).text() == plan.text()
+    assert read
+
+
+def test_files_are_read_one_by_one(tmp_path: Path) -> None:
+    text = begun().text()
+    for name in ("beef.json", "dead.json", "note.txt"):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "a.json").mkdir()
+    (tmp_path / "\udcff.json").write_bytes(b"\xff")
+    (tmp_path / "beef.json.0123.tmp").write_text("")
+    found = {Path(path).name: plan for path, plan in kept(str(tmp_path))}
+    assert found.keys() == {"beef.json", "dead.json", "a.json", "\udcff.json"}
+    assert isinstance(found["beef.json"], Plan)
+    assert str(found["dead.json"]) == "no record of a plan: id: beef belongs into another file"
+    assert not (tmp_path / "beef.json.0123.tmp").exists()

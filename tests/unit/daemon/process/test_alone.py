@@ -1,0 +1,49 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from htoolsd.process import alone
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "socket"
+
+
+@pytest.fixture
+def file(path: Path) -> Path:
+    return Path(f"{path}{alone.SUFFIX}")
+
+
+def test_who_may_connect_may_count(path: Path, file: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        alone.provide(str(path), "")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o660
+
+
+def test_what_was_counted_stays(path: Path, file: Path) -> None:
+    file.write_bytes(b"...")
+    alone.provide(str(path), "")
+    os.utime(file, times=(7, 7))
+    assert alone.status(str(path)) == {"alone": 3, "last_alone": 7}
+
+
+@pytest.mark.parametrize("what", ["nothing", "a directory", "a link", "a pipe", "no directory"])
+def test_what_is_no_count_is_none(path: Path, file: Path, what: str) -> None:
+    match what:
+        case "a directory":
+            file.mkdir()
+        case "a link":
+            file.with_name("precious").write_text("all")
+            file.symlink_to("precious")
+        case "a pipe":
+            os.mkfifo(file)
+        case "no directory":
+            path = path / "socket"
+    alone.provide(str(path), "nobody-at-all")
+    assert alone.status(str(path)) == {"alone": 0, "last_alone": None}

@@ -1,0 +1,87 @@
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.model.errors import DataError
+from htoolsd.process.config import Config, describe, load, reloaded, sample
+
+SAMPLE = Path(__file__).resolve().parents[3] / "systemd" / "htoolsd.toml"
+
+
+def test_without_a_file_the_defaults_hold() -> None:
+    assert load(None, {"socket": None, "luxi": None}) == Config()
+
+
+def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "htoolsd.toml"
+    file.write_text('socket = "/file"\nstate_dir = "/state"\nidle_seconds = 5\nconnections = 3\n')
+    config = load(str(file), {"socket": "/line", "state_dir": None})
+    assert (config.socket, config.state_dir, config.luxi) == ("/line", "/state", Config().luxi)
+    assert (config.idle_seconds, config.connections) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("colour = 1", "unknown key 'colour'; known are socket, "),
+        ("socket = 1", "socket: expected a string"),
+        ("connections = 1.5", "connections: expected a whole number greater than 0"),
+        ("connections = true", "connections: expected a whole number greater than 0"),
+        ("connections = 0", "connections: expected a whole number greater than 0"),
+        ('idle_seconds = "5"', "idle_seconds: expected a number greater than 0"),
+        ("idle_seconds = -1", "idle_seconds: expected a number greater than 0"),
+        ("idle_seconds = nan", "idle_seconds: expected a number greater than 0"),
+        ("idle_seconds = inf", "idle_seconds: expected a number greater than 0"),
+        ("[socket]", "socket: expected a string"),
+        ("socket =", "not TOML: "),
+        ("x = " + "[" * 5000, "not TOML: "),
+        ("connections = " + "9" * 5000, "not TOML: "),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "htoolsd.toml"
+    file.write_text(text)
+    with pytest.raises(DataError) as caught:
+        load(str(file), {})
+    assert str(caught.value).startswith(f"{file}: {problem}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere: No such file"):
+        load(str(tmp_path / "nowhere"), {})
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"binary: not TOML"):
+        load(str(tmp_path / "binary"), {})
+    with pytest.raises(DataError, match=r"/dev/zero: no regular file"):
+        load("/dev/zero", {})
+
+
+def test_every_key_is_described_and_its_default_is_valid(tmp_path: Path) -> None:
+    described = describe().splitlines()
+    assert [line.split()[0] for line in described] == [key.name for key in fields(Config)]
+    assert all(key.metadata["doc"] for key in fields(Config))
+    file = tmp_path / "htoolsd.toml"
+    file.write_text("\n".join(line[:47] for line in described))
+    assert load(str(file), {}) == Config()
+
+
+def test_the_sample_is_what_there_is_to_set(tmp_path: Path) -> None:
+    """To be written anew by ``python -m htoolsd.process.config >systemd/htoolsd.toml``."""
+    assert SAMPLE.read_text() == sample()
+    assert load(str(SAMPLE), {}) == Config()
+    assert max(map(len, sample().splitlines())) <= 120
+    uncommented = tmp_path / "htoolsd.toml"
+    uncommented.write_text(re.sub("(?m)^# (?=[a-z_]+ = )", "", sample()))
+    assert len(re.findall("(?m)^[a-z]", uncommented.read_text())) == len(fields(Config))
+    assert load(str(uncommented), {}) == Config()
+
+
+def test_what_takes_a_restart_stays_as_it_is() -> None:
+    old = Config(socket="/old", idle_seconds=1)
+    config, waiting = reloaded(old, Config(socket="/new", group="new", idle_seconds=2, connections=3))
+    assert (config.socket, config.group, config.idle_seconds, config.connections) == ("/old", "", 2, 3)
+    assert waiting == ["socket", "group"]
+    assert reloaded(old, old) == (old, [])

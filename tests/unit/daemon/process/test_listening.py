@@ -1,0 +1,215 @@
+import errno
+import fcntl
+import grp
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from htoolsd.process import listening
+from htoolsd.process.listening import Listener, StartError, listen, lock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run" / "htoolsd.sock"
+
+
+@pytest.fixture
+def listener(path: Path) -> Iterator[Listener]:
+    listener = listen(str(path), "")
+    yield listener
+    listener.socket.close()
+
+
+def test_the_socket_is_there_for_owner_and_group_only(listener: Listener, path: Path) -> None:
+    found = path.stat()
+    assert stat.S_ISSOCK(found.st_mode)
+    assert stat.S_IMODE(found.st_mode) == 0o660
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+
+
+def test_the_umask_is_left_as_it_was(path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        listen(str(path), "").socket.close()
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+
+
+def test_the_group_is_set(path: Path) -> None:
+    groups = [entry for entry in grp.getgrall() if entry.gr_gid in os.getgroups() or os.geteuid() == 0]
+    group = groups[-1]
+    listen(str(path), group.gr_name).socket.close()
+    assert path.stat().st_gid == group.gr_gid
+
+
+def test_an_unknown_group_is_named_and_leaves_nothing_behind(path: Path) -> None:
+    with pytest.raises(StartError, match="there is no group 'nobody-at-all'"):
+        listen(str(path), "nobody-at-all")
+    assert not path.exists()
+
+
+def test_a_stale_socket_is_replaced(listener: Listener, path: Path) -> None:
+    listener.socket.close()
+    with listen(str(path), "").socket, socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_a_live_socket_is_respected(path: Path, crowded: bool) -> None:
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_UNIX) as client:
+        other.bind(str(path))
+        other.listen(0)
+        if crowded:
+            client.connect(str(path))
+        with pytest.raises(StartError, match="already running"):
+            listen(str(path), "")
+        assert path.exists()
+
+
+def test_what_is_no_socket_is_not_touched(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("precious")
+    with pytest.raises(StartError, match="exists and is no socket"):
+        listen(str(path), "")
+    assert path.read_text() == "precious"
+
+
+def test_a_name_that_is_no_good_is_a_line_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "sock", tmp_path / ("x" * 200)):
+        with pytest.raises(StartError) as caught:
+            listen(str(path), "")
+        assert str(path)[:100] in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_removing_takes_away_the_own_name_only(listener: Listener, path: Path) -> None:
+    listener.remove()
+    assert not path.exists()
+    listener.remove()
+    path.write_text("another's")
+    listener.remove()
+    assert path.exists()
+
+
+def test_a_state_directory_has_one_daemon(tmp_path: Path) -> None:
+    directory = tmp_path / "lib" / "htoolsd"
+    held = lock(str(directory))
+    with pytest.raises(StartError, match=f"already running: another htoolsd uses {directory}"):
+        lock(str(directory))
+    os.close(held)
+    os.close(lock(str(directory)))
+
+
+def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match="file/state"):
+        lock(str(tmp_path / "file" / "state"))
+
+
+def test_a_sign_of_life_is_left_at_the_own_name_only(listener: Listener, path: Path) -> None:
+    os.utime(path, times=(1, 1))
+    listener.show()
+    assert path.stat().st_mtime > 1
+    path.unlink()
+    listener.show()
+    path.touch()
+    os.utime(path, times=(1, 1))
+    listener.show()
+    assert path.stat().st_mtime == 1
+
+
+CONTENDER = """
+import sys
+from htoolsd.process import listening
+from htoolsd.process.listening import StartError, listen
+for _ in sys.stdin:
+    try:
+        listener = listen(sys.argv[1], "")
+    except StartError as error:
+        print(str(error).partition(":")[0], flush=True)
+    else:
+        print("listens", flush=True)
+        sys.stdin.readline()
+        listener.socket.close()
+        print("gone", flush=True)
+"""
+
+
+def test_of_those_who_start_at_once_one_listens(path: Path) -> None:
+    """Each time over a socket that somebody left who was killed."""
+    contenders = [
+        subprocess.Popen(
+            [sys.executable, "-c", CONTENDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+
+    def told(each: subprocess.Popen[str]) -> str:
+        assert each.stdout is not None
+        return each.stdout.readline().strip()
+
+    def go(each: subprocess.Popen[str]) -> None:
+        assert each.stdin is not None
+        each.stdin.write("\n")
+        each.stdin.flush()
+
+    try:
+        for _ in range(50):
+            for each in contenders:
+                go(each)
+            outcomes = [told(each) for each in contenders]
+            assert sorted(outcomes) == [*["already running"] * 3, "listens"]
+            winner = contenders[outcomes.index("listens")]
+            go(winner)
+            assert told(winner) == "gone"
+    finally:
+        for each in contenders:
+            each.kill()
+            each.communicate()
+
+
+def test_one_who_is_about_to_listen_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_PATIENCE", 0.05)
+    path.parent.mkdir()
+    with open(f"{path}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(StartError, match="another htoolsd is about to listen there"):
+            listen(str(path), "")
+    listen(str(path), "").socket.close()
+
+
+def test_who_is_about_to_listen_takes_the_name_away(listener: Listener, path: Path) -> None:
+    with open(f"{path}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        listener.remove()
+    assert path.exists()
+
+
+def test_a_name_that_is_gone_or_anothers_is_noticed(listener: Listener, path: Path) -> None:
+    assert listener.named
+    path.rename(path.with_suffix(".moved"))
+    assert not listener.named
+    path.write_text("another's")
+    assert not listener.named
+
+
+def test_a_name_that_cannot_be_removed_is_an_error(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(PermissionError):
+        listener.remove()

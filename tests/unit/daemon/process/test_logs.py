@@ -1,0 +1,100 @@
+"""The log: written to whoever reads it, and no burden to the daemon when nobody does."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, suppress
+
+import pytest
+import structlog
+
+from htoolsd.process import logs
+from htoolsd.process.logs import Outlet
+
+Pipe = tuple[int, int]
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with suppress(OSError):  # it may be closed
+            os.close(end)
+
+
+def test_lines_come_out_as_they_are(pipe: Pipe) -> None:
+    outlet = Outlet(pipe[1])
+    outlet.write(b"one\n")
+    outlet.write(b"t" * 10_000 + b"\n")
+    assert os.read(pipe[0], 1 << 20) == b"one\n" + b"t" * 10_000 + b"\n"
+
+
+def test_lines_for_which_there_is_no_room_are_counted(pipe: Pipe) -> None:
+    outlet, line, count = Outlet(pipe[1]), b"x" * 999 + b"\n", 500
+    for _ in range(count):
+        outlet.write(line)  # would wait for ever
+    kept = os.read(pipe[0], 1 << 20).count(line)
+    assert 0 < kept < count
+    outlet.write(b"last\n")
+    told, last = os.read(pipe[0], 1 << 20).splitlines()
+    assert json.loads(told) == {"event": "log lines lost", "lines": count - kept}
+    assert last == b"last"
+
+
+def test_nobody_can_read_it_any_more(pipe: Pipe) -> None:
+    outlet = Outlet(pipe[1])
+    os.close(pipe[0])
+    outlet.write(b"one\n")
+    outlet.write(b"two\n")
+
+
+def logged(pipe: Pipe, say: Callable[[], None]) -> list[bytes]:
+    """What is logged by a process whose standard error is a pipe."""
+    with os.fdopen(os.dup(pipe[1]), "w") as stderr, redirect_stderr(stderr):
+        logs.configure()
+        try:
+            say()
+        finally:
+            structlog.reset_defaults()
+    os.write(pipe[1], b"end")
+    return os.read(pipe[0], 1 << 20).splitlines()[:-1]
+
+
+def test_what_others_have_brought_is_shown_on_a_line_of_some_length(pipe: Pipe) -> None:
+    (line,) = logged(
+        pipe, lambda: structlog.get_logger().info("seen", path="\udcff\n", method="x" * 10_000_000)
+    )
+    assert len(line) < 3000
+    assert json.loads(line)["path"] == r"\udcff\n"
+    (line,) = logged(
+        pipe, lambda: structlog.get_logger().info("seen", nodes=[("a\n", "x" * 1_000_000)], instances=("b",))
+    )
+    assert len(line) < 3000
+    assert json.loads(line)["nodes"][0][0] == r"a\n"
+    assert json.loads(line)["instances"] == ["b"]
+
+
+def say_all() -> None:
+    log = structlog.get_logger()
+    for say in (log.debug, log.info, log.warning, log.error, log.critical):
+        say("said")
+    try:
+        raise ValueError
+    except ValueError:
+        log.exception("said")
+    logs.complain("said")
+
+
+def test_the_journal_is_told_priorities(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = os.fstat(pipe[1])
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+    lines = logged(pipe, say_all)
+    assert [line[:3] for line in lines] == [b"<7>", b"<6>", b"<4>", b"<3>", b"<2>", b"<3>", b"<3>"]
+
+
+def test_others_are_told_none(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", "1:2")
+    *lines, complaint = logged(pipe, say_all)
+    assert {json.loads(line)["event"] for line in lines} == {"said"}
+    assert complaint == b"htoolsd: said"

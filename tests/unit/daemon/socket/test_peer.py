@@ -1,0 +1,105 @@
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from htoolsd.socket.peer import SocketPeer
+from tests.unit.daemon.memory_peer import open_file
+
+
+@pytest.fixture
+def client() -> Iterator[socket.socket]:
+    ours, theirs = socket.socketpair()
+    yield ours
+    ours.close()
+    theirs.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def peer_of(pair: tuple[socket.socket, socket.socket]) -> SocketPeer:
+    return SocketPeer(trio.socket.from_stdlib_socket(pair[1]))
+
+
+async def test_the_kernel_says_who_it_is(pair: tuple[socket.socket, socket.socket]) -> None:
+    who = peer_of(pair).credentials
+    assert (who.pid, who.uid, who.gid) == (os.getpid(), os.getuid(), os.getgid())
+
+
+async def test_bytes_and_files_come_together(
+    pair: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    descriptor = open_file(tmp_path / "request", "hello")
+    socket.send_fds(pair[0], [b"message"], [descriptor])
+    os.close(descriptor)
+    data, (file,) = await peer_of(pair).receive()
+    received = file.take()
+    assert received is not None
+    assert data == b"message"
+    assert os.pread(received, 10, 0) == b"hello"
+    assert fcntl.fcntl(received, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+    os.close(received)
+
+
+async def test_files_that_nobody_wants_do_not_stay_open(pair: tuple[socket.socket, socket.socket]) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    many = [os.open("/dev/null", os.O_RDONLY) for _ in range(100)]
+    socket.send_fds(pair[0], [b"x"], many)
+    for descriptor in many:
+        os.close(descriptor)
+    _, files = await peer_of(pair).receive()
+    for file in files:
+        file.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_long_answers_arrive_whole(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours = trio.SocketStream(trio.socket.from_stdlib_socket(pair[0]))
+    data = os.urandom(3_000_000)
+    received = b""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(peer_of(pair).send, data)
+        while len(received) < len(data):
+            received += await ours.receive_some()
+    assert received == data
+
+
+async def test_a_client_vanishes_when_it_closes_and_not_before(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
+    peer, gone = peer_of(pair), trio.Event()
+
+    async def watch() -> None:
+        await peer.vanished()
+        gone.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not gone.is_set()
+        pair[0].close()
+        await gone.wait()
+
+
+@pytest.mark.parametrize(
+    "sign_of_life", [lambda sock: sock.shutdown(socket.SHUT_WR), lambda sock: sock.send(b"x")]
+)
+async def test_a_client_that_stopped_sending_or_sends_more_is_still_there(
+    pair: tuple[socket.socket, socket.socket], sign_of_life: object
+) -> None:
+    assert callable(sign_of_life)
+    sign_of_life(pair[0])
+    with trio.move_on_after(0.05) as waited:
+        await peer_of(pair).vanished()
+    assert waited.cancelled_caught

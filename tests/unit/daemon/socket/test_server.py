@@ -1,0 +1,454 @@
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.client.protocol import Kind, RefusalError
+from htoolsd.socket.methods import Args, File, Method, Methods
+from htoolsd.socket.server import Limits, Server
+from tests.unit.daemon.memory_peer import MemoryPeer, is_open, open_file
+
+LIMITS = Limits(connections=2, per_user=2, message=1000, idle=60, write=10)
+
+
+def server_with(run: Callable[[Args, File], Awaitable[object]], limits: Limits = LIMITS) -> Server:
+    methods = Methods()
+    methods.add(Method("try", 1, "What is tried.", {"word": "any"}, run))
+    return Server(methods, limits)
+
+
+async def echo(args: Args, _file: File) -> object:
+    return args.get("word")
+
+
+@asynccontextmanager
+async def served(server: Server, peer: MemoryPeer) -> AsyncIterator[None]:
+    """The server talks to ``peer`` meanwhile; it must have ended the conversation afterwards."""
+
+    async def converse() -> None:
+        await server.serve(peer)
+        await peer.hang_up()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(converse)
+        yield
+
+
+def refused(answer: Any) -> tuple[str, str]:
+    assert answer["success"] is False
+    assert answer["result"].keys() == {"error", "message"}
+    assert "\n" not in answer["result"]["message"]
+    return answer["result"]["error"], answer["result"]["message"]
+
+
+async def test_calls_are_answered_in_order_however_their_bytes_arrive() -> None:
+    peer, server = MemoryPeer(), server_with(echo)
+    calls = b"".join(b'{"method": "try", "args": {"word": %d}, "version": 1}\x03' % n for n in range(3))
+    async with served(server, peer):
+        for byte in calls:
+            await peer.say(bytes([byte]))
+        for n in range(3):
+            assert await peer.hear() == {"success": True, "result": n}
+        await peer.say(calls)
+        for n in range(3):
+            assert await peer.hear() == {"success": True, "result": n}
+        await peer.leave()
+    assert server.connections == 0
+
+
+async def test_methods_describe_themselves() -> None:
+    peer = MemoryPeer()
+    async with served(server_with(echo), peer):
+        await peer.call("methods")
+        answer = await peer.hear()
+        await peer.leave()
+    assert [method["name"] for method in answer["result"]] == ["methods", "try"]
+    assert answer["result"][1] == {
+        "name": "try",
+        "version": 1,
+        "doc": "What is tried.",
+        "arguments": {"word": "any"},
+    }
+
+
+async def test_a_call_that_cannot_be_carried_out_leaves_the_conversation_intact() -> None:
+    peer = MemoryPeer()
+    async with served(server_with(echo), peer):
+        await peer.call("nothing")
+        assert refused(await peer.hear()) == (
+            "unknown-method",
+            "there is no method 'nothing'; methods lists them",
+        )
+        await peer.call("try", {"wort": 1})
+        assert refused(await peer.hear()) == ("bad-arguments", "try: takes no argument 'wort'")
+        await peer.call("try", {"word": 1})
+        assert await peer.hear() == {"success": True, "result": 1}
+        await peer.leave()
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (b"\x03", "bad-message"),
+        (b"hello\x03", "bad-message"),
+        (b"[]\x03", "bad-message"),
+        (b'{"method": "try", "version": 1}\x03', "bad-message"),
+        (b'{"method": 1, "args": {}, "version": 1}\x03', "bad-message"),
+        (b'{"method": "try", "args": [], "version": 1}\x03', "bad-message"),
+        (b'{"method": "try", "args": {}}\x03', "wrong-version"),
+        (b'{"method": "try", "args": {}, "version": 2}\x03', "wrong-version"),
+        (b'{"method": "try", "args": {}, "version": true}\x03', "wrong-version"),
+        (b'{"method": "try", "args": {}, "version": "1"}\x03', "wrong-version"),
+        (b"[" * 900 + b"\x03", "bad-message"),
+        (b'{"method": "try", "args": {}, "args": {}, "version": 1}\x03', "bad-message"),
+        (b"x" * 1001, "bad-message"),
+    ],
+)
+async def test_what_is_no_call_is_refused_and_ends_the_conversation(message: bytes, kind: str) -> None:
+    peer = MemoryPeer()
+    async with served(server_with(echo), peer):
+        await peer.say(message)
+        assert refused(await peer.hear())[0] == kind
+        assert await peer.hear() is None
+
+
+async def test_half_a_call_is_answered_to_a_client_that_stopped_sending() -> None:
+    peer = MemoryPeer()
+    async with served(server_with(echo), peer):
+        await peer.say(b'{"method"')
+        await peer.client.send_eof()
+        assert refused(await peer.hear())[0] == "bad-message"
+        assert await peer.hear() is None
+
+
+async def test_a_client_that_stopped_sending_still_gets_its_answer() -> None:
+    peer = MemoryPeer()
+    async with served(server_with(echo), peer):
+        await peer.call("try", {"word": 1})
+        await peer.client.send_eof()
+        assert await peer.hear() == {"success": True, "result": 1}
+        assert await peer.hear() is None
+
+
+@pytest.mark.parametrize("beginning", [b"", b'{"method": "try", '])
+async def test_a_client_that_does_not_finish_its_call_is_sent_away(
+    beginning: bytes, autojump_clock: MockClock
+) -> None:
+    peer = MemoryPeer()
+    async with served(server_with(echo), peer):
+        await peer.say(beginning)
+        assert refused(await peer.hear()) == ("bad-message", "no complete message within 60 s")
+        assert await peer.hear() is None
+    assert trio.current_time() == pytest.approx(60)
+
+
+async def test_bytes_now_and_then_do_not_buy_time(autojump_clock: MockClock) -> None:
+    peer = MemoryPeer()
+    async with served(server_with(echo), peer):
+        for _ in range(7):
+            await peer.say(b" ")
+            await trio.sleep(9)
+        assert refused(await peer.hear())[0] == "bad-message"
+        assert await peer.hear() is None
+
+
+async def test_a_client_that_does_not_read_is_dropped(autojump_clock: MockClock) -> None:
+    peer, server = MemoryPeer(lockstep=True), server_with(echo)
+    async with served(server, peer):
+        await peer.call("try")
+    assert trio.current_time() == pytest.approx(10)
+    assert server.connections == 0
+
+
+async def test_one_client_too_many_is_told_so_and_may_come_back_later() -> None:
+    go_on = trio.Event()
+
+    async def run(_args: Args, _file: File) -> object:
+        await go_on.wait()
+        return "done"
+
+    server = server_with(run)
+    working, third = [MemoryPeer(), MemoryPeer(uid=7)], MemoryPeer()
+    async with served(server, working[0]), served(server, working[1]):
+        for peer in working:
+            await peer.call("try")
+        await trio.testing.wait_all_tasks_blocked()
+        assert server.connections == 2
+        async with served(server, third):
+            assert refused(await third.hear()) == ("busy", "all 2 connections are in use")
+            assert await third.hear() is None
+        go_on.set()
+        for peer in working:
+            assert (await peer.hear())["result"] == "done"
+        await working[0].leave()
+        await trio.testing.wait_all_tasks_blocked()
+        third = MemoryPeer()
+        async with served(server, third):
+            await third.call("try")
+            assert (await third.hear())["result"] == "done"
+            await third.leave()
+        await working[1].leave()
+
+
+SENT_AWAY = ("busy", "the connection was idle, and others had no room")
+
+
+async def test_the_client_that_has_been_idle_longest_gives_way(autojump_clock: MockClock) -> None:
+    server = server_with(echo, Limits(connections=3, per_user=3, message=1000, idle=60, write=10))
+    peers = [MemoryPeer(uid=uid) for uid in (1, 2, 3, 4, 5)]
+    async with AsyncExitStack() as stack:
+        for peer in peers[:3]:
+            await stack.enter_async_context(served(server, peer))
+            await trio.sleep(1)
+        await peers[0].call("try", {"word": "not idle"})
+        assert (await peers[0].hear())["success"]
+        await peers[1].say(b'{"half of a call')
+        for newcomer, gone in ((peers[3], peers[1]), (peers[4], peers[2])):
+            await stack.enter_async_context(served(server, newcomer))
+            assert refused(await gone.hear()) == SENT_AWAY
+            assert await gone.hear() is None
+            assert server.connections == 3
+        for peer in (peers[0], *peers[3:]):
+            await peer.call("try", {"word": peer.credentials.uid})
+            assert (await peer.hear())["result"] == peer.credentials.uid
+            await peer.leave()
+
+
+async def test_a_user_with_many_clients_loses_its_own(autojump_clock: MockClock) -> None:
+    never = trio.Event()
+
+    async def run(_args: Args, _file: File) -> object:
+        await never.wait()
+        return None
+
+    server = server_with(run, Limits(connections=9, per_user=2, message=1000, idle=60, write=10))
+    other, idle, working, second, third = (MemoryPeer(uid=uid) for uid in (1, 2, 2, 2, 2))
+    async with AsyncExitStack() as stack:
+        for peer in (other, idle, working):
+            await stack.enter_async_context(served(server, peer))
+            await trio.sleep(1)
+        await working.call("try")
+        await trio.testing.wait_all_tasks_blocked()
+        await stack.enter_async_context(served(server, second))
+        assert refused(await idle.hear()) == SENT_AWAY
+        await second.call("try")
+        await trio.testing.wait_all_tasks_blocked()
+        await stack.enter_async_context(served(server, third))
+        assert refused(await third.hear()) == ("busy", "all 2 connections of user 2 are in use")
+        never.set()
+        await other.call("try")
+        for peer in (other, working, second):
+            assert (await peer.hear())["success"]
+            await peer.leave()
+
+
+async def test_a_crowd_of_idle_clients_keeps_nobody_out(autojump_clock: MockClock) -> None:
+    server = server_with(echo, Limits(connections=20, per_user=10, message=1000, idle=60, write=10))
+    async with AsyncExitStack() as stack:
+        for number in range(100):
+            await stack.enter_async_context(served(server, MemoryPeer(uid=number % 3)))
+            await trio.testing.wait_all_tasks_blocked()
+        last = MemoryPeer(uid=1)
+        await stack.enter_async_context(served(server, last))
+        await last.call("try", {"word": 1})
+        assert (await last.hear())["result"] == 1
+        assert server.connections <= 20
+        assert trio.current_time() < 1
+        await last.leave()
+
+
+async def test_a_user_may_send_only_so_much_that_is_not_answered() -> None:
+    server = server_with(echo, Limits(connections=9, per_user=9, message=100_000, idle=60, write=10))
+    babblers, other = [MemoryPeer() for _ in range(5)], MemoryPeer(uid=7)
+    async with AsyncExitStack() as stack:
+        for peer in (*babblers, other):
+            await stack.enter_async_context(served(server, peer))
+        for peer in (other, *babblers):
+            await peer.say(b" " * 90_000)
+            await trio.testing.wait_all_tasks_blocked()
+        assert refused(await babblers[-1].hear()) == ("busy", "user 2 sends too much at the same time")
+        for word in "ab":
+            await babblers[0].call("try", {"word": word})
+            assert (await babblers[0].hear())["result"] == word
+        for peer in (other, *babblers[:-1]):
+            await peer.call("try", {"word": "last"})
+            assert (await peer.hear())["result"] == "last"
+            await peer.leave()
+
+
+async def test_a_refusal_and_a_defect_are_answered_and_the_defect_is_logged() -> None:
+    async def run(args: Args, _file: File) -> object:
+        if args["word"] == "refuse":
+            raise RefusalError(Kind.FILE, "not so")
+        raise ZeroDivisionError("two\nlines")
+
+    peer = MemoryPeer()
+    with structlog.testing.capture_logs() as log:
+        async with served(server_with(run), peer):
+            await peer.call("try", {"word": "refuse"})
+            assert refused(await peer.hear()) == ("bad-file", "not so")
+            await peer.call("try", {"word": "break"})
+            assert refused(await peer.hear()) == ("internal", "ZeroDivisionError: two")
+            await peer.call("methods")
+            assert (await peer.hear())["success"]
+            await peer.leave()
+    assert [entry["event"] for entry in log] == ["refused", "call failed"]
+    assert log[1]["exc_info"]
+
+
+async def test_a_result_that_cannot_be_sent_is_a_defect_like_others() -> None:
+    async def run(_args: Args, _file: File) -> object:
+        return {1, 2}
+
+    peer = MemoryPeer()
+    async with served(server_with(run), peer):
+        await peer.call("try")
+        assert refused(await peer.hear())[0] == "internal"
+        await peer.leave()
+
+
+async def test_a_call_is_given_up_when_its_client_vanishes() -> None:
+    cancelled = trio.Event()
+
+    async def run(_args: Args, _file: File) -> object:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    peer, server = MemoryPeer(), server_with(run)
+    async with served(server, peer):
+        await peer.call("try")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not cancelled.is_set()
+        await peer.leave()
+    assert cancelled.is_set()
+    assert server.connections == 0
+
+
+async def test_stopping_finishes_what_is_under_way_and_refuses_the_rest() -> None:
+    go_on = trio.Event()
+
+    async def run(_args: Args, _file: File) -> object:
+        await go_on.wait()
+        return "done"
+
+    server = server_with(run)
+    idle, working = MemoryPeer(), MemoryPeer()
+    async with served(server, idle), served(server, working):
+        await working.call("try")
+        await working.call("try")
+        await trio.testing.wait_all_tasks_blocked()
+        server.stop()
+        assert refused(await idle.hear()) == ("stopping", "htoolsd is stopping")
+        assert await idle.hear() is None
+        go_on.set()
+        assert await working.hear() == {"success": True, "result": "done"}
+        assert refused(await working.hear())[0] == "stopping"
+        assert await working.hear() is None
+    late = MemoryPeer()
+    async with served(server, late):
+        assert refused(await late.hear())[0] == "stopping"
+
+
+async def test_a_passed_file_is_there_for_its_call_and_closed_after_it(tmp_path: Path) -> None:
+    seen = []
+
+    async def run(_args: Args, file: File) -> object:
+        seen.append(file is not None)
+        return None
+
+    peer, passed = MemoryPeer(), open_file(tmp_path / "request")
+    async with served(server_with(run), peer):
+        peer.pass_along(passed)
+        await peer.call("try")
+        await peer.hear()
+        assert not is_open(passed)
+        await peer.call("try")
+        await peer.hear()
+        await peer.leave()
+    assert seen == [True, False]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_more_than_one_file_is_refused_and_all_are_closed(tmp_path: Path, together: bool) -> None:
+    peer = MemoryPeer()
+    passed = [open_file(tmp_path / "first"), open_file(tmp_path / "second"), open_file(tmp_path / "third")]
+    if together:
+        peer.pass_along(*passed)
+    else:
+        for descriptor in passed[:2]:
+            peer.pass_along(descriptor)
+    async with served(server_with(echo), peer):
+        await peer.say(b"{")
+        await trio.testing.wait_all_tasks_blocked()
+        if not together:
+            await peer.say(b"}")
+        assert refused(await peer.hear()) == ("bad-file", "a call takes at most one file")
+        assert await peer.hear() is None
+    assert not any(is_open(descriptor) for descriptor in passed[: 3 if together else 2])
+
+
+async def test_files_are_closed_whatever_happens_to_their_client(tmp_path: Path) -> None:
+    async def never(_args: Args, _file: File) -> object:
+        await trio.sleep_forever()
+
+    leaver, babbler, waiter = MemoryPeer(), MemoryPeer(), MemoryPeer()
+    passed = [open_file(tmp_path / str(n)) for n in range(3)]
+    for peer, descriptor in zip((leaver, babbler, waiter), passed, strict=True):
+        peer.pass_along(descriptor)
+    server = server_with(never, Limits(connections=3, per_user=3, message=1000, idle=60, write=10))
+    async with served(server, leaver), served(server, babbler), served(server, waiter):
+        await leaver.say(b'{"half')
+        await babbler.say(b"nonsense\x03")
+        await waiter.call("try")
+        await trio.testing.wait_all_tasks_blocked()
+        await leaver.leave()
+        await waiter.leave()
+    assert not any(map(is_open, passed))
+
+
+@pytest.mark.parametrize(("kind", "level"), [(Kind.BUSY, "warning"), (Kind.FILE, "info")])
+async def test_too_much_to_do_is_worth_a_warning(kind: Kind, level: str) -> None:
+    async def refuse(_args: Args, _file: File) -> object:
+        raise RefusalError(kind, "not now")
+
+    peer = MemoryPeer()
+    with structlog.testing.capture_logs() as log:
+        async with served(server_with(refuse), peer):
+            await peer.call("try")
+            await peer.hear()
+            await peer.leave()
+    assert [(entry["event"], entry["log_level"]) for entry in log] == [("refused", level)]
+
+
+async def test_names_of_methods_are_not_logged_at_length() -> None:
+    peer = MemoryPeer()
+    with structlog.testing.capture_logs() as log:
+        async with served(server_with(echo), peer):
+            await peer.call("x" * 300)
+            await peer.hear()
+            await peer.call("try", {"y" * 300: 1})
+            await peer.hear()
+            await peer.leave()
+    assert [entry["event"] for entry in log] == ["refused", "refused"]
+    assert max(len(str(value)) for entry in log for value in entry.values()) < 500
+
+
+async def test_a_call_has_only_so_many_values_however_long_its_text_is() -> None:
+    async def length(args: Args, _file: File) -> object:
+        return len(str(args["word"]))
+
+    limits = Limits(connections=9, per_user=9, message=1 << 22, idle=60, write=10)
+    peer = MemoryPeer()
+    async with served(server_with(length, limits), peer):
+        await peer.call("try", {"word": ",[{" * 500_000})
+        assert (await peer.hear())["result"] == 1_500_000
+        await peer.call("try", {"word": [[]] * 20_000})
+        assert refused(await peer.hear()) == ("bad-message", "message has more than 10000 values")
+        assert await peer.hear() is None

@@ -1,0 +1,75 @@
+from typing import Any
+
+import pytest
+
+from ganeti_htools.luxi.queries import AnswerError, Missing, Row
+from ganeti_htools.model.errors import DataError
+from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, learnt
+from tests.property.test_model import read
+from tests.unit.simulator.worlds import world
+
+
+def model(**changes: Any) -> Model:
+    """Of a small cluster; ``changes`` are made to the rows of its second node, of configuration and live."""
+    made = Model()
+    for kind in TABLES:
+        tables = read(world(), kind)
+        for name in set(tables) & {"nodes", "live_nodes"}:
+            row = tables[name][1]
+            values = {**row.values, **{key: value for key, value in changes.items() if key in row.values}}
+            lacking = [key for key, value in values.items() if value is None]
+            missing = {**row.missing, **dict.fromkeys(lacking, Missing.NO_DATA)}
+            tables[name][1] = Row({key: values[key] for key in values if key not in lacking}, missing)
+        made = learnt(made, kind, tables, 0.0)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("changes", "silent"),
+    [
+        ({}, False),
+        ({"mfree": None}, True),
+        ({"cnos": None}, True),
+        ({"mfree": None, "vm_capable": False}, False),
+        ({"dtotal": None, "dfree": None, "spfree": None}, False),  # no local storage
+        ({"sptotal": None}, False),
+        ({"sptotal": None, "ndp/exclusive_storage": True}, True),
+    ],
+)
+def test_what_a_node_has_to_report(changes: dict[str, Any], silent: bool) -> None:
+    made = model(**changes)
+    assert made.cluster is not None
+    assert made.silent == (("two",) if silent else ())
+    assert made.cluster.nodes[1].offline is (silent or changes.get("vm_capable") is False)
+
+
+def test_what_does_not_fit_together_is_refused_and_changes_nothing() -> None:
+    made = model()
+    tables = read(world(), CONFIGURATION)
+    with pytest.raises(DataError, match=r"^Unknown node 'one' for instance"):
+        learnt(made, CONFIGURATION, {**tables, "nodes": tables["nodes"][1:]}, 5.0)
+    with pytest.raises(AnswerError, match=r"^nodes: expected each to have a name$"):
+        learnt(made, CONFIGURATION, {**tables, "nodes": [Row({}, {})]}, 5.0)
+
+
+def test_ages() -> None:
+    made = learnt(model(), CONFIGURATION, read(world(), CONFIGURATION), 7.0)
+    assert made.ages(10.0) == {CONFIGURATION: 3.0, LIVE: 10.0}
+
+
+def test_figures_of_a_time_with_other_instances() -> None:
+    """Until live data was asked for after the change had shown."""
+    before = model()
+    assert before.updating == []
+    tables = read(world(), CONFIGURATION)
+    moved = {**tables["instances"][0].values, "pnode": "two", "snodes": ["three"]}
+    tables["instances"][0] = Row(moved, tables["instances"][0].missing)
+    after = learnt(before, CONFIGURATION, tables, 5.0)
+    assert after.updating == ["one", "three", "two"]
+    same = learnt(after, CONFIGURATION, tables, 10.0)
+    assert same.updating == after.updating
+    assert learnt(same, LIVE, read(world(), LIVE), 4.0).updating == after.updating
+    assert learnt(same, LIVE, read(world(), LIVE), 6.0).updating == []
+    tables["instances"].pop(0)
+    gone = learnt(before, CONFIGURATION, tables, 5.0)
+    assert gone.updating == ["one", "two"]

@@ -1,0 +1,114 @@
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ganeti_htools.backends import text
+from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.engine.balancing.optimise import Plan, optimise, shared_out
+from ganeti_htools.engine.balancing.relocate import muster
+from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support import by_hand
+from tests.support.by_hand import instance
+from tests.support.clusters import Shape, cluster
+from tests.support.text_format import text as text_of
+
+DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
+
+
+def everyone(state: State) -> Bools:
+    return np.ones(len(state.group), np.bool_)
+
+
+def rounds(number: int) -> Callable[[float], bool]:
+    counter = itertools.count()
+    return lambda _score: next(counter) < number
+
+
+def places(state: State, plan: Plan) -> dict[str, list[str]]:
+    """Where instances end that move, by name."""
+    rows = sorted({step.instance for step in plan.steps})
+    return {
+        state.cluster.instances[row].name: state.names(
+            node for node in (int(plan.after.pnode[row]), int(plan.after.snode[row])) if node != NOWHERE
+        )
+        for row in rows
+    }
+
+
+def test_two_instances_change_places() -> None:
+    # 3 + 3 + 2 GiB against 2 + 2 GiB: moving any one is too much, exchanging a 3 and a 2 is not.
+    sizes = {"a": 3000, "b": 3000, "c": 1000, "d": 2000, "e": 2000, "f": 1000}
+    rows = [
+        instance(name, EXT, "n0" if name in "abc" else "n1", mem=mem, spindle_use=0)
+        for name, mem in sizes.items()
+    ]
+    state = derive(by_hand.cluster({"n0": 20_000, "n1": 20_000}, rows))
+    greedy, best = optimise(state, everyone(state), Balancing(min_gain=0), None, rounds(40))
+    assert not greedy.steps
+    assert len(best.steps) == 2
+    assert {len(nodes) for nodes in places(state, best).values()} == {1}
+    assert best.score < greedy.score
+    memory = [
+        sum(row.mem for row, node in zip(rows, best.after.pnode, strict=True) if node == n) for n in (0, 1)
+    ]
+    assert memory == [6000, 6000]
+
+
+def test_no_move_without_time() -> None:
+    state = derive(text.parse(text_of(cluster(1, Shape(nodes=5, instances=20))), "generated"))
+    greedy, best = optimise(state, everyone(state), Balancing(), None, rounds(0))
+    assert greedy.steps
+    assert best.score == greedy.score
+    assert best.rank <= greedy.rank
+
+
+def test_more_rounds_are_never_worse() -> None:
+    state = derive(text.parse(text_of(cluster(2, Shape(nodes=6, instances=40, templates={"drbd": 1}))), "x"))
+    plans = [optimise(state, everyone(state), Balancing(), None, rounds(number)) for number in (0, 15, 40)]
+    ranks = [best.rank for _, best in plans]
+    assert sorted(ranks, reverse=True) == ranks
+    assert ranks[-1] < ranks[0]
+    assert len({greedy.rank for greedy, _ in plans}) == 1
+
+
+def test_instances_that_move_more_than_once_go_directly() -> None:
+    state = derive(text.parse(text_of(cluster(2, Shape(nodes=6, instances=40, templates={"drbd": 1}))), "x"))
+    _, best = optimise(state, everyone(state), Balancing(), None, rounds(40))
+    for row in {step.instance for step in best.steps}:
+        steps = [step for step in best.steps if step.instance == row]
+        before = {int(state.pnode[row]), int(state.snode[row])}
+        after = {int(best.after.pnode[row]), int(best.after.snode[row])}
+        assert len(steps) == (1 if before & after else 2)
+
+
+def test_instances_that_are_alike_share_the_way() -> None:
+    rows = [
+        instance("a", DRBD, "n0", "n1"),
+        instance("b", DRBD, "n2", "n3"),
+        instance("c", DRBD, "n0", "n1", mem=2000),
+        instance("d", DRBD, "n4", "n3"),
+    ]
+    state = derive(by_hand.cluster({f"n{i}": 10_000 for i in range(6)}, rows))
+    crews, _ = muster(state, np.ones(4, np.bool_))
+    # Places of each other, of one that is larger, and of one that stays: only the first are exchanged.
+    assert shared_out(state, crews, {0: (2, 5), 1: (1, 0), 2: (4, 5)}) == {0: (1, 0), 1: (2, 5), 2: (4, 5)}
+    near = {0: (1, 0), 1: (2, 5), 2: (0, 5)}
+    assert shared_out(state, crews, near) == near
+
+
+def test_lost_nodes_are_left_once() -> None:
+    rows = [instance(f"i{i}", DRBD, "n0", f"n{1 + i % 3}", mem=500 + 300 * i) for i in range(6)]
+    described = by_hand.cluster({f"n{i}": 20_000 for i in range(5)}, rows)
+    lost = tuple(replace(node, offline=node.name == "n0") for node in described.nodes)
+    state = derive(replace(described, nodes=lost))
+    greedy, best = optimise(state, everyone(state), Balancing(evacuation=True), None, rounds(30))
+    assert best.score < greedy.score
+    assert not {step.kind for step in best.steps} & {Kind.REPLACE_AND_FAILOVER}
+    assert {step.instance for step in best.steps} == set(range(6))
+    assert 0 not in {*best.after.pnode.tolist(), *best.after.snode.tolist()}

@@ -1,0 +1,150 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.maintenance import rolling
+from ganeti_htools.engine.maintenance.rolling import Maintenance, NodeGraph, RebootGroup, Relocation
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support import by_hand
+from tests.support.by_hand import instance
+
+DRBD, PLAIN, EXT = DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT
+PARTLY = Maintenance()
+
+
+def state_of(instances: Sequence[Instance], mem: int = 10_000, count: int = 4) -> State:
+    sizes = {f"n{number}": mem for number in range(count)}
+    return derive(by_hand.cluster(sizes, instances))
+
+
+def all_of(state: State) -> Bools:
+    return np.ones(len(state.group), np.bool_)
+
+
+def grouped(
+    state: State,
+    maintenance: Maintenance = PARTLY,
+    members: Bools | None = None,
+    offline: bool = False,
+) -> list[RebootGroup]:
+    members = all_of(state) if members is None else members
+    classes = min(rolling.node_graph(state, members, offline).colourings().values(), key=len)
+    return rolling.reboot_groups(state, members, classes, maintenance)
+
+
+def nodes_of(groups: Sequence[RebootGroup]) -> list[tuple[int, ...]]:
+    return [group.nodes for group in groups]
+
+
+def test_nodes_of_one_mirrored_instance_are_neighbours() -> None:
+    graph = rolling.node_graph(state_of([instance("a", DRBD, "n2", "n1")]), np.ones(4, np.bool_), True)
+    assert graph == NodeGraph(0, ((), (2,), (1,), ()))
+
+
+def test_nodes_whose_instances_would_meet_are_neighbours_unless_they_are_shut_down() -> None:
+    state = state_of([instance("a", DRBD, "n0", "n3"), instance("b", DRBD, "n1", "n3")])
+    running = rolling.node_graph(state, all_of(state), False)
+    assert {n for n in running.neighbours[0] if n} == {1, 3}
+    assert set(running.neighbours[3]) == {0, 1}
+    assert rolling.node_graph(state, all_of(state), True).neighbours == ((3,), (3,), (), (1, 0))
+
+
+def test_the_graph_reaches_from_the_first_member_to_the_last() -> None:
+    state = state_of([instance("a", DRBD, "n1", "n3"), instance("b", DRBD, "n2", "n3")])
+    graph = rolling.node_graph(state, np.array([False, True, False, True]), True)
+    assert graph == NodeGraph(1, ((2,), (), (0,)))
+    assert graph.colourings()["LF"] == [[2, 3], [1]]
+
+
+def test_without_nodes_there_is_no_graph() -> None:
+    with pytest.raises(HtoolsError, match="Cannot create node graph"):
+        rolling.node_graph(state_of([]), np.zeros(4, np.bool_), False)
+
+
+def test_nodes_without_instances_go_together() -> None:
+    assert grouped(state_of([])) == [RebootGroup((0, 1, 2, 3), ())]
+
+
+def test_larger_groups_come_first_and_the_master_at_the_very_end() -> None:
+    instances = [instance("a", DRBD, "n0", "n1"), instance("b", DRBD, "n2", "n1")]
+    state = state_of(instances)
+    assert nodes_of(grouped(state, offline=True)) == [(1, 3), (0, 2)]
+    nodes = list(state.cluster.nodes)
+    nodes[0] = by_hand.node("n0", 10_000, 1000, master=True)
+    groups = grouped(derive(Cluster(state.cluster.groups, tuple(nodes), tuple(instances))), offline=True)
+    assert nodes_of(groups) == [(1, 3), (2, 0)]
+
+
+def test_a_class_is_divided_until_its_unmirrored_instances_find_room() -> None:
+    # Two of these fit on a node, so of four nodes two can be emptied at once.
+    state = state_of([instance(f"i{n}", EXT, f"n{n}", mem=4500) for n in range(4)])
+    groups = grouped(state)
+    assert nodes_of(groups) == [(0, 1), (2, 3)]
+    assert groups[0].relocations == (Relocation(0, 2, NOWHERE), Relocation(1, 3, NOWHERE))
+    for group in groups:
+        assert {move.instance for move in group.relocations} == set(group.nodes)
+        assert not {move.pnode for move in group.relocations} & set(group.nodes)
+
+
+def test_instances_go_to_the_first_node_with_room() -> None:
+    state = state_of([instance("a", PLAIN, "n0", mem=4500), instance("b", PLAIN, "n1", mem=6000)])
+    groups = grouped(state, members=np.array([True, False, False, False]))
+    assert groups == [RebootGroup((0,), (Relocation(0, 2, NOWHERE),))]
+
+
+def test_unmirrored_instances_can_be_left_alone() -> None:
+    state = state_of([instance(f"i{n}", PLAIN, f"n{n}", mem=9000) for n in range(4)])
+    with pytest.raises(HtoolsError, match="Not enough capacity to move non-redundant instances"):
+        grouped(state)
+    assert grouped(state, Maintenance(ignore_alone=True)) == [RebootGroup((0, 1, 2, 3), ())]
+
+
+def test_migrated_instances_are_not_told_unless_secondaries_move_too() -> None:
+    state = state_of([instance("a", DRBD, "n0", "n1")])
+    assert all(not group.relocations for group in grouped(state))
+    full = grouped(state, Maintenance(full=True))
+    assert sorted(node for group in full for node in group.nodes) == [0, 1, 2, 3]
+    for group in full:
+        for move in group.relocations:
+            assert not {move.pnode, move.snode} & set(group.nodes)
+    # Its primary goes down: it migrates and gets a new mirror; its secondary: only the latter.
+    moves = {move.pnode: group.nodes for group in full for move in group.relocations}
+    assert 0 in moves[1]
+    assert 1 in moves[0]
+
+
+def test_secondaries_need_room_elsewhere() -> None:
+    state = state_of([instance("a", DRBD, "n0", "n1")], count=2)
+    assert nodes_of(grouped(state)) == [(0,), (1,)]
+    with pytest.raises(HtoolsError, match="Not enough capacity to move secondaries"):
+        grouped(state, Maintenance(full=True))
+
+
+def test_instances_that_cannot_migrate_are_told() -> None:
+    state = state_of([instance("a", DRBD, "n0", "n1", mem=6000), instance("b", PLAIN, "n1", mem=6000)])
+    with pytest.raises(HtoolsError, match="Failed to migrate instances off nodes"):
+        grouped(state, Maintenance(ignore_alone=True, full=True))
+
+
+def test_nothing_goes_to_an_offline_node_or_another_group() -> None:
+    state = state_of([instance("a", EXT, "n0")], count=2)
+    state.columns.offline[1] = True
+    with pytest.raises(HtoolsError, match="Not enough capacity"):
+        grouped(state)
+    state.columns.offline[1] = False
+    state.group = np.array([0, 1])
+    with pytest.raises(HtoolsError, match="Not enough capacity"):
+        grouped(state)
+
+
+def test_the_state_stays_what_it_was() -> None:
+    state = state_of([instance(f"i{n}", EXT, f"n{n}", mem=4500) for n in range(4)])
+    before = state.settled()
+    grouped(state, Maintenance(full=True))
+    assert state.settled() == before

@@ -1,0 +1,123 @@
+"""Whether a plan to power nodes down or up can still be carried out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.maintenance import squeeze
+from ganeti_htools.engine.maintenance.squeeze import Action
+from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.model.cluster import Cluster, Group, Instance
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.types import DiskTemplate
+from tests.support import by_hand
+from tests.support.by_hand import instance
+
+SMALL = Instance("small", 100, 0, (), 1, auto_balance=False, template=DiskTemplate.EXT)
+HUGE = replace(SMALL, mem=9500)
+AWAY = NamedStep("a", Kind.FAILOVER_TO, "n0", ("n2",), ("n0",))
+
+
+def described(**changes: object) -> Cluster:
+    """Three nodes, n0 the master; one instance on n2, whose place or node may be changed."""
+    rows = [instance("a", DiskTemplate.EXT, "n2"), instance("b", DiskTemplate.EXT, "n1")]
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows)
+    first, *others, last = made.nodes
+    return replace(made, nodes=(replace(first, master=True), *others, replace(last, **changes)))  # type: ignore[arg-type]
+
+
+def obstacle(
+    cluster: Cluster,
+    action: Action = Action.OFFLINE,
+    nodes: tuple[str, ...] = ("n2",),
+    steps: tuple[NamedStep, ...] = (AWAY,),
+    target: Instance = SMALL,
+) -> str | None:
+    state = derive(cluster)
+    return squeeze.obstacle(state, action, nodes, steps, target, np.ones(len(state.pnode), np.bool_))
+
+
+def test_a_node_that_will_be_empty() -> None:
+    assert obstacle(described()) is None
+
+
+def test_a_node_that_will_not() -> None:
+    left = "instance a would be left on a node that is powered down"
+    assert obstacle(described(), steps=()) == left
+    more = instance("c", DiskTemplate.DRBD, "n1", "n2")
+    cluster = described()
+    cluster = replace(cluster, instances=(*cluster.instances, more))
+    assert obstacle(cluster) == left.replace("instance a", "instance c")
+
+
+def test_one_that_only_forthcoming_instances_are_on_is_empty() -> None:
+    cluster = described()
+    rows = tuple(replace(row, forthcoming=row.name == "a") for row in cluster.instances)
+    assert obstacle(replace(cluster, instances=rows), steps=()) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes", "expected"),
+    [
+        ({"master": True}, ("n2",), "node n2 is the master"),
+        ({"offline": True}, ("n2",), "node n2 is offline or drained"),
+        ({}, ("n2", "n3"), "node n3 is gone"),
+    ],
+)
+def test_a_node_that_must_not_be_powered_down(
+    changes: dict[str, object], nodes: tuple[str, ...], expected: str
+) -> None:
+    assert obstacle(described(**changes), nodes=nodes) == expected
+
+
+def test_room_that_others_have_taken() -> None:
+    assert obstacle(described(), target=HUGE) == "nodes would not keep the target resources free"
+
+
+def test_a_node_that_is_in_another_group_now() -> None:
+    cluster = described()
+    first, *others = cluster.nodes
+    parted = replace(
+        cluster,
+        groups=(*cluster.groups, Group("group2", "uuid-2")),
+        nodes=(replace(first, group="uuid-2"), *others),
+    )
+    assert obstacle(parted) == "instance a would leave its group"
+
+
+@pytest.mark.parametrize("others", [[], [instance("drbd", DiskTemplate.DRBD, "n0", "n1")]])
+def test_no_instance_leaves_its_group(others: list[Instance]) -> None:
+    """Nor where DRBD instances are balanced, too: n0 and n1 are both in use, so they would like to."""
+    rows = [instance(f"{node}-{row}", DiskTemplate.EXT, node) for row in range(2) for node in ("n2", "n3")]
+    rows += [instance(f"a{row}", DiskTemplate.EXT, "n0") for row in range(6)] + others
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3"), 10_000), rows)
+    far = tuple(replace(node, group="uuid-2") for node in made.nodes[2:])
+    groups = (*made.groups, Group("group2", "uuid-2"))
+    state = derive(replace(made, groups=groups, nodes=(*made.nodes[:2], *far)))
+    plan = squeeze.plan(state, SMALL, SMALL, np.ones(len(state.pnode), np.bool_))
+    assert plan.action is Action.OFFLINE
+    assert plan.steps
+    assert np.array_equal(state.group[plan.state.pnode], state.group[state.pnode])
+    assert np.array_equal(state.group[plan.state.snode], state.group[state.snode])
+
+
+def test_groups_that_have_enough_wait_for_those_that_lack() -> None:
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3"), 10_000), [])
+    asleep = {"group": "uuid-2", "offline": True, "tags": ("htools:standby:auto",)}
+    n0, n1, n2, n3 = made.nodes
+    nodes = n0, n1, replace(n2, group="uuid-2", f_mem=50), replace(n3, **asleep)  # type: ignore[arg-type]
+    state = derive(replace(made, groups=(*made.groups, Group("group2", "uuid-2")), nodes=nodes))
+    plan = squeeze.plan(state, SMALL, SMALL, np.ones(0, np.bool_))
+    assert (plan.action, plan.nodes, plan.enough) == (Action.ONLINE, (3,), False)
+
+
+def test_powering_up() -> None:
+    asleep = described(offline=True, tags=("htools:standby:auto",))
+    back = NamedStep("b", Kind.FAILOVER_TO, "n2", ("n1",), ("n2",))
+    assert obstacle(asleep, Action.ONLINE, steps=(back,)) is None
+    for other in (described(offline=True), described(tags=("htools:standby:auto",))):
+        assert obstacle(other, Action.ONLINE, steps=()) == "node n2 is not offline with a standby tag"
+    assert obstacle(asleep, Action.ONLINE, nodes=(), steps=(back,)) == "node n2 is offline or drained"
+    assert obstacle(described(), Action.ONLINE, nodes=(), steps=(back,)) is None

@@ -1,0 +1,340 @@
+"""A plan carried out on the simulated Ganeti."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.backends import luxi
+from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.execution.run import (
+    Away,
+    Changed,
+    Ending,
+    Event,
+    Job,
+    Plan,
+    Progress,
+    Review,
+    Run,
+    Submitted,
+    Submitting,
+    execute,
+    going_on,
+    move,
+    trace,
+)
+from ganeti_htools.luxi import opcodes, queries
+from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.jobs import Patience
+from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.simulator.world import lose
+from tests.unit.luxi.simulated import Simulated, simulated
+from tests.unit.simulator.worlds import world
+
+PATIENCE = Patience(answer=30, away=300, late=10)
+
+
+def job(instance: str, kind: Kind, node: str | None, was: str, now: str) -> Job:
+    step = NamedStep(instance, kind, node, tuple(was.split(":")), tuple(now.split(":")))
+    return Job(f"{instance}: {was} => {now}", move(step, forthcoming=False), (), step)
+
+
+SHARED = job("shared", Kind.FAILOVER_TO, "three", "one", "three")
+MIRRORED = job("mirrored", Kind.REPLACE_SECONDARY, "three", "one:two", "one:three")
+BACK = job("mirrored", Kind.FAILOVER, None, "one:three", "three:one")
+PLAN: Plan = [[SHARED], [MIRRORED], [BACK]]
+
+
+def new(plan: Plan = PLAN) -> Run:
+    return Run(Signature("test", "a test", "testing", "beef"), plan)
+
+
+@dataclass
+class Caller:
+    """Who wants a plan carried out: hears of everything, and does things when it does."""
+
+    master: Simulated
+    client: Client
+    check: Callable[[Cluster, Plan, int], Review] = lambda _cluster, _rest, _made: Review()
+    react: Callable[[Event], None] = lambda _event: None
+    stop: trio.Event = field(default_factory=trio.Event)
+    events: list[Event] = field(default_factory=list)
+    looks: int = 0
+
+    async def tell(self, event: Event) -> None:
+        self.events.append(event)
+        self.react(event)
+
+    async def read(self) -> Cluster:
+        self.looks += 1
+        return luxi.parse(await queries.whole_cluster(self.client))
+
+    async def carry_out(self, run: Run) -> Run:
+        await execute(run, self.client, self.read, self.check, self.tell, self.stop, lambda: 1, PATIENCE)
+        return run
+
+    def places(self) -> dict[str, tuple[str, str | None]]:
+        return {row.name: (row.pnode, row.snode) for row in self.master.jobs.world.cluster.instances}
+
+
+def statuses(run: Run) -> list[JobStatus | None]:
+    return [task.status for task in run.tasks]
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (Kind.FAILOVER, [opcodes.migrate("i")]),
+        (Kind.FAILOVER_TO, [opcodes.migrate("i", "n")]),
+        (Kind.REPLACE_SECONDARY, [opcodes.replace_secondary("i", "n")]),
+        (Kind.REPLACE_AND_FAILOVER, [opcodes.replace_secondary("i", "n"), opcodes.migrate("i")]),
+        (Kind.FAILOVER_AND_REPLACE, [opcodes.migrate("i"), opcodes.replace_secondary("i", "n")]),
+        (
+            Kind.REPLACE_PRIMARY,
+            [opcodes.migrate("i"), opcodes.replace_secondary("i", "n"), opcodes.migrate("i")],
+        ),
+    ],
+)
+def test_moves_as_opcodes(step: Kind, expected: Sequence[opcodes.Opcode]) -> None:
+    node = None if step is Kind.FAILOVER else "n"
+    assert list(move(NamedStep("i", step, node, ("a", "b"), ("a", "n")), False)) == expected
+
+
+async def test_done(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        caller = Caller(master, client)
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.DONE
+        assert statuses(run) == [JobStatus.SUCCESS] * 3
+        assert [task.place for task in run.tasks] == ["1/1", "2/1", "3/1"]
+        assert run.moved == 3
+        assert caller.looks == 3
+        assert caller.places()["shared"] == ("three", None)
+        assert caller.places()["mirrored"] == ("three", "one")
+        kinds = [type(event) for event in caller.events if not isinstance(event, Progress)]
+        assert kinds == [Submitting, Submitted] * 3
+
+
+async def test_a_set_is_submitted_together(autojump_clock: MockClock) -> None:
+    async with simulated(world(), seconds=50) as (master, client):
+        caller = Caller(master, client)
+        run = await caller.carry_out(new([[SHARED, MIRRORED]]))
+        assert run.ending is Ending.DONE
+        (submitted,) = (event.tasks for event in caller.events if isinstance(event, Submitted))
+        assert [task.number for task in submitted] == [1, 2]
+
+
+async def test_a_failure_ends_it_after_the_set(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        master.jobs.pace.fail("shared")
+        run = await Caller(master, client).carry_out(new([[SHARED, MIRRORED], [BACK]]))
+        assert run.ending is Ending.FAILED
+        assert statuses(run) == [JobStatus.ERROR, JobStatus.SUCCESS]
+        error = "INSTANCE_MIGRATE(shared): OpExecError: INSTANCE_MIGRATE(shared) was told to fail"
+        assert run.reason == f"job 1 ({SHARED.title}): {error}"
+        assert run.rest == [[BACK]]
+
+
+async def test_a_job_that_is_not_taken_ends_it(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        master.jobs.drained = True
+        run = await Caller(master, client).carry_out(new())
+        assert run.ending is Ending.FAILED
+        assert run.reason == f"not submitted ({SHARED.title}): SubmitManyJobs: GenericError: Queue drained"
+        assert not run.current
+
+
+async def test_stopped_between_two_sets(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        caller = Caller(master, client)
+        caller.react = lambda event: caller.stop.set() if isinstance(event, Submitted) else None
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.STOPPED
+        assert statuses(run) == [JobStatus.SUCCESS]
+        assert run.rest == [[MIRRORED], [BACK]]
+
+
+async def test_stopped_at_the_end_it_is_done(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        caller = Caller(master, client)
+        caller.react = lambda event: caller.stop.set() if isinstance(event, Submitted) else None
+        run = await caller.carry_out(new([[SHARED]]))
+        assert run.ending is Ending.DONE
+
+
+async def test_stopped_while_ganeti_is_away(autojump_clock: MockClock) -> None:
+    """Between two sets there is nothing to be waited for."""
+    async with simulated(world()) as (master, client):
+        await master.go()
+        caller = Caller(master, client)
+        caller.react = lambda event: caller.stop.set() if isinstance(event, Away) else None
+        began = trio.current_time()
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.STOPPED
+        assert trio.current_time() - began < 30
+
+
+async def test_left_at_once_jobs_go_on(autojump_clock: MockClock) -> None:
+    async with simulated(world(), seconds=100) as (master, client):
+        run = new()
+        with trio.CancelScope() as scope:
+            caller = Caller(master, client)
+            caller.react = lambda event: scope.cancel() if isinstance(event, Submitted) else None
+            await caller.carry_out(run)
+        assert run.ending is None
+        assert going_on(run) == "jobs 1"
+        assert run.rest == [[MIRRORED], [BACK]]
+        await trio.sleep(200)
+        assert master.states() == ["success"]
+
+
+@pytest.mark.parametrize("seconds", [1, 100])
+async def test_taken_up_where_it_was_left(autojump_clock: MockClock, seconds: float) -> None:
+    """What the queue has, whether it has ended meanwhile or not, is not submitted again."""
+    async with simulated(world(), seconds) as (master, client):
+        run = new()
+
+        async def forget(event: Event) -> None:
+            if isinstance(event, Submitted):
+                raise MemoryError
+
+        caller = Caller(master, client)
+        with pytest.raises(MemoryError):
+            await execute(run, client, caller.read, caller.check, forget, caller.stop, lambda: 1, PATIENCE)
+        run.tasks[0].number = None  # as if it had ended before the answer was there
+        assert going_on(run) == "perhaps 1 jobs with 'run beef' in their comments"
+        await trio.sleep(30)
+        await caller.carry_out(run)
+        assert run.ending is Ending.DONE
+        assert len(master.states()) == 3
+
+
+async def test_what_was_left_is_traced_and_nothing_is_submitted(autojump_clock: MockClock) -> None:
+    async with simulated(world(), seconds=100) as (master, client):
+        run = new([[SHARED, MIRRORED], [BACK]])
+        run.next_set()
+        master.jobs.submit([run.signature.sign(MIRRORED.opcodes, "1/2", 1)])
+        caller = Caller(master, client)
+        await trace(run, client, caller.tell, PATIENCE)
+        assert [(task.place, task.number, task.status) for task in run.tasks] == [
+            ("1/2", 1, JobStatus.SUCCESS)
+        ]
+        assert run.rest == [[SHARED], [BACK]]
+        assert run.ending is None
+        assert len(master.states()) == 1
+
+
+async def test_a_plan_that_does_not_fit_any_more_ends_it(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+
+        def check(_cluster: Cluster, rest: Plan, made: int) -> Review:
+            return Review("something happened") if made else Review()
+
+        caller = Caller(master, client, check)
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.CHANGED
+        assert run.reason == "something happened"
+        assert statuses(run) == [JobStatus.SUCCESS]
+        assert caller.events[-1] == Changed("something happened", None)
+        assert run.rest == [[MIRRORED], [BACK]]
+
+
+async def test_or_is_made_anew(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        seen = []
+
+        def check(cluster: Cluster, rest: Plan, made: int) -> Review:
+            seen.append(next(row.pnode for row in cluster.instances if row.name == "shared"))
+            return Review("something happened", [[MIRRORED]]) if made == 1 else Review()
+
+        caller = Caller(master, client, check)
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.DONE
+        assert seen == ["one", "three"]
+        assert run.changes == ["something happened"]
+        assert caller.places()["mirrored"] == ("one", "three")
+        assert [task.place for task in run.tasks] == ["1/1", "2/1"]
+
+
+async def test_a_new_plan_may_be_empty(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        caller = Caller(master, client, lambda _cluster, _rest, _made: Review("all is well", []))
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.DONE
+        assert not run.tasks
+
+
+async def test_what_cannot_be_planned_ends_it(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+
+        def check(cluster: Cluster, rest: Plan, made: int) -> Review:
+            raise HtoolsError("no such group")
+
+        run = await Caller(master, client, check).carry_out(new())
+        assert run.ending is Ending.CHANGED
+        assert run.reason == "no such group"
+
+
+async def test_ganeti_is_waited_for_but_not_for_ever(autojump_clock: MockClock) -> None:
+    async with simulated(world(), seconds=1000) as (master, client), trio.open_nursery() as nursery:
+        caller = Caller(master, client)
+        caller.react = lambda event: nursery.start_soon(master.go) if isinstance(event, Submitted) else None
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.LOST
+        assert "given up after 300 s" in run.reason
+        assert going_on(run) == "jobs 1"
+        assert isinstance(caller.events[-1], Away)
+
+
+@pytest.mark.parametrize("odd", [[[1]], [1], None, [7]])
+@pytest.mark.parametrize("method", ["SubmitManyJobs", "QueryJobs", "WaitForJobChange", "Query"])
+async def test_answers_of_another_shape_are_as_good_as_none(
+    autojump_clock: MockClock, method: str, odd: object
+) -> None:
+    async with simulated(world(), seconds=50) as (master, client):
+        master.trouble.odd[method] = [odd, odd]
+        caller = Caller(master, client)
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.DONE
+        assert statuses(run) == [JobStatus.SUCCESS] * 3
+        assert len(master.states()) == 3
+        reasons = [event.reason for event in caller.events if isinstance(event, Away)]
+        assert method in str(reasons[0])
+        assert reasons[-1] is None
+        assert not master.trouble.odd[method]
+
+
+async def test_what_cannot_be_said_in_json_is_not_submitted(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        run = Run(Signature("test", "a reason that is no text: \udcff", "testing", "beef"), PLAN)
+        await Caller(master, client).carry_out(run)
+        assert run.ending is Ending.LOST
+        assert "cannot be sent as JSON" in run.reason
+        assert not master.states()
+
+
+async def test_a_node_that_starts_up_is_waited_for(autojump_clock: MockClock) -> None:
+    """Without its figures the cluster is not known."""
+    async with simulated(world()) as (master, client), trio.open_nursery() as nursery:
+        before = master.jobs.world
+        master.jobs.change(lose(before, "two"))
+
+        async def start_up() -> None:
+            await trio.sleep(100)
+            master.jobs.change(replace(before))
+
+        nursery.start_soon(start_up)
+        caller = Caller(master, client)
+        run = await caller.carry_out(new())
+        assert run.ending is Ending.DONE
+        reasons = [event.reason for event in caller.events if isinstance(event, Away)]
+        assert len(reasons) == 2
+        assert "two" in str(reasons[0])
+        assert reasons[1] is None

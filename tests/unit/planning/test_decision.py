@@ -1,0 +1,154 @@
+"""What a request lacks is taken from what else is known of the cluster, and nothing else is."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ganeti_htools.backends import iallocator
+from ganeti_htools.cli.parameters import parse_options
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.planning.decision import Known, Memory, decide, with_disks
+from tests.support import messages
+from tests.support.clusters import Json, Shape, cluster
+
+NOTE = "; disk space of nodes, which the request lacks, as reported 12 s ago"
+OPTIONS = parse_options([])
+
+
+def without_disks(data: Json) -> Json:
+    """As Ganeti tells of a cluster when a template without local disks is asked for."""
+    none = {"total_disk": 0, "free_disk": 0, "total_spindles": 0, "free_spindles": 0}
+    nodes = {
+        name: node if node["offline"] else {**node, **{key: 0 for key in none if key in node}}
+        for name, node in data["nodes"].items()
+    }
+    return {**data, "nodes": nodes}
+
+
+def text(data: Json, request: Json) -> bytes:
+    return messages.encode(messages.message(data, request)).encode()
+
+
+def rows(data: Json, request: Json) -> Cluster:
+    return iallocator.read(text(data, request)).cluster
+
+
+def answer(data: bytes, known: Known | None = None, memory: Memory | None = None) -> Any:
+    return json.loads(decide(data, OPTIONS, memory, known).answer)
+
+
+def shape(**changes: Any) -> Shape:
+    return replace(Shape(nodes=6, instances=20, templates={"drbd": 2, "ext": 1, "plain": 1}), **changes)
+
+
+def requests(data: Json) -> list[Json]:
+    node = next(iter(data["nodes"]))
+    return [
+        messages.allocate("new.example.org", "sharedfile"),
+        messages.allocate("new.example.org", "diskless", disks=[]),
+        messages.node_evacuate(data, node, "secondary-only"),
+    ]
+
+
+@pytest.mark.parametrize(("number", "exclusive"), [(0, False), (1, False), (2, False), (2, True)])
+def test_the_decision_is_that_with_the_true_figures(number: int, exclusive: bool) -> None:
+    templates = {"drbd": 1, "plain": 1} if exclusive else {"drbd": 2, "ext": 1, "plain": 1}
+    data = cluster(3, shape(exclusive_storage=exclusive, templates=templates, fill=0.3, drained=1))
+    request = requests(data)[number]
+    expected = answer(text(data, request))
+    assert expected["success"]
+    given = text(without_disks(data), request)
+    found = answer(given, Known(rows(data, request), 12.4))
+    assert found == {**expected, "info": expected["info"] + NOTE}
+
+
+def test_without_other_knowledge_it_is_the_originals_refusal() -> None:
+    data = cluster(3, shape())
+    given = text(without_disks(data), requests(data)[0])
+    refused = answer(given)
+    assert (refused["success"], "FailN1" in refused["info"]) == (False, True)
+    stranger = replace(rows(data, requests(data)[0]), nodes=(), instances=())
+    assert answer(given, Known(stranger, 0.0)) == refused
+
+
+def test_the_note_stands_in_a_refusal_too() -> None:
+    data = cluster(3, shape())
+    request = messages.allocate("new.example.org", "sharedfile", memory=10**7)
+    refused = answer(text(without_disks(data), request), Known(rows(data, request), 12.0))
+    assert not refused["success"]
+    assert refused["info"].endswith(NOTE)
+
+
+def test_a_request_with_figures_is_the_authority() -> None:
+    data = cluster(3, shape())
+    request = messages.allocate("new.example.org", "drbd")
+    first = next(iter(data["nodes"]))
+    with_one = {
+        name: node if name == first else without_disks(data)["nodes"][name]
+        for name, node in data["nodes"].items()
+    }
+    for asked in (data, {**data, "nodes": with_one}, without_disks(data)):
+        given = text(asked, request)
+        assert answer(given, Known(rows(data, request), 12.0)) == answer(given)
+
+
+def test_where_nothing_is_on_local_disks_nothing_is_missing() -> None:
+    data = cluster(3, shape(templates={"ext": 1}))
+    request = messages.allocate("new.example.org", "ext")
+    given = text(without_disks(data), request)
+    assert answer(given, Known(rows(data, request), 12.0)) == answer(given)
+
+
+def test_only_disk_space_is_taken() -> None:
+    data = cluster(3, shape())
+    request = messages.allocate("new.example.org", "sharedfile")
+    known = rows(data, request)
+    strange = replace(
+        known,
+        nodes=tuple(
+            replace(node, t_mem=1.0, f_mem=0, t_cpu=1.0, offline=True, group="none", tags=("x",))
+            for node in known.nodes
+        ),
+        instances=(),
+        groups=(),
+    )
+    given = text(without_disks(data), request)
+    assert answer(given, Known(strange, 12.0)) == answer(given, Known(known, 12.0))
+
+
+def test_nodes_that_stay_as_they_are_stay_the_same_objects() -> None:
+    data = cluster(3, shape())
+    request = messages.allocate("new.example.org", "sharedfile")
+    known, memory = Known(rows(data, request), 12.0), Memory()
+    given = text(without_disks(data), request)
+    answer(given, known, memory)
+    assert memory.figures is not None
+    first, filled = memory.figures, memory.filled
+    answer(text(without_disks(data), {**request, "name": "other.example.org"}), known, memory)
+    assert [row for *_, row in memory.filled.values()] == [row for *_, row in filled.values()]
+    assert all(memory.filled[key] is filled[key] for key in filled)
+    assert all(a is b for a, b in zip(memory.figures.rows, first.rows, strict=True))
+
+
+def test_a_node_that_the_request_has_no_figures_of_gets_none() -> None:
+    online, offline = cluster(3, shape(fill=0.3)), cluster(3, shape(fill=0.3, offline=1))
+    request = messages.allocate("new.example.org", "sharedfile")
+    (lost,) = (name for name, node in offline["nodes"].items() if node["offline"])
+    known = rows(online, request)
+    without = replace(known, nodes=tuple(node for node in known.nodes if node.name != lost))
+    assert len(without.nodes) < len(known.nodes)
+    filled = with_disks(rows(without_disks(offline), request), known, Memory())
+    assert filled == with_disks(rows(without_disks(offline), request), without, Memory())
+    assert sum(node.t_dsk > 0 for node in filled.nodes) == len(filled.nodes) - 1
+
+
+def test_a_relocation_from_other_nodes_is_refused_by_their_names() -> None:
+    data = cluster(3, shape())
+    name, mirrored = next(item for item in data["instances"].items() if len(item[1]["nodes"]) == 2)
+    primary, secondary = mirrored["nodes"]
+    for leaving, told in (([primary, secondary], f"{primary}, {secondary}"), ([], "none")):
+        refused = answer(text(data, messages.relocate(data, name) | {"relocate_from": leaving}))
+        assert refused["success"] is False
+        assert refused["info"].endswith(f"not equal to instance's secondary({secondary} versus {told})")

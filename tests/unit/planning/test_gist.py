@@ -1,0 +1,71 @@
+"""The gist of a decision says what its answer says."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.planning.decision import decide
+from ganeti_htools.planning.gist import MOST, Gist
+from tests.support import messages
+from tests.support.clusters import MOVABLE, Json, Shape, cluster
+
+DATA = cluster(1, Shape(nodes=5, instances=20, templates=MOVABLE, fill=0.1))
+DRBD = next(name for name, row in DATA["instances"].items() if row["disk_template"] == "drbd")
+NODE = DATA["instances"][DRBD]["nodes"][0]
+(GROUP,) = (group["name"] for group in DATA["nodegroups"].values())
+MANY = [messages.allocate(f"new{number}", disks=[1024]) for number in range(MOST + 3)]
+
+
+def decided(request: Json) -> tuple[Gist, Any]:
+    decision = decide(messages.encode(messages.message(DATA, request)).encode(), Options())
+    return decision.gist, orjson.loads(decision.answer)
+
+
+def test_an_instance_that_finds_a_place() -> None:
+    gist, answer = decided(messages.allocate("new"))
+    assert gist.told() == {
+        "request": "allocate",
+        "instances": ["new"],
+        "nodes": [answer["result"]],
+        "groups": [GROUP],
+        "score": gist.score,
+    }
+    assert f"score: {gist.score:.8f}," in answer["info"]
+
+
+def test_an_instance_that_finds_none() -> None:
+    gist, answer = decided(messages.allocate("new", memory=1 << 30))
+    assert answer["info"] == f"Request failed: {gist.refusal}"
+    assert gist.told().keys() == {"request", "instances", "refusal"}
+
+
+def test_many_are_not_all_named() -> None:
+    gist, answer = decided(
+        messages.multi_allocate([*MANY, messages.allocate("big", memory=1 << 30, group_name=GROUP)])
+    )
+    told = gist.told()
+    assert gist.nodes == [nodes for _, nodes in answer["result"][0]]
+    assert len(told["nodes"]) == len(told["instances"]) == MOST
+    assert told["more_instances"] == 4
+    assert told["refusal"].startswith("big: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_"),
+    [
+        ("relocate", messages.relocate(DATA, DRBD)),
+        ("node-evacuate", messages.node_evacuate(DATA, NODE, "primary-only")),
+        ("change-group", messages.change_group([DRBD])),
+    ],
+)
+def test_every_request_has_one(kind: str, request_: Json) -> None:
+    gist, answer = decided(request_)
+    assert gist.request == kind
+    assert DRBD in gist.instances
+    assert gist.told()
+    if kind == "relocate":
+        assert [nodes[-1] for nodes in gist.nodes] == answer["result"]
+    if kind == "node-evacuate":
+        assert gist.nodes == [nodes for _, _, nodes in answer["result"][0]]
