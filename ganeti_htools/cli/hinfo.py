@@ -15,7 +15,8 @@ from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.programs import HINFO
 from ganeti_htools.engine.redundancy import check
-from ganeti_htools.engine.rules.score import COMPONENTS, Statistics
+from ganeti_htools.engine.rules.components import COMPONENTS
+from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
 
@@ -176,8 +177,8 @@ def _report_json(state: State) -> None:
         "n1_happy": all(group.n1_happy for group in found),
         "split_instances": _split_names(state),
         "coefficients": {
-            name: {"value": float(value), "weight": weight}
-            for (name, weight, *_), value in zip(COMPONENTS, figures.components(), strict=True)
+            component.name: {"value": float(value), "weight": component.weight}
+            for component, value in zip(COMPONENTS, figures.components(), strict=True)
             if figures.online
         },
         "score": check.score(figures),

@@ -91,6 +91,8 @@ class Columns(NamedTuple):
 FIGURES = Columns._fields
 _FIRST_CHANGING = FIGURES.index("i_mem")
 CHANGING = FIGURES[_FIRST_CHANGING:]
+# Columns that have a counterpart which counts forthcoming instances, too, and its name.
+FORTHCOMING = {name: f"{name}_forth" for name in FIGURES if f"{name}_forth" in FIGURES}
 
 
 def distinct(values: Any) -> Any:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.cli import htoolsctl
+from ganeti_htools.cli import htoolsctl as program
+from ganeti_htools.cli import htoolsctl_plans
 from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
 from tests.unit.test_json_keys import check
 
@@ -138,10 +139,10 @@ def test_a_reader_that_has_left_is_not_worth_a_word(daemon: Daemon) -> None:
 def test_a_daemon_that_is_stuck_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    for module in (ctl, ctl_plans):
+    for module in (program, htoolsctl_plans):
         monkeypatch.setattr(module, "PATIENCE", 0.1)
     with socket.socket(socket.AF_UNIX) as stuck:
         stuck.bind(str(tmp_path / "socket"))
         stuck.listen()
-        assert htoolsctl.main(["--socket", str(tmp_path / "socket"), *command]) == 1
+        assert program.main(["--socket", str(tmp_path / "socket"), *command]) == 1
     assert capsys.readouterr().err.endswith("no answer within 0.1 s\n")

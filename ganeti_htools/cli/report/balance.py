@@ -10,7 +10,8 @@ from ganeti_htools.cli.jobsets import Move, cost_of, jobsets
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import print_json
-from ganeti_htools.engine.rules.score import COMPONENTS, Statistics
+from ganeti_htools.engine.rules.components import COMPONENTS
+from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns
 from ganeti_htools.model.state import State
 
@@ -95,10 +96,8 @@ def components(figures: Statistics) -> str:
 def changes(before: Statistics, after: Statistics) -> str:
     """The components of the score that are not 0, before and after."""
     rows = [
-        (name, fixed(float(old), 8), fixed(float(new), 8), f"x{weight:.2f}")
-        for (name, weight, *_), old, new in zip(
-            COMPONENTS, before.components(), after.components(), strict=True
-        )
+        (component.name, fixed(float(old), 8), fixed(float(new), 8), f"x{component.weight:.2f}")
+        for component, old, new in zip(COMPONENTS, before.components(), after.components(), strict=True)
         if old or new
     ]
     header = ("Field", "Before", "After", "Weight")
@@ -151,8 +150,8 @@ def report(
             },
             "score": {"before": scores[0], "after": scores[1]},
             "components": {
-                name: {"weight": weight, "before": float(old), "after": float(new)}
-                for (name, weight, *_), old, new in zip(COMPONENTS, *parts, strict=True)
+                component.name: {"weight": component.weight, "before": float(old), "after": float(new)}
+                for component, old, new in zip(COMPONENTS, *parts, strict=True)
             },
             "cost": cost_of(made, sets),
             "steps": steps,

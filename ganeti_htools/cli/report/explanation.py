@@ -19,7 +19,8 @@ from ganeti_htools.engine.balancing.balance import Balancing, Step
 from ganeti_htools.engine.explaining.allocation_options import Prospect
 from ganeti_htools.engine.explaining.move_options import Alternative, alternatives
 from ganeti_htools.engine.explaining.request_options import Considered, deliberate
-from ganeti_htools.engine.rules.score import COMPONENTS, Statistics
+from ganeti_htools.engine.rules.components import COMPONENTS
+from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.request import NodeEvacuate, Relocate, Request
@@ -142,8 +143,8 @@ def _places(state: State, index: int) -> list[str]:
 def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
     """What changes the score, the most first."""
     changes = [
-        (name, weight * (new - old))
-        for (name, weight, *_), old, new in zip(COMPONENTS, before, after, strict=True)
+        (component.name, component.weight * (new - old))
+        for component, old, new in zip(COMPONENTS, before, after, strict=True)
     ]
     changes.sort(key=lambda change: -abs(change[1]))
     return [f"{name}{change:+.6f}" for name, change in changes if abs(change) >= 5e-7]
@@ -162,6 +163,6 @@ def _document(state: State, each: Alternative, before: tuple[float, ...], score:
 
 def _components_json(after: Sequence[float], before: Sequence[float]) -> dict[str, dict[str, float]]:
     return {
-        name: {"weight": weight, "before": old, "after": new}
-        for (name, weight, *_), old, new in zip(COMPONENTS, before, after, strict=True)
+        component.name: {"weight": component.weight, "before": old, "after": new}
+        for component, old, new in zip(COMPONENTS, before, after, strict=True)
     }

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
-from ganeti_htools.engine.rules.score import COMPONENTS, Statistics
+from ganeti_htools.engine.rules.components import COMPONENTS
+from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import State
@@ -205,8 +206,8 @@ def instance_map(title: str, state: State, scope: Bools | None = None) -> str:
 def components(figures: Statistics) -> str:
     """What the score is made of, which is nothing if no node is online."""
     rows = [
-        (name, fixed(float(value), 8), f"x{weight:.2f}")
-        for (name, weight, *_), value in zip(COMPONENTS, figures.components(), strict=True)
+        (component.name, fixed(float(value), 8), f"x{component.weight:.2f}")
+        for component, value in zip(COMPONENTS, figures.components(), strict=True)
         if figures.online
     ]
     return table(("Field", "Value", "Weight"), rows, (False, True, True), "  ")

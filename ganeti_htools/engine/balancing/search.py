@@ -31,20 +31,18 @@ from ganeti_htools.engine.balancing.relocate import (
     relocate,
 )
 from ganeti_htools.engine.rules import moves
-from ganeti_htools.engine.rules.moves import Kind, Touched, Trial, shared_locations
-from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import (
+from ganeti_htools.engine.rules.components import (
+    AGGREGATES,
     COMPONENTS,
-    CROWDING,
-    KINDS,
-    OFFLINE,
+    COUNT,
+    LOST,
     SPREAD,
     WEIGHTS,
-    changed,
-    node_values,
-    variants,
 )
-from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.engine.rules.moves import Kind, Touched, Trial, shared_locations
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.score import changed, node_values, variants
+from ganeti_htools.model.columns import FORTHCOMING, NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import State
 
 BLOCK = 1 << 15  # candidates looked at together
@@ -96,12 +94,12 @@ class Scale:
         self.state, self.rows = state, np.flatnonzero(scope)
         values = self.values()
         groups: dict[int, list[int]] = {}
-        for which, kind in enumerate(KINDS):
-            if kind is SPREAD:
+        for which, aggregate in enumerate(AGGREGATES):
+            if aggregate is SPREAD:
                 groups.setdefault(id(values[which]), []).append(which)
         self.leaders = [members[0] for members in groups.values()]
         self.weights = np.array([sum(WEIGHTS[which] for which in each) for each in groups.values()])
-        self.sums = [which for which, kind in enumerate(KINDS) if kind is not SPREAD and which != CROWDING]
+        self.sums = [which for which, aggregate in enumerate(AGGREGATES) if aggregate in (COUNT, LOST)]
         online = ~state.columns.offline[self.rows]
         self.centre = np.array([values[which][online].mean() for which in self.leaders])
 
@@ -115,7 +113,7 @@ class Scale:
         spreads: Floats = np.stack([values[which] for which in self.leaders])[:, ~offline]
         spreads -= self.centre[:, np.newaxis]
         rest = sum(
-            WEIGHTS[which] * float(values[which][offline if KINDS[which] is OFFLINE else ~offline].sum())
+            WEIGHTS[which] * float(values[which][offline if AGGREGATES[which] is LOST else ~offline].sum())
             for which in self.sums
         )
         squares = np.einsum("ij,ij->i", spreads, spreads)
@@ -141,7 +139,7 @@ class Scale:
         for which in self.sums:
             if (pair := changed(which, old, new)) is not None:
                 change = WEIGHTS[which] * (pair[1] - pair[0])
-                if KINDS[which] is OFFLINE:
+                if AGGREGATES[which] is LOST:
                     rest = rest + np.where(offline, change, 0.0) if some else rest
                 elif not every:
                     rest = rest + (np.where(offline, 0.0, change) if some else change)
@@ -182,11 +180,14 @@ class Arrivals:
 
     def _irregular(self) -> set[int]:
         """The spreads whose changes are no product: they depend on what is on a node already."""
-        names = {"reserved_mem_cv"}
-        if self.crew.asked.spindles is None:  # takes all that is left with exclusive storage
-            names |= {"free_disk_cv", "free_disk_cv_forth"}
-        leaders = [COMPONENTS[which][0] for which in self.scale.leaders]
-        return {which for which, name in enumerate(leaders) if name in names}
+        # An instance that does not say how many spindles it needs takes all that are left.
+        vague = {"f_spindles", FORTHCOMING["f_spindles"]} if self.crew.asked.spindles is None else set[str]()
+        leaders = [COMPONENTS[which] for which in self.scale.leaders]
+        return {
+            which
+            for which, component in enumerate(leaders)
+            if not component.proportional or vague.intersection(component.figures)
+        }
 
     def _try(self, block: slice, some: Ints) -> dict[int, tuple[Any, Any]]:
         crew = self.crew.take(block)

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, score_of
+from ganeti_htools.engine.rules.components import COMPONENTS, INDEX
 from ganeti_htools.engine.rules.moves import Kind
-from ganeti_htools.engine.rules.score import COMPONENTS, node_values, variants
+from ganeti_htools.engine.rules.score import node_values, variants
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Mirror
 
-WEIGHT = {name: weight for name, weight, *_ in COMPONENTS}
-INDEX = {name: which for which, (name, *_) in enumerate(COMPONENTS)}
+WEIGHT = {component.name: component.weight for component in COMPONENTS}
 # What an instance on an offline node adds to the score.
 LOST = WEIGHT["offline_all_cnt"] + WEIGHT["offline_pri_cnt"]
 _LOADS = ("load_cpu", "load_mem", "load_dsk", "load_net")
@@ -84,8 +84,8 @@ def floating(state: State, movable: Bools) -> Floating | None:
 def regular(state: State, scope: Bools) -> bool:
     """Whether all online nodes in scope report figures that can be divided by, and there is one."""
     columns = state.columns
-    divisors = columns.t_mem, columns.t_cpu, columns.cpu_speed, columns.hi_spindles
-    figures = np.array(divisors)[:, scope & ~columns.offline]
+    divisors = {name for component in COMPONENTS for name in component.divisors}
+    figures = np.array([getattr(columns, name) for name in divisors])[:, scope & ~columns.offline]
     return bool(figures.size and (figures > 0).all())
 
 

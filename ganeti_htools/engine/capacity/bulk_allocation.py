@@ -15,18 +15,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.rules import choice, moves, node_rules
+from ganeti_htools.engine.rules.components import (
+    AGGREGATES,
+    COMPONENTS,
+    COUNT,
+    INDEX,
+    SPREAD,
+    WEIGHTS,
+    Aggregate,
+)
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
-from ganeti_htools.engine.rules.score import COMPONENTS, COUNT, KINDS, SPREAD, WEIGHTS, node_values
+from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import CHANGING, FIGURES, NOWHERE, Columns, Floats, Ints, distinct
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
-NAMES = [name for name, _, _, _, _ in COMPONENTS]
-VALUES = [value for _, _, _, value, _ in COMPONENTS]
-LOCATION = NAMES.index("location_score")
+LOCATION = INDEX["location_score"]
 # What an instance without tags leaves as it is, except that its nodes may share locations.
-STEADY = (NAMES.index("pri_tags_score"), LOCATION, NAMES.index("location_exclusion_score"))
+STEADY = [which for which, each in enumerate(COMPONENTS) if set(each.figures) <= {"conflicts", "location"}]
 
 # How many values are looked at in one go when candidates that lie close together are scored afresh.
 BATCH = 1 << 20
@@ -194,7 +201,7 @@ class _Search:
         """What nodes contribute to some components, a row for each."""
         table = np.empty((len(which), len(columns.offline)))
         for each, component in zip(table, which, strict=True):
-            each[:] = VALUES[component](columns)
+            each[:] = COMPONENTS[component].of(columns)
         return table
 
     def statistics(self) -> tuple[Floats, Floats]:
@@ -275,11 +282,11 @@ class _Singles(_Search):
     def _scores(self, sums: Any, variances: Any) -> Any:
         roots = np.sqrt(variances)
         total: Any = 0.0
-        for which, (kind, weight) in enumerate(zip(KINDS, WEIGHTS, strict=True)):
+        for which, (aggregate, weight) in enumerate(zip(AGGREGATES, WEIGHTS, strict=True)):
             row = self.row_of[which]
-            if kind is SPREAD:
+            if aggregate is SPREAD:
                 total = total + weight * roots[row]
-            elif kind is COUNT and which not in STEADY:
+            elif aggregate is COUNT and which not in STEADY:
                 total = total + weight * sums[row]
             else:
                 total = total + weight * self.steady[which]
@@ -326,12 +333,15 @@ class _Pairs(_Search):
         self.state.peers[nodes] += self.asked.secondary_mem
         block.look([primary, secondary])
 
-    def _concerned(self, kind: str) -> list[int]:
-        columns = {"f_dsk", "f_spindles", "load_dsk", "secondaries", "inst_spindles", "r_mem", "fail_n1"}
+    def _concerned(self, aggregate: Aggregate) -> list[int]:
+        """Rows of the components that a secondary changes."""
+        old = self.state.columns.take(self.nodes[:1])
+        new, _ = node_rules.add_secondary(old, self.asked, 0)
+        changes = {name for name, x, y in zip(FIGURES, old, new, strict=True) if x is not y}
         rows = [
             self.row_of[which]
-            for which, (_, _, each, _, names) in enumerate(COMPONENTS)
-            if each is kind and columns & {name.removesuffix("_forth") for name in names}
+            for which, each in enumerate(COMPONENTS)
+            if each.aggregate is aggregate and changes.intersection(each.figures)
         ]
         return list(dict.fromkeys(rows))
 
@@ -381,7 +391,7 @@ class _Block:
             self.shared = moves.shared_locations(search.state, self.nodes[:, np.newaxis], self.nodes)
         self.spreads, self.counts = search.spreads, search.counts
         self.second = np.zeros((1 + 2 * len(self.spreads) + len(self.counts), len(at), len(at)))
-        self.plan = [self._step(which) for which in range(len(KINDS))]
+        self.plan = [self._step(which) for which in range(len(AGGREGATES))]
         self.look(at.tolist())
 
     def look(self, candidates: list[int]) -> None:
@@ -421,9 +431,9 @@ class _Block:
     def _step(self, which: int) -> tuple[str, int]:
         """Where a component's share of the score is found, by row of an array."""
         row = self.search.row_of[which]
-        if KINDS[which] is SPREAD:
+        if AGGREGATES[which] is SPREAD:
             return ("two", self.spreads.index(row)) if row in self.spreads else ("one", row)
-        return ("count", which) if KINDS[which] is COUNT and row in self.counts else ("steady", which)
+        return ("count", which) if AGGREGATES[which] is COUNT and row in self.counts else ("steady", which)
 
     def _scores(self, sums: Floats, variances: Floats) -> Any:
         search, number = self.search, len(self.spreads)

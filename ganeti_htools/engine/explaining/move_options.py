@@ -10,9 +10,10 @@ from ganeti_htools.engine.balancing.balance import Balancing, allowed
 from ganeti_htools.engine.balancing.relocate import crowding_change, muster, nodes_after, relocate
 from ganeti_htools.engine.balancing.search import ORDER
 from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules.components import CROWDING
 from ganeti_htools.engine.rules.moves import Kind, Touched
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
-from ganeti_htools.engine.rules.score import CROWDING, Statistics, node_values
+from ganeti_htools.engine.rules.score import Statistics, node_values
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail

@@ -14,23 +14,16 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.rules import choice, moves, node_rules
+from ganeti_htools.engine.rules.components import AGGREGATES, COMPONENTS, CROWDING, LOST, SPREAD, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import (
-    CROWDING,
-    KINDS,
-    OFFLINE,
-    SPREAD,
-    WEIGHTS,
-    node_values,
-    replaced_spread,
-)
+from ganeti_htools.engine.rules.score import node_values, replaced_spread
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats
 from ganeti_htools.model.state import Asked, State
 
 _WEIGHTS = np.array(WEIGHTS)
-_SPREADS = np.array([kind is SPREAD for kind in KINDS])
-_OFFLINE = np.array([kind is OFFLINE for kind in KINDS])
+_SPREADS = np.array([aggregate is SPREAD for aggregate in AGGREGATES])
+_OFFLINE = np.array([aggregate is LOST for aggregate in AGGREGATES])
 
 # More than so many different nodes, or instances, are not remembered.
 ENOUGH = 50_000
@@ -135,7 +128,7 @@ def _columns(state: State, nodes: Sequence[Figures]) -> Columns:
 
 def _learnt(memory: Memory, columns: Columns) -> list[Known]:
     """These nodes, remembered."""
-    shares = np.empty((len(KINDS), len(columns.offline)))
+    shares = np.empty((len(COMPONENTS), len(columns.offline)))
     for share, value in zip(shares, node_values(columns), strict=True):
         share[:] = value
     shares[columns.offline != _OFFLINE[:, np.newaxis]] = 0.0

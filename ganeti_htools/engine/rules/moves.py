@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules.components import CROWDING
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes
-from ganeti_htools.engine.rules.score import CROWDING, Statistics, node_values, rows_of
+from ganeti_htools.engine.rules.score import Statistics, node_values, rows_of
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
+from ganeti_htools.model.columns import FORTHCOMING, NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.policy import Demand, violation
 from ganeti_htools.model.state import Asked, State
@@ -404,8 +405,7 @@ def _append(state: State, asked: Asked, rows: Sequence[Instance]) -> int:
 
 def unshared(columns: Columns) -> Columns:
     """The same, with columns of their own for views that count forthcoming instances."""
-    names = ("f_dsk_forth", "f_spindles_forth", "u_cpu_forth", "inst_spindles_forth")
-    return columns.changed(**{name: getattr(columns, name).copy() for name in names})
+    return columns.changed(**{name: getattr(columns, name).copy() for name in FORTHCOMING.values()})
 
 
 def _unshare(state: State) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ganeti_htools.model.columns import Columns, Floats, Ints
+from ganeti_htools.model.columns import Columns, Ints
 from ganeti_htools.model.state import Asked
 from ganeti_htools.model.types import Fail
 
@@ -189,11 +189,3 @@ def _secondary(columns: Columns, asked: Asked, sign: int) -> Columns:
         new["load_dsk"] = columns.load_dsk + sign * asked.row.load.dsk
         new["secondaries"] = columns.secondaries + sign
     return columns.changed(**new)
-
-
-def free_disk_share(columns: Columns, view: str = "") -> Floats:
-    """Free share of a node's disk, or of its spindles with exclusive storage; 1 where it has none."""
-    f_dsk, f_spindles = getattr(columns, "f_dsk" + view), getattr(columns, "f_spindles" + view)
-    free = np.where(columns.excl_stor, f_spindles, f_dsk)
-    total = np.where(columns.excl_stor, columns.t_spindles, columns.t_dsk)
-    return np.where(total == 0, 1.0, free / np.where(total == 0, 1, total))

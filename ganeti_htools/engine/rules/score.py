@@ -7,126 +7,58 @@ arithmetic as Ganeti's htools: scores are then equal to the last bit, and so are
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules.node_rules import free_disk_share
-from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
-
-SPREAD, COUNT, OFFLINE = "spread", "count", "offline"
-
-
-def _free_mem(c: Columns) -> Any:
-    return c.unallocated / c.t_mem
-
-
-def _reserved(c: Columns) -> Any:
-    return c.r_mem / c.t_mem
-
-
-def _everyone(c: Columns) -> Any:
-    return c.primaries + c.secondaries
-
-
-UNCHANGED: Floats = np.zeros(())
-
-# name, weight, how the nodes' values become one figure (a standard deviation or a sum over the online
-# nodes, or a sum over the offline ones), what a node contributes, and the columns this is made of.
-COMPONENTS: tuple[tuple[str, float, str, Callable[[Columns], Any], tuple[str, ...]], ...] = (
-    ("free_mem_cv", 0.5, SPREAD, _free_mem, ("i_mem",)),
-    ("free_disk_cv", 0.5, SPREAD, free_disk_share, ("f_dsk", "f_spindles")),
-    (
-        "n1_cnt",
-        1.0,
-        COUNT,
-        lambda c: np.where(c.fail_n1, c.primaries + c.secondaries, 0),
-        ("fail_n1", "primaries", "secondaries"),
-    ),
-    ("reserved_mem_cv", 1.0, SPREAD, _reserved, ("r_mem",)),
-    ("offline_all_cnt", 4.0, OFFLINE, _everyone, ("primaries", "secondaries")),
-    ("offline_pri_cnt", 16.0, OFFLINE, lambda c: c.primaries, ("primaries",)),
-    ("vcpu_ratio_cv", 0.5, SPREAD, lambda c: c.u_cpu / c.t_cpu / c.cpu_speed, ("u_cpu",)),
-    ("cpu_load_cv", 1.0, SPREAD, lambda c: c.load_cpu, ("load_cpu",)),
-    ("mem_load_cv", 1.0, SPREAD, lambda c: c.load_mem, ("load_mem",)),
-    ("disk_load_cv", 1.0, SPREAD, lambda c: c.load_dsk, ("load_dsk",)),
-    ("net_load_cv", 1.0, SPREAD, lambda c: c.load_net, ("load_net",)),
-    ("pri_tags_score", 2.0, COUNT, lambda c: c.conflicts, ("conflicts",)),
-    ("spindles_cv", 0.5, SPREAD, lambda c: c.inst_spindles / c.hi_spindles, ("inst_spindles",)),
-    ("free_mem_cv_forth", 0.5, SPREAD, lambda c: c.f_mem_forth / c.t_mem, ("f_mem_forth",)),
-    (
-        "free_disk_cv_forth",
-        0.5,
-        SPREAD,
-        lambda c: free_disk_share(c, "_forth"),
-        ("f_dsk_forth", "f_spindles_forth"),
-    ),
-    ("vcpu_ratio_cv_forth", 0.5, SPREAD, lambda c: c.u_cpu_forth / c.t_cpu / c.cpu_speed, ("u_cpu_forth",)),
-    (
-        "spindles_cv_forth",
-        0.5,
-        SPREAD,
-        lambda c: c.inst_spindles_forth / c.hi_spindles,
-        ("inst_spindles_forth",),
-    ),
-    ("location_score", 1.0, COUNT, lambda c: c.location, ("location",)),
-    # Instances in excess of one for each pair of location and exclusion tag: a figure of the whole
-    # cluster, to which callers add.
-    ("location_exclusion_score", 1.0, COUNT, lambda c: UNCHANGED, ()),
-    ("reserved_mem_rtotal", 0.25, COUNT, _reserved, ("r_mem",)),
+from ganeti_htools.engine.rules.components import (
+    AGGREGATES,
+    COMPONENTS,
+    CROWDING,
+    LOST,
+    PARTS,
+    SPREAD,
+    WEIGHTS,
 )
-CROWDING = 18
-WEIGHTS = tuple(weight for _, weight, _, _, _ in COMPONENTS)
-KINDS = tuple(kind for _, _, kind, _, _ in COMPONENTS)
-# Components with the same formula are one object where they are made of the same columns, as the
-# forthcoming ones are while a cluster has no forthcoming instances.
-FAMILY = tuple({14: 1, 15: 6, 16: 12, 19: 3}.get(which, which) for which in range(len(COMPONENTS)))
+from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
 
 
 def node_values(columns: Columns, before: tuple[Columns, Sequence[Any]] | None = None) -> list[Any]:
     """What each node contributes to each component.
 
-    Components made of the same columns are one object; so are values of ``before`` (columns with
-    their values) whose columns are the same objects.
+    Components with the same formula over the same columns are one object, as the forthcoming ones are
+    while a cluster has no forthcoming instances; so are values of ``before`` (columns with their values)
+    whose columns are the same objects.
     """
-    known: dict[tuple[int, ...], Any] = {}
+    known: dict[Any, Any] = {}
     values = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for which, (_, _, _, value, names) in enumerate(COMPONENTS):
-            used = [id(getattr(columns, name)) for name in names]
-            if before and used == [id(getattr(before[0], name)) for name in names]:
+        for which, (component, parts) in enumerate(zip(COMPONENTS, PARTS, strict=True)):
+            figures = [columns[part] for part in parts]
+            if before and all(figure is before[0][part] for figure, part in zip(figures, parts, strict=True)):
                 values.append(before[1][which])
                 continue
-            key = (FAMILY[which], *used)
+            key = component.formula, *map(id, figures)
             if key not in known:
-                known[key] = value(columns)
+                known[key] = component.formula(columns, *figures)
             values.append(known[key])
     return values
 
 
-_PARTS = tuple(attrgetter(*names) if names else None for _, _, _, _, names in COMPONENTS)
-
-
 def changed(which: int, old: Columns, new: Columns) -> tuple[Any, Any] | None:
     """What nodes contribute to a component before and after, None if it is made of the same columns."""
-    parts = _PARTS[which]
-    if parts is None:
+    if all(old[part] is new[part] for part in PARTS[which]):
         return None
-    before, after = parts(old), parts(new)
-    if before is after or (isinstance(before, tuple) and all(map(is_, before, after))):
-        return None
-    value = COMPONENTS[which][3]
-    return value(old), value(new)
+    return COMPONENTS[which].of(old), COMPONENTS[which].of(new)
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """The score's components as running figures: count of online nodes, sums and variances.
 
-    Entries are numbers, or arrays over candidates. ``variances`` is 0 where the kind is a sum.
+    Entries are numbers, or arrays over candidates. ``variances`` is 0 where the aggregate is a sum.
     """
 
     online: float
@@ -156,8 +88,8 @@ class Statistics:
         some, every = bool(offline.any()), bool(offline.all())
         sums, variances = list(self.sums), list(self.variances)
         done: dict[tuple[int, int, int, int], tuple[Any, Any]] = {}
-        for which, (kind, x, y) in enumerate(zip(KINDS, old, new, strict=True)):
-            if x is y or (every if kind is not OFFLINE else not some):
+        for which, (aggregate, x, y) in enumerate(zip(AGGREGATES, old, new, strict=True)):
+            if x is y or (every if aggregate is not LOST else not some):
                 continue
             key = id(x), id(y), id(sums[which]), id(variances[which])
             if key in done:
@@ -165,9 +97,9 @@ class Statistics:
                 continue
             if some and not every:
                 # The others may report nothing, and have no number to subtract.
-                counts = offline if kind is OFFLINE else ~offline
+                counts = offline if aggregate is LOST else ~offline
                 x, y = np.where(counts, x, 0.0), np.where(counts, y, 0.0)
-            if kind is SPREAD:
+            if aggregate is SPREAD:
                 done[key] = replaced_spread(n, sums[which], variances[which], x, y)
             else:
                 done[key] = sums[which] + (y - x), 0.0
@@ -183,8 +115,8 @@ class Statistics:
     def components(self) -> Iterator[Any]:
         """The value of each component, unweighted."""
         roots: dict[int, Any] = {}
-        for kind, total, variance in zip(KINDS, self.sums, self.variances, strict=True):
-            if kind is SPREAD:
+        for aggregate, total, variance in zip(AGGREGATES, self.sums, self.variances, strict=True):
+            if aggregate is SPREAD:
                 if id(variance) not in roots:
                     roots[id(variance)] = np.sqrt(variance)
                 yield roots[id(variance)]
@@ -239,7 +171,7 @@ def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> 
     online = matrix[:, ~offline]
     n = float(online.shape[1])
     if not n:
-        return Statistics(n, (0.0,) * len(KINDS), (0.0,) * len(KINDS))
+        return Statistics(n, (0.0,) * len(AGGREGATES), (0.0,) * len(AGGREGATES))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
         sums, lost = _in_order(online), _in_order(matrix[:, offline])
         centred = online - (sums / n)[:, np.newaxis]
@@ -248,8 +180,8 @@ def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> 
     same = [first.setdefault(id(value), which) for which, value in enumerate(values)]
     spreads = list(zip(sums.tolist(), variances.tolist(), strict=True))
     figures = [
-        spreads[same[which]] if kind is SPREAD else (float((lost if kind is OFFLINE else sums)[which]), 0.0)
-        for which, kind in enumerate(KINDS)
+        spreads[same[which]] if kind is SPREAD else (float((lost if kind is LOST else sums)[which]), 0.0)
+        for which, kind in enumerate(AGGREGATES)
     ]
     figures[CROWDING] = crowding, 0.0
     return Statistics(n, tuple(total for total, _ in figures), tuple(spread for _, spread in figures))
@@ -270,9 +202,9 @@ def variants(
     sums, spreads = list(base.sums), list(base.variances)
     sums[CROWDING] = crowding
     rows: dict[int, int] = {}  # of the components that change, among these
-    for which, kind in enumerate(KINDS):
+    for which, aggregate in enumerate(AGGREGATES):
         if any(old[which] is not new[which] for _, old, new in changes):
-            rows.setdefault(id(values[which]) if kind is SPREAD else -1 - which, which)
+            rows.setdefault(id(values[which]) if aggregate is SPREAD else -1 - which, which)
     made = list(rows.values())
     if not made:
         return np.broadcast_to(Statistics(base.online, tuple(sums), tuple(spreads)).score(), (number,))
@@ -291,11 +223,11 @@ def variants(
     totals = totals.reshape(len(made), number)
     lost: Any = _in_order(flat[:, offline]).reshape(len(made), number)
     row_of = {key: row for row, key in enumerate(rows)}
-    for which, kind in enumerate(KINDS):
-        found = row_of.get(id(values[which]) if kind is SPREAD else -1 - which)
+    for which, aggregate in enumerate(AGGREGATES):
+        found = row_of.get(id(values[which]) if aggregate is SPREAD else -1 - which)
         if found is not None:
-            sums[which] = lost[found] if kind is OFFLINE else totals[found]
-            spreads[which] = variances[found] if kind is SPREAD else 0.0
+            sums[which] = lost[found] if aggregate is LOST else totals[found]
+            spreads[which] = variances[found] if aggregate is SPREAD else 0.0
     scores: Floats = Statistics(base.online, tuple(sums), tuple(spreads)).score()
     return scores
 
