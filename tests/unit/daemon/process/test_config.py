@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.model.errors import DataError
 from htoolsd.process.config import Config, describe, load, reloaded, sample
 
-SAMPLE = Path(__file__).resolve().parents[3] / "systemd" / "htoolsd.toml"
+SAMPLE = Path(__file__).resolve().parents[4] / "systemd" / "htoolsd.toml"
 
 
 def test_without_a_file_the_defaults_hold() -> None:
