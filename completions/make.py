@@ -8,8 +8,8 @@ import sys
 
 from ganeti_htools.cli import htoolsctl
 from ganeti_htools.cli.htools import ROLES
-from ganeti_htools.cli.terminal.commandline import Program, Reply, Takes, read
-from ganeti_htools.cli.terminal.programs import PROGRAMS
+from ganeti_htools.commandline.programs import PROGRAMS
+from ganeti_htools.commandline.reading import Program, Reply, Takes, read
 from ganeti_htools.simulator import program as simulator
 from htoolsd.process import service
 

@@ -11,9 +11,9 @@ import trio
 from ganeti_htools.cli import executing, files
 from ganeti_htools.cli.executing import Say
 from ganeti_htools.cli.terminal import streams
-from ganeti_htools.cli.terminal.commandline import CommandLine, Program
 from ganeti_htools.client import asking, following
 from ganeti_htools.client.protocol import Kind
+from ganeti_htools.commandline.reading import CommandLine, Program
 from ganeti_htools.model.errors import HtoolsError
 
 _PLANNING = 3600.0  # seconds that a plan may take

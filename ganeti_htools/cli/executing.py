@@ -15,7 +15,7 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.cli import files, jobsets
 from ganeti_htools.cli.jobsets import Move
 from ganeti_htools.cli.terminal import streams
-from ganeti_htools.cli.terminal.commandline import CommandLine, Program, title
+from ganeti_htools.commandline.reading import CommandLine, Program, title
 from ganeti_htools.engine.balancing.recheck import NamedStep, named
 from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.execution.run import (

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.model.cluster import Cluster, Load, with_loads
 from ganeti_htools.model.errors import DataError, HtoolsError
 

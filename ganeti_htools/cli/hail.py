@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.cli import files
-from ganeti_htools.cli.parameters import algorithm
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.records import record
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import execute
-from ganeti_htools.cli.terminal.programs import HAIL
+from ganeti_htools.commandline.parameters import algorithm
+from ganeti_htools.commandline.programs import HAIL
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.decide import is_dedicated
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import missing_resources

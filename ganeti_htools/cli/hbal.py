@@ -13,9 +13,9 @@ from ganeti_htools.cli import files, states
 from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
 from ganeti_htools.cli.report import balance, tables
 from ganeti_htools.cli.report.records import policy_record
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json
-from ganeti_htools.cli.terminal.programs import HBAL
+from ganeti_htools.commandline.programs import HBAL
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, Step, optimal_score, score_of, stepwise
 from ganeti_htools.engine.rules import choice, moves
 from ganeti_htools.engine.rules.score import Statistics

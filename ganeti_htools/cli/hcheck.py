@@ -11,9 +11,9 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import files, states
 from ganeti_htools.cli.hbal import balancing
 from ganeti_htools.cli.report import keys, tables
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.programs import HCHECK
+from ganeti_htools.commandline.programs import HCHECK
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.check import Health, Loss, Tolerance

@@ -11,9 +11,9 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import files, states
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.records import policy_record
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.programs import HINFO
+from ganeti_htools.commandline.programs import HINFO
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics

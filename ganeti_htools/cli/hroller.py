@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ganeti_htools.cli import files, states
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.programs import HROLLER
+from ganeti_htools.commandline.programs import HROLLER
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Classes, Maintenance, NodeGraph, RebootGroup, Relocation
 from ganeti_htools.model.cluster import Cluster

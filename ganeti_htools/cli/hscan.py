@@ -12,9 +12,9 @@ from ganeti_htools.backends import text
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import files
 from ganeti_htools.cli.report import tables
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.programs import HSCAN
+from ganeti_htools.commandline.programs import HSCAN
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.rules import moves
 from ganeti_htools.engine.rules.score import score
 from ganeti_htools.model.cluster import Cluster

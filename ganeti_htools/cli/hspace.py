@@ -9,12 +9,12 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
 from ganeti_htools.cli import files, states
-from ganeti_htools.cli.parameters import algorithm
 from ganeti_htools.cli.report import keys, tables
 from ganeti_htools.cli.report.records import record
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.programs import HSPACE
+from ganeti_htools.commandline.parameters import algorithm
+from ganeti_htools.commandline.programs import HSPACE
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import Obstruction, obstruction
 from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size

@@ -11,9 +11,9 @@ import numpy as np
 from ganeti_htools.cli import files, states
 from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
 from ganeti_htools.cli.report import tables
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json
-from ganeti_htools.cli.terminal.programs import HSQUEEZE
+from ganeti_htools.commandline.programs import HSQUEEZE
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.engine.maintenance.squeeze import Action, Plan

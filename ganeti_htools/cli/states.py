@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.cli import files
-from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools

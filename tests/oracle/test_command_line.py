@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.cli.terminal.commandline import Reply, read
-from ganeti_htools.cli.terminal.programs import HAIL
+from ganeti_htools.commandline.programs import HAIL
+from ganeti_htools.commandline.reading import Reply, read
 from tests.conftest import Oracle
 
 pytestmark = pytest.mark.oracle

@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.cli import files
 from ganeti_htools.cli.report import tables
-from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.model.derive import derive
 from tests.conftest import Oracle
 

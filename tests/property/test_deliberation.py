@@ -6,9 +6,9 @@ from typing import TypeVar
 import pytest
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli.parameters import algorithm
-from ganeti_htools.cli.terminal.commandline import CommandLine, read
-from ganeti_htools.cli.terminal.programs import HAIL
+from ganeti_htools.commandline.parameters import algorithm
+from ganeti_htools.commandline.programs import HAIL
+from ganeti_htools.commandline.reading import CommandLine, read
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.decide import Placed, decide, is_dedicated

@@ -11,7 +11,7 @@ import pytest
 
 from ganeti_htools.cli import hbal, hsqueeze, proposal
 from ganeti_htools.cli.proposal import Proposal
-from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import score_of, stepwise
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Cluster

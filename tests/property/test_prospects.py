@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli.parameters import algorithm
-from ganeti_htools.cli.terminal.commandline import CommandLine, read
-from ganeti_htools.cli.terminal.programs import HAIL
+from ganeti_htools.commandline.parameters import algorithm
+from ganeti_htools.commandline.programs import HAIL
+from ganeti_htools.commandline.reading import CommandLine, read
 from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restricted
 from ganeti_htools.engine.explaining.allocation_options import prospects
 from ganeti_htools.engine.redundancy.global_n1 import assess

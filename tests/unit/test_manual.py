@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import htoolsctl
-from ganeti_htools.cli.terminal.commandline import CommandLine
-from ganeti_htools.cli.terminal.programs import PROGRAMS
+from ganeti_htools.commandline.programs import PROGRAMS
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.simulator import program as simulator
 from htoolsd.process import config, service
 

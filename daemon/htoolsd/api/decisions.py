@@ -12,8 +12,8 @@ import trio
 
 from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.cli.files import inconsistencies
-from ganeti_htools.cli.parameters import parse_options
 from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError
 from ganeti_htools.planning.decision import Decision, Known, Memory, TooLargeError, decide

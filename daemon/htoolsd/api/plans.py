@@ -7,12 +7,12 @@ from dataclasses import replace
 import trio
 
 from ganeti_htools.cli import executing, files, hbal, hsqueeze
-from ganeti_htools.cli.parameters import parse_plan
 from ganeti_htools.cli.proposal import Proposal
-from ganeti_htools.cli.terminal.commandline import CommandLine, Program
-from ganeti_htools.cli.terminal.programs import HBAL, HSQUEEZE
 from ganeti_htools.client.following import LONGEST
 from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.commandline.parameters import parse_plan
+from ganeti_htools.commandline.programs import HBAL, HSQUEEZE
+from ganeti_htools.commandline.reading import CommandLine, Program
 from ganeti_htools.execution.run import Run
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError

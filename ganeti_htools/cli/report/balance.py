@@ -8,8 +8,8 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.jobsets import Move, cost_of, jobsets
 from ganeti_htools.cli.report import tables
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import print_json
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns

@@ -12,8 +12,8 @@ from ganeti_htools.cli import states
 from ganeti_htools.cli.jobsets import Names
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal import streams
-from ganeti_htools.cli.terminal.commandline import CommandLine
 from ganeti_htools.cli.terminal.program import print_json
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.balancing.balance import Balancing, Step
 from ganeti_htools.engine.explaining.allocation_options import Prospect

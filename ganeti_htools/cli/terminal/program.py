@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from ganeti_htools.cli import files
 from ganeti_htools.cli.terminal import streams
-from ganeti_htools.cli.terminal.commandline import CommandLine, Program, obey
+from ganeti_htools.commandline.reading import CommandLine, Program, obey
 from ganeti_htools.model.errors import HtoolsError
 
 Run = Callable[[CommandLine], int | None]  # the exit status; None is 0

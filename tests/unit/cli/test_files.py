@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import files
-from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.errors import HtoolsError
 from tests.support.clusters import Shape

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hail
-from ganeti_htools.cli.parameters import parse_options
+from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.errors import UsageError
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster

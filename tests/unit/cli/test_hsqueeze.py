@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hsqueeze
-from ganeti_htools.cli.terminal.commandline import CommandLine
+from ganeti_htools.commandline.reading import CommandLine
 
 # Four nodes that are nearly empty; node1 is the master.
 FILE = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import htools
-from ganeti_htools.cli.terminal.programs import PROGRAMS
+from ganeti_htools.commandline.programs import PROGRAMS
 
 
 def run(name: str, *argv: str, role: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli.parameters import parse_options
+from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning.decision import Known, Memory, decide, with_disks
 from tests.support import messages

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import fields
 
-from ganeti_htools.cli.terminal.commandline import CommandLine, Program, Reply, read
-from ganeti_htools.cli.terminal.programs import HAIL
+from ganeti_htools.commandline.programs import HAIL
+from ganeti_htools.commandline.reading import CommandLine, Program, Reply, read
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import UsageError
 

@@ -3,9 +3,9 @@ from dataclasses import fields
 
 import pytest
 
-from ganeti_htools.cli.terminal import commandline, options
-from ganeti_htools.cli.terminal.commandline import CommandLine, Option, Program, Reply, obey, read
-from ganeti_htools.cli.terminal.programs import HAIL, PROGRAMS
+from ganeti_htools.commandline import options, reading
+from ganeti_htools.commandline.programs import HAIL, PROGRAMS
+from ganeti_htools.commandline.reading import CommandLine, Option, Program, Reply, obey, read
 
 
 def line(*argv: str) -> CommandLine:
@@ -148,7 +148,7 @@ def test_completion_is_told_for_all_options_and_arguments() -> None:
 
 
 def test_every_option_of_a_program_has_a_name_of_its_own_and_a_value() -> None:
-    everywhere = {**vars(options), **vars(commandline)}.values()
+    everywhere = {**vars(options), **vars(reading)}.values()
     declared = [value for value in everywhere if isinstance(value, Option)]
     values = {field.name for field in fields(CommandLine)} - {"arguments", "words"}
     assert {option.field or option.long.replace("-", "_") for option in declared} == values

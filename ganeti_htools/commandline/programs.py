@@ -1,7 +1,6 @@
 """The programs that read a cluster, and the options that each takes."""
 
-from ganeti_htools.cli.terminal.commandline import Program
-from ganeti_htools.cli.terminal.options import (
+from ganeti_htools.commandline.options import (
     ACCEPT_EXISTING_ERRORS,
     AVOID_DISK_MOVES,
     AVOID_LONG_SOLUTIONS,
@@ -77,6 +76,7 @@ from ganeti_htools.cli.terminal.options import (
     WAIT_FOR_NODES,
     WHAT_IF_LOST,
 )
+from ganeti_htools.commandline.reading import Program
 
 HAIL = Program(
     "hail",

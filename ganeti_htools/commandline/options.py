@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti_htools.backends import values
-from ganeti_htools.cli.terminal.commandline import Option, Takes, switch
+from ganeti_htools.commandline.reading import Option, Takes, switch
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import DiskTemplate
