@@ -4,10 +4,11 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
+
+from tests.support.oracle import Oracle
 
 # The same examples on every run where a change is judged, others each time where they are searched for.
 settings.register_profile("judged", deadline=None, derandomize=True)
@@ -29,13 +30,6 @@ def heeding() -> Iterator[None]:
     yield
     for number in ignored:
         signal.signal(number, signal.SIG_IGN)
-
-
-class Oracle(NamedTuple):
-    """Debian's own tools."""
-
-    hail: Path
-    hbal: Path
 
 
 @pytest.fixture(scope="session")

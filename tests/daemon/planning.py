@@ -7,13 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ganeti_htools.backends import text
 from ganeti_htools.client.asking import ask
 from ganeti_htools.model.cluster import Cluster
-from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, run, running, wait_until
-from tests.support.clusters import MOVABLE, Shape, cluster
+from tests.support.clusters import MOVABLE, Shape
+from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, run, running, wait_until
 from tests.support.simulators import Simulator, simulator
-from tests.support.text_format import text as text_of
 
 OFTEN = "config_seconds = 0.05\n"
 DRAINED = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1, down=0.3)
@@ -21,10 +19,6 @@ TWO_GROUPS = Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1})
 SPACIOUS = Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0)
 # Jobs that go on until they are told to finish, or that take no time.
 FOR_EVER, AT_ONCE = "--job-seconds=1000", "--job-seconds=0"
-
-
-def served(seed: int, shape: Shape) -> Cluster:
-    return text.parse(text_of(cluster(seed, shape)), "generated")
 
 
 @contextmanager

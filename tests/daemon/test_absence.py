@@ -12,7 +12,7 @@ import pytest
 
 from bench import overload
 from htoolsd.process import alone, service
-from tests.daemon.programs import (
+from tests.support.programs import (
     EXECUTABLE,
     PATIENCE,
     PROGRAMS,

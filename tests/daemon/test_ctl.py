@@ -12,7 +12,7 @@ import pytest
 
 from ganeti_htools.cli import htoolsctl as program
 from ganeti_htools.cli import htoolsctl_plans
-from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
+from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
 from tests.unit.test_json_keys import check
 
 

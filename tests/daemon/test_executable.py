@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.programs import (
+from tests.support.clusters import Shape, cluster
+from tests.support.messages import (
+    allocate,
+    allocate_secondary,
+    change_group,
+    encode,
+    message,
+    multi_allocate,
+    node_evacuate,
+    relocate,
+)
+from tests.support.programs import (
     EXECUTABLE,
     INTERPRETER,
     PATIENCE,
@@ -24,17 +35,6 @@ from tests.daemon.programs import (
     running,
     script,
     stale,
-)
-from tests.support.clusters import Shape, cluster
-from tests.support.messages import (
-    allocate,
-    allocate_secondary,
-    change_group,
-    encode,
-    message,
-    multi_allocate,
-    node_evacuate,
-    relocate,
 )
 
 Behaviour = Callable[[socket.socket], None]

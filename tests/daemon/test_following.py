@@ -13,15 +13,14 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.client.asking import RefusedError, ask
 from ganeti_htools.model.cluster import Cluster
-from tests.daemon.programs import PATIENCE, PROGRAMS, Daemon, Finished, executable, run, running, wait_until
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import allocate, encode, message
+from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, executable, run, running, wait_until
+from tests.support.rows import generated
 from tests.support.simulators import Simulator, simulator
-from tests.support.text_format import text as text_of
-from tests.unit.simulator.worlds import migrate
+from tests.support.worlds import migrate
 
 OFTEN = "config_seconds = 0.05\n"
 SHAPE = Shape(
@@ -29,14 +28,10 @@ SHAPE = Shape(
 )
 
 
-def served(shape: Shape = SHAPE) -> Cluster:
-    return text.parse(text_of(cluster(11, shape)), "generated")
-
-
 @pytest.fixture
 def ganeti(tmp_path: Path) -> Iterator[Simulator]:
     (tmp_path / "daemon").mkdir()
-    with simulator(tmp_path / "daemon", served(), "--job-seconds=0.01") as ganeti:
+    with simulator(tmp_path / "daemon", generated(11, SHAPE), "--job-seconds=0.01") as ganeti:
         yield ganeti
 
 
@@ -105,7 +100,7 @@ def moved_away(rows: Cluster) -> str:
 def test_the_configuration_is_no_older_than_the_question(tmp_path: Path) -> None:
     """Also where the daemon would not have asked for it by itself, and live data is of before."""
     (tmp_path / "daemon").mkdir()
-    rows = served(Shape(nodes=6, instances=24, templates={"drbd": 1}, fill=0.3))
+    rows = generated(11, Shape(nodes=6, instances=24, templates={"drbd": 1}, fill=0.3))
     with (
         simulator(tmp_path / "daemon", rows, "--job-seconds=0") as ganeti,
         running(tmp_path / "daemon", config="config_seconds = 1000\n") as daemon,
@@ -123,7 +118,7 @@ def test_the_configuration_is_no_older_than_the_question(tmp_path: Path) -> None
 
 
 def test_a_node_that_does_not_report_is_named_and_not_used(daemon: Daemon, ganeti: Simulator) -> None:
-    lost = next(node.name for node in served().nodes if not node.offline and not node.master)
+    lost = next(node.name for node in generated(11, SHAPE).nodes if not node.offline and not node.master)
     ganeti.tell("lose", lost)
     refreshed = tool("htoolsctl", "--socket", daemon.socket, "refresh")
     assert (refreshed.returncode, refreshed.stderr) == (0, "")
@@ -137,7 +132,7 @@ def test_a_node_that_does_not_report_is_named_and_not_used(daemon: Daemon, ganet
 
 def test_jobs_show_in_the_model(daemon: Daemon, ganeti: Simulator) -> None:
     before = known(daemon)["generations"]
-    name = next(row.name for row in served().instances)
+    name = next(row.name for row in generated(11, SHAPE).instances)
     opcode = {
         "OP_ID": "OP_TAGS_SET",
         "kind": "instance",
@@ -246,7 +241,10 @@ def test_the_service_manager_is_kept_informed(tmp_path: Path, ganeti: Simulator)
 def test_a_large_cluster_keeps_nobody_waiting(tmp_path: Path) -> None:
     (tmp_path / "daemon").mkdir()
     shape = Shape(nodes=100, instances=1000)
-    with simulator(tmp_path / "daemon", served(shape)), running(tmp_path / "daemon", config=OFTEN) as daemon:
+    with (
+        simulator(tmp_path / "daemon", generated(11, shape)),
+        running(tmp_path / "daemon", config=OFTEN) as daemon,
+    ):
         wait_until(lambda: known(daemon)["instances"] == 1000)
         clients = [
             subprocess.Popen([PROGRAMS / "hinfo", f"-D{daemon.socket}"], stdout=subprocess.PIPE, text=True)

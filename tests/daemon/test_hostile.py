@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.programs import PATIENCE, Daemon, connect, request_file, running
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
+from tests.support.programs import PATIENCE, Daemon, connect, request_file, running
 
 PROMPT = 1.5  # seconds; 0.2 where nothing else runs
 MIB = 1 << 20

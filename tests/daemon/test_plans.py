@@ -27,15 +27,15 @@ from tests.daemon.planning import (
     numbers,
     recorded,
     result,
-    served,
     started,
     submitted,
     tool,
     until,
     whole,
 )
-from tests.daemon.programs import PROGRAMS, Daemon, connect, wait_until
-from tests.unit.simulator.worlds import migrate, role
+from tests.support.programs import PROGRAMS, Daemon, connect, wait_until
+from tests.support.rows import generated
+from tests.support.worlds import migrate, role
 
 pytestmark = pytest.mark.usefixtures("heeding")
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.usefixtures("heeding")
 
 
 def test_the_plan_is_that_of_the_tool(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         for options in (
             ("-v", "-C", "-p", "--print-instances"),
             ("--json",),
@@ -61,7 +61,7 @@ def test_the_plan_is_that_of_the_tool(tmp_path: Path) -> None:
 
 
 def test_the_plan_of_one_of_several_groups(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, TWO_GROUPS)) as (daemon, ganeti):
+    with following(tmp_path, generated(3, TWO_GROUPS)) as (daemon, ganeti):
         for options in (("-G", "group2"), (), ("-G", "nowhere")):
             ours = tool("hbal", f"-D{daemon.socket}", *options)
             usual = tool("hbal", f"-L{ganeti.socket}", *options)
@@ -73,7 +73,7 @@ def test_the_plan_of_one_of_several_groups(tmp_path: Path) -> None:
 
 
 def test_what_hsqueeze_would_do(tmp_path: Path) -> None:
-    with following(tmp_path, served(4, SPACIOUS)) as (daemon, ganeti):
+    with following(tmp_path, generated(4, SPACIOUS)) as (daemon, ganeti):
         for options in (("-C", "-p", "-v"), ("--json",), ("--target-resources=100",)):
             ours = tool("hsqueeze", f"-D{daemon.socket}", *options)
             usual = tool("hsqueeze", f"-L{ganeti.socket}", *options)
@@ -82,13 +82,13 @@ def test_what_hsqueeze_would_do(tmp_path: Path) -> None:
 
 
 def test_an_optimised_plan_is_handed_over_with_the_greedy_one(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         told = json.loads(tool("hbal", f"-D{daemon.socket}", "--optimise=0.5", "--json").stdout)
         assert told["greedy"]["score"] >= told["score"]["after"] == last(daemon)["score"]["after"]
 
 
 def test_a_plan_is_of_the_cluster_that_its_client_was_told_of(tmp_path: Path) -> None:
-    rows = served(3, DRAINED)
+    rows = generated(3, DRAINED)
     with following(tmp_path, rows) as (daemon, ganeti):
         told = call(daemon, "cluster")["generations"]
         then = made(daemon)
@@ -103,7 +103,7 @@ def test_a_plan_is_of_the_cluster_that_its_client_was_told_of(tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    with following(tmp_path_factory.mktemp("shared"), served(3, DRAINED)) as (daemon, _):
+    with following(tmp_path_factory.mktemp("shared"), generated(3, DRAINED)) as (daemon, _):
         yield daemon
 
 
@@ -147,7 +147,7 @@ def test_what_is_asked_of_no_such_plan(
 
 
 def test_planning_is_in_nobodys_way_and_ends_with_its_client(tmp_path: Path) -> None:
-    large = served(5, type(DRAINED)(nodes=40, instances=500, templates={"drbd": 1}, drained=3))
+    large = generated(5, type(DRAINED)(nodes=40, instances=500, templates={"drbd": 1}, drained=3))
     with following(tmp_path, large) as (daemon, _):
         with connect(daemon.socket) as client:
             call_text = {"method": "plan", "version": 1, "args": {"tool": "hbal"}}
@@ -164,7 +164,7 @@ def test_planning_is_in_nobodys_way_and_ends_with_its_client(tmp_path: Path) -> 
 
 
 def test_a_drained_node_is_emptied(tmp_path: Path) -> None:
-    rows = served(3, DRAINED)
+    rows = generated(3, DRAINED)
     drained = next(row.pnode for row in rows.instances if row.snode is not None)
     with following(tmp_path, rows) as (daemon, ganeti):
         ganeti.ask("SubmitJob", [role(drained, drained=True)])
@@ -193,7 +193,7 @@ def test_live_data_are_asked_for_around_each_jobset(tmp_path: Path) -> None:
     def asked() -> Any:
         return daemon.status()["cluster"]["polls"]["live"]["done"]
 
-    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         before = asked()
         call(daemon, "execute", plan=made(daemon, "-l3")["id"])
         until(daemon, "done")
@@ -201,7 +201,7 @@ def test_live_data_are_asked_for_around_each_jobset(tmp_path: Path) -> None:
 
 
 def test_nothing_is_begun_where_another_node_is_the_master(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         plan = made(daemon, "-l1")["id"]
         (tmp_path / "daemon" / "ssconf_master_node").write_text("elsewhere\n")
         wait_until(lambda: daemon.status()["cluster"]["master"] is False)
@@ -211,7 +211,7 @@ def test_nothing_is_begun_where_another_node_is_the_master(tmp_path: Path) -> No
 
 
 def test_nodes_are_powered_down(tmp_path: Path) -> None:
-    with following(tmp_path, served(4, SPACIOUS)) as (daemon, ganeti):
+    with following(tmp_path, generated(4, SPACIOUS)) as (daemon, ganeti):
         done = tool("hsqueeze", f"-D{daemon.socket}", "-X", "--json")
         report = json.loads(done.stdout)
         assert (done.returncode, report["execution"]["ending"]) == (0, "done")
@@ -224,7 +224,7 @@ def test_the_outcome_is_as_if_the_tool_had_done_it(tmp_path: Path) -> None:
     outcomes = []
     for name in ("daemon", "tool"):
         (tmp_path / name).mkdir()
-        with following(tmp_path / name, served(3, DRAINED)) as (daemon, ganeti):
+        with following(tmp_path / name, generated(3, DRAINED)) as (daemon, ganeti):
             source = f"-D{daemon.socket}" if name == "daemon" else f"-L{ganeti.socket}"
             outcome = json.loads(tool("hbal", source, "-X", "--json").stdout)["execution"]
             outcomes.append({key: value for key, value in outcome.items() if key != "run"})
@@ -233,7 +233,7 @@ def test_the_outcome_is_as_if_the_tool_had_done_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
 def test_the_plan_goes_on_without_the_terminal(tmp_path: Path, number: int) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         with hbal(daemon, "-l3") as process:
             submitted(daemon)
             process.send_signal(number)
@@ -244,7 +244,7 @@ def test_the_plan_goes_on_without_the_terminal(tmp_path: Path, number: int) -> N
 
 
 def test_the_plan_goes_on_when_nobody_wants_to_wait(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         with hbal(daemon, "-l3", "--no-wait") as process:
             status, out, _ = result(process)
         assert status == 0
@@ -256,7 +256,7 @@ def test_the_plan_goes_on_when_nobody_wants_to_wait(tmp_path: Path) -> None:
 
 
 def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         with hbal(daemon, "-l4", "-S", tmp_path / "saved") as process:
             submitted(daemon)
             process.send_signal(signal.SIGINT)
@@ -272,7 +272,7 @@ def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
 
 
 def test_interruptions_that_it_was_started_to_ignore(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             with hbal(daemon, "-l2") as process:
@@ -289,7 +289,7 @@ def test_interruptions_that_it_was_started_to_ignore(tmp_path: Path) -> None:
 def test_interrupted_again_it_leaves_the_jobs_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         with hbal(daemon, "-l4") as process:
             submitted(daemon)
             assert process.stderr is not None
@@ -307,7 +307,7 @@ def test_interrupted_again_it_leaves_the_jobs_alone(
 
 
 def test_what_becomes_of_jobs_that_were_left_alone(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "-l2")["id"]
         call(daemon, "execute", plan=plan)
         submitted(daemon)
@@ -320,7 +320,7 @@ def test_what_becomes_of_jobs_that_were_left_alone(tmp_path: Path) -> None:
 
 
 def test_one_plan_at_a_time_in_a_node_group(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, TWO_GROUPS), FOR_EVER) as (daemon, _):
+    with following(tmp_path, generated(3, TWO_GROUPS), FOR_EVER) as (daemon, _):
         first, second = (made(daemon, "-G", "group1")["id"] for _ in range(2))
         other, everywhere = made(daemon, "-G", "group2")["id"], made(daemon, name="hsqueeze")["id"]
         call(daemon, "execute", plan=first)
@@ -334,7 +334,7 @@ def test_one_plan_at_a_time_in_a_node_group(tmp_path: Path) -> None:
 
 
 def test_a_job_that_fails(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         ganeti.tell("fail", ".*")
         with hbal(daemon, "-l4") as process:
             status, _, err = result(process)
@@ -349,7 +349,7 @@ def test_a_job_that_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wish", ["stop", "replan"])
 def test_a_plan_that_does_not_fit_any_more(tmp_path: Path, wish: str) -> None:
-    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         plan = made(daemon, "-l4")
         moved = plan["execution"]["not_submitted"][0][0]["instance"]
         ganeti.ask("SubmitJob", [migrate(moved)])
@@ -367,7 +367,7 @@ def test_a_plan_that_does_not_fit_any_more(tmp_path: Path, wish: str) -> None:
 
 
 def test_ganeti_that_goes_away_meanwhile(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         call(daemon, "execute", plan=made(daemon, "-l2")["id"])
         submitted(daemon)
         ganeti.tell("master", False)
@@ -382,7 +382,7 @@ def test_ganeti_that_goes_away_meanwhile(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["-D", "-L"])
 @pytest.mark.parametrize("method", ["QueryJobs", "SubmitManyJobs", "WaitForJobChange"])
 def test_answers_that_nobody_expects(tmp_path: Path, source: str, method: str) -> None:
-    with following(tmp_path, served(3, DRAINED), "--job-seconds=0.3") as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), "--job-seconds=0.3") as (daemon, ganeti):
         ganeti.tell("odd", method, [[[1]]])
         socket = daemon.socket if source == "-D" else ganeti.socket
         done = tool("hbal", f"{source}{socket}", "-X", "-l2")
@@ -397,7 +397,7 @@ def used(rows: Cluster, busy: Sequence[str] = ()) -> str:
 
 
 def test_a_node_that_is_silent_is_waited_for_if_wished(tmp_path: Path) -> None:
-    rows = served(3, DRAINED)
+    rows = generated(3, DRAINED)
     lost = used(rows)
     with following(tmp_path, rows) as (daemon, ganeti):
         plan = made(daemon, "-l2")["id"]
@@ -418,7 +418,7 @@ def test_a_node_that_is_silent_is_waited_for_if_wished(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tool_name", ["hbal", "hsqueeze"])
 def test_a_node_that_is_silent_is_named_before_anything_is_planned(tmp_path: Path, tool_name: str) -> None:
-    rows = served(3, DRAINED)
+    rows = generated(3, DRAINED)
     with following(tmp_path, rows) as (daemon, ganeti):
         ganeti.tell("lose", used(rows))
         call(daemon, "refresh")
@@ -432,7 +432,7 @@ def test_a_node_that_is_silent_is_named_before_anything_is_planned(tmp_path: Pat
 
 
 def test_a_node_that_the_daemon_did_not_know_to_be_silent(tmp_path: Path) -> None:
-    rows = served(3, DRAINED)
+    rows = generated(3, DRAINED)
     with following(tmp_path, rows) as (daemon, ganeti):
         ganeti.tell("lose", used(rows))
         done = tool("hbal", f"-D{daemon.socket}", "-X", "-l2")
@@ -445,7 +445,7 @@ def test_a_node_that_the_daemon_did_not_know_to_be_silent(tmp_path: Path) -> Non
 
 
 def test_a_node_that_falls_silent_meanwhile_is_waited_for(tmp_path: Path) -> None:
-    rows = served(3, DRAINED)
+    rows = generated(3, DRAINED)
     with following(tmp_path, rows, FOR_EVER) as (daemon, ganeti), hbal(daemon, "-l2") as process:
         submitted(daemon)
         job = whole(daemon)["execution"]["jobs"][0]
@@ -463,7 +463,7 @@ def test_a_node_that_falls_silent_meanwhile_is_waited_for(tmp_path: Path) -> Non
 
 
 def test_plans_for_people(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         header = "Plan  Tool  State  Made  Jobs  Score  Groups\n"
         assert ctl(daemon, "plans").stdout == header
         plan = made(daemon, "-l2")["id"]
@@ -484,7 +484,7 @@ def test_plans_for_people(tmp_path: Path) -> None:
 
 
 def test_plans_for_programs(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "-l2")["id"]
         call(daemon, "execute", plan=plan)
         command = PROGRAMS / "htoolsctl", "--socket", daemon.socket, "plan", plan, "--json"
@@ -501,7 +501,7 @@ def test_plans_for_programs(tmp_path: Path) -> None:
 
 
 def test_news_are_waited_for(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), "--job-seconds=0.5") as (daemon, _):
+    with following(tmp_path, generated(3, DRAINED), "--job-seconds=0.5") as (daemon, _):
         plan = made(daemon, "-l1")["id"]
         serial: int | None = None
         seen: list[Any] = []

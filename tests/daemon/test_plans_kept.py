@@ -25,13 +25,13 @@ from tests.daemon.planning import (
     made,
     recorded,
     result,
-    served,
     submitted,
     tool,
     until,
     whole,
 )
-from tests.daemon.programs import running, wait_until
+from tests.support.programs import running, wait_until
+from tests.support.rows import generated
 
 pytestmark = pytest.mark.usefixtures("heeding")
 
@@ -41,7 +41,7 @@ def statuses(plan: Any) -> list[str | None]:
 
 
 def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "-l3")["id"]
         call(daemon, "execute", plan=plan)
         submitted(daemon)
@@ -79,7 +79,7 @@ def with_standby(rows: Cluster) -> Cluster:
 
 def test_a_score_that_is_no_finite_number(tmp_path: Path) -> None:
     options = "--minimal-resources=200", "-C", "-v"
-    with following(tmp_path, with_standby(served(4, SPACIOUS)), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, with_standby(generated(4, SPACIOUS)), FOR_EVER) as (daemon, ganeti):
         ours, usual = (
             tool("hsqueeze", f"{source}", *options) for source in (f"-D{daemon.socket}", f"-L{ganeti.socket}")
         )
@@ -103,7 +103,7 @@ def test_a_score_that_is_no_finite_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["hbal", "hsqueeze"])
 def test_plans_that_nobody_has_executed_yet(tmp_path: Path, name: str) -> None:
     shape = DRAINED if name == "hbal" else SPACIOUS
-    with following(tmp_path, served(4, shape)) as (daemon, ganeti):
+    with following(tmp_path, generated(4, shape)) as (daemon, ganeti):
         plan = made(daemon, "--on-change=stop", name=name)
         assert plan["execution"]["not_submitted"]
         daemon.signal(signal.SIGKILL)
@@ -123,7 +123,7 @@ def test_plans_that_nobody_has_executed_yet(tmp_path: Path, name: str) -> None:
 
 def test_a_plan_of_an_earlier_daemon_has_to_be_the_same(tmp_path: Path) -> None:
     """Also if it is the file that has changed."""
-    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         plans = [made(daemon, "-l2") for _ in range(2)]
         daemon.signal()
         daemon.wait()
@@ -144,7 +144,7 @@ def test_a_plan_of_an_earlier_daemon_has_to_be_the_same(tmp_path: Path) -> None:
 
 def test_a_daemon_that_was_killed_while_it_submitted(tmp_path: Path) -> None:
     """On disk is that these jobs may have been submitted."""
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "-l3")
         call(daemon, "execute", plan=plan["id"])
         submitted(daemon)
@@ -160,7 +160,7 @@ def test_a_daemon_that_was_killed_while_it_submitted(tmp_path: Path) -> None:
 
 
 def test_who_follows_hears_of_it_when_the_daemon_is_back(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, _), hbal(daemon, "-l3") as process:
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, _), hbal(daemon, "-l3") as process:
         submitted(daemon)
         daemon.signal(signal.SIGKILL)
         daemon.wait()
@@ -170,7 +170,7 @@ def test_who_follows_hears_of_it_when_the_daemon_is_back(tmp_path: Path) -> None
 
 
 def test_nobody_has_to_wait_for_a_daemon_that_is_stuck(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, _), hbal(daemon, "-l3") as process:
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, _), hbal(daemon, "-l3") as process:
         submitted(daemon)
         daemon.signal(signal.SIGSTOP)
         assert process.stderr is not None
@@ -183,7 +183,7 @@ def test_nobody_has_to_wait_for_a_daemon_that_is_stuck(tmp_path: Path) -> None:
 
 
 def test_a_stop_waits_for_the_jobset(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         plan = made(daemon, "-l3")
         call(daemon, "execute", plan=plan["id"])
         submitted(daemon)
@@ -198,7 +198,7 @@ def test_a_stop_waits_for_the_jobset(tmp_path: Path) -> None:
 
 def test_a_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
     config = OFTEN + "stop_seconds = 0.2\n"
-    with following(tmp_path, served(3, DRAINED), FOR_EVER, config) as (daemon, _):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER, config) as (daemon, _):
         plan = made(daemon, "-l3")
         call(daemon, "execute", plan=plan["id"])
         submitted(daemon)
@@ -209,7 +209,7 @@ def test_a_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
 
 
 def test_what_is_no_record_is_left_out(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         plan = made(daemon, "-l1")
         call(daemon, "execute", plan=plan["id"])
         record = until(daemon, "done")
@@ -238,7 +238,7 @@ def spoil(directory: Path) -> None:
 
 
 def test_a_plan_that_cannot_be_recorded_is_not_executed(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED)) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         spoil(daemon.state / "plans")
         plan = made(daemon, "-l3")["id"]
         with pytest.raises(RefusedError, match=r"cannot be recorded is not executed: .*Not a directory"):
@@ -252,7 +252,7 @@ def test_a_plan_that_cannot_be_recorded_is_not_executed(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED), FOR_EVER) as (daemon, ganeti):
+    with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
         call(daemon, "execute", plan=made(daemon, "-l3")["id"])
         submitted(daemon)
         spoil(daemon.state / "plans")
@@ -265,7 +265,7 @@ def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:
 
 
 def test_the_last_plans_are_kept(tmp_path: Path) -> None:
-    with following(tmp_path, served(3, DRAINED)) as (daemon, _):
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         directory = daemon.state / "plans"
         done = made(daemon, "-l1")
         call(daemon, "execute", plan=done["id"])

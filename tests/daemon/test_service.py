@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.client.asking import NoAnswerError, RefusedError, ask
-from tests.daemon.programs import (
+from tests.support.programs import (
     EXECUTABLE,
     INTERPRETER,
     PATIENCE,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.backends import text
-from tests.daemon.programs import PATIENCE, PROGRAMS, Finished, small_cluster
+from tests.support.programs import PATIENCE, PROGRAMS, Finished, small_cluster
 
 DAEMON = f"{sys.executable} -m htoolsd --socket socket --state-dir state --luxi luxi"
 # Asks often enough that what is logged of it fills any pipe.

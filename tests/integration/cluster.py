@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.daemon.programs import ROOT
+from tests.support.programs import ROOT
 
 TOP = Path("/srv/cluster")
 MASTER = "node1"

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from ganeti_htools.client.asking import NoAnswerError, ask
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
-from tests.daemon.programs import PATIENCE, PROGRAMS
 from tests.integration import cluster
+from tests.support.programs import PATIENCE, PROGRAMS
 
 
 class Daemon:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.programs import PROGRAMS
 from tests.integration import cluster
 from tests.integration.cluster import GROUPS, MASTER, jobs, nodes_of, run, table
 from tests.integration.daemon import Daemon
+from tests.support.programs import PROGRAMS
 
 pytestmark = [pytest.mark.integration, pytest.mark.random_order(disabled=True)]
 

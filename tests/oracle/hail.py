@@ -6,9 +6,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.conftest import Oracle
 from tests.support.clusters import ipolicy
 from tests.support.messages import allocate
+from tests.support.oracle import Oracle
 
 SUITE = Path(__file__).parents[2] / ".cache/debian/usr/share/ganeti/testsuite/test/data"
 DATA = Path(os.environ.get("TESTDATA_DIR", SUITE / "htools"))

@@ -6,15 +6,12 @@ import os
 import random
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
-from tests.conftest import Oracle
-from tests.support import cases
-from tests.support.text_format import text as text_of
+from tests.support.oracle import Oracle
 
 
 class Result(NamedTuple):
@@ -39,17 +36,6 @@ def ours(main: Callable[[Sequence[str]], int], arguments: Sequence[str]) -> Resu
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main(arguments)
     return Result(status, out.getvalue(), err.getvalue())
-
-
-def any_cluster(rng: random.Random) -> Cluster:
-    """A cluster of any shape, with a master node, some nodes with the tag ``red``."""
-    made = text.parse(text_of(cases.case(rng.randrange(1 << 30)).data), "generated")
-    nodes = [replace(row, tags=(*row.tags, "red")) if rng.random() < 0.4 else row for row in made.nodes]
-    online = [row for row, node in enumerate(nodes) if not node.offline]
-    if online:
-        master = rng.choice(online)
-        nodes[master] = replace(nodes[master], master=True)
-    return replace(made, nodes=tuple(nodes))
 
 
 def some_offline(rng: random.Random, cluster: Cluster) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Oracle
 from tests.support.clusters import TIGHT, Shape, cluster, uuid_of
 from tests.support.messages import (
     allocate,
@@ -22,6 +21,7 @@ from tests.support.messages import (
     relocate,
     stream,
 )
+from tests.support.oracle import Oracle
 from tests.support.text_format import text
 
 pytestmark = pytest.mark.oracle

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import Reply, read
-from tests.conftest import Oracle
+from tests.support.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from ganeti_htools.model.cluster import Cluster
-from tests.conftest import Oracle
-from tests.oracle.test_simulator import made, run
+from tests.oracle.test_simulator import run
 from tests.support.clusters import MOVABLE, Shape
+from tests.support.oracle import Oracle
+from tests.support.rows import with_master
 from tests.support.simulators import PATIENCE, Simulator, simulator
 
 pytestmark = pytest.mark.oracle
@@ -58,19 +59,19 @@ SHAPES = {
 @pytest.mark.parametrize("options", [(), ("--priority=low", "--reason=because"), ("--priority=high",)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_hbal(oracle: Oracle, tmp_path: Path, shape: str, options: tuple[str, ...]) -> None:
-    opcodes = both(oracle, tmp_path, made(3, SHAPES[shape]), "hbal", "-l8", *options)
+    opcodes = both(oracle, tmp_path, with_master(3, SHAPES[shape]), "hbal", "-l8", *options)
     kinds = {op["OP_ID"] for ops in opcodes for op in ops}
     assert "OP_INSTANCE_REPLACE_DISKS" in kinds
     assert ("OP_INSTANCE_FAILOVER" in kinds) is (shape == "forthcoming")
 
 
 def test_hbal_of_the_first_jobset(oracle: Oracle, tmp_path: Path) -> None:
-    opcodes = both(oracle, tmp_path, made(3, SHAPES["drained"]), "hbal", "--first-job-group")
+    opcodes = both(oracle, tmp_path, with_master(3, SHAPES["drained"]), "hbal", "--first-job-group")
     assert len(opcodes) == 1
 
 
 def test_hsqueeze(oracle: Oracle, tmp_path: Path) -> None:
-    rows = made(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
+    rows = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
     opcodes = both(oracle, tmp_path, rows, "hsqueeze")
     kinds = [op["OP_ID"] for ops in opcodes for op in ops]
     assert kinds.count("OP_TAGS_SET") > 1
@@ -78,7 +79,7 @@ def test_hsqueeze(oracle: Oracle, tmp_path: Path) -> None:
 
 
 def test_hsqueeze_back(oracle: Oracle, tmp_path: Path) -> None:
-    rows = made(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, offline=2, down=0))
+    rows = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, offline=2, down=0))
     nodes = [replace(row, tags=("htools:standby:x",)) if row.offline else row for row in rows.nodes]
     options = ("--minimal-resources=100", "--target-resources=200")
     opcodes = both(oracle, tmp_path, replace(rows, nodes=tuple(nodes)), "hsqueeze", *options)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli.hail import main
-from tests.conftest import Oracle
 from tests.support.cases import TYPES, Case, case
+from tests.support.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 

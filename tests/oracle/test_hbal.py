@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.cli import hbal
 from ganeti_htools.model.cluster import Cluster
-from tests.conftest import Oracle
-from tests.oracle.programs import any_cluster, ours, some_offline, theirs, write
-from tests.support.clusters import Shape, cluster
-from tests.support.text_format import text as text_of
+from tests.oracle.programs import ours, some_offline, theirs, write
+from tests.support.clusters import Shape
+from tests.support.oracle import Oracle
+from tests.support.rows import any_cluster, generated
 
 pytestmark = pytest.mark.oracle
 
@@ -82,7 +81,7 @@ def test_the_same_first_steps_where_most_moves_are_left_out_early(
     oracle: Oracle, tmp_path: Path, seed: int
 ) -> None:
     shape = Shape(nodes=18, instances=60, offline=seed % 2, tags=("location",) if seed > 1 else ())
-    described = text.parse(text_of(cluster(seed, shape)), "generated")
+    described = generated(seed, shape)
     arguments = ["-t", write(tmp_path, described), "-l", "4"]
     expected, found = theirs(oracle, "hbal", arguments), ours(hbal.main, arguments)
     assert _common(found.out) == expected.out

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hcheck
-from tests.conftest import Oracle
-from tests.oracle.programs import any_cluster, ours, some_offline, theirs, write
+from tests.oracle.programs import ours, some_offline, theirs, write
+from tests.support.oracle import Oracle
+from tests.support.rows import any_cluster
 
 pytestmark = pytest.mark.oracle
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hscan
-from tests.conftest import Oracle
 from tests.support.clusters import TIGHT, Shape, cluster
+from tests.support.oracle import Oracle
 from tests.support.rapi_documents import write
 
 pytestmark = pytest.mark.oracle

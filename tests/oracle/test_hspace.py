@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import hspace
-from tests.conftest import Oracle
 from tests.oracle.hail import DATA, FILES, NO_FILES
 from tests.oracle.programs import Result, ours, theirs
 from tests.support.clusters import MIXED, Json, Shape, cluster, ipolicy
+from tests.support.oracle import Oracle
 from tests.support.text_format import text
 
 pytestmark = pytest.mark.oracle

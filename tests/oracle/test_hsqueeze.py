@@ -11,9 +11,9 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
 from ganeti_htools.model.cluster import Cluster
-from tests.conftest import Oracle
-from tests.support.clusters import Shape, cluster
-from tests.support.text_format import text as text_of
+from tests.support.clusters import Shape
+from tests.support.oracle import Oracle
+from tests.support.rows import generated
 
 pytestmark = pytest.mark.oracle
 
@@ -30,7 +30,7 @@ SHAPES = {
 def squeezable(seed: int, shape: Shape, asleep: int = 0) -> Cluster:
     """A cluster with a master, and with some empty nodes that may be powered up."""
     rng = random.Random(seed)
-    made = text.parse(text_of(cluster(seed, shape)), "generated")
+    made = generated(seed, shape)
     master = next(row for row, node in enumerate(made.nodes) if not node.offline)
     nodes = list(made.nodes)
     nodes[master] = replace(nodes[master], master=True)

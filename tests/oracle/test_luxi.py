@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.cli import hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
-from tests.conftest import Oracle
-from tests.oracle.programs import Result, any_cluster, ours, theirs
+from tests.oracle.programs import Result, ours, theirs
 from tests.oracle.test_hspace import in_common
 from tests.support.clusters import TIGHT, Shape, cluster
 from tests.support.luxi_answers import answers, luxid
+from tests.support.oracle import Oracle
+from tests.support.rows import any_cluster, generated
 from tests.support.simulators import simulator
-from tests.support.text_format import text as text_of
 
 pytestmark = pytest.mark.oracle
 
@@ -94,7 +93,7 @@ def test_the_simulator_s_cluster(oracle: Oracle, tmp_path: Path, seed: int) -> N
 
 
 def test_a_node_that_does_not_answer_is_named_by_both(oracle: Oracle, tmp_path: Path) -> None:
-    made = text.parse(text_of(cluster(1, Shape(nodes=3, instances=6))), "generated")
+    made = generated(1, Shape(nodes=3, instances=6))
     master, lost = (node.name for node in made.nodes[:2])
     nodes = tuple(replace(node, master=node.name == master) for node in made.nodes)
     with simulator(tmp_path, replace(made, nodes=nodes), "--lose", lost) as ganeti:

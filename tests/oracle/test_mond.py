@@ -11,7 +11,7 @@ from ganeti_htools.cli import files
 from ganeti_htools.cli.report import tables
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.model.derive import derive
-from tests.conftest import Oracle
+from tests.support.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
 from ganeti_htools.cli import hail, hbal, hcheck, hsqueeze
-from tests.conftest import Oracle
 from tests.oracle.programs import Result, ours, theirs, write
 from tests.oracle.test_hail import comparable
-from tests.rarities import Rarely, rare, with_rarities
 from tests.support.cases import TYPES, Case, case
-from tests.support.text_format import text as text_of
+from tests.support.oracle import Oracle
+from tests.support.rarities import Rarely, rare, with_rarities
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.oracle
 
@@ -113,6 +112,6 @@ def test_hail(oracle: Oracle, tmp_path: Path, kind: str, seed: int, zero: bool, 
 @pytest.mark.parametrize("seed", range(12))
 def test_hbal_with_tags(oracle: Oracle, tmp_path: Path, seed: int) -> None:
     data = with_rarities(seed, case(seed).data, zero=False, spindles=True)
-    described = text.parse(text_of(data), "generated")
+    described = rows(data)
     arguments = ["-t", write(tmp_path, described), "-G", described.groups[0].uuid, "-C", "-p"]
     assert told(ours(hbal.main, arguments)) == told(theirs(oracle, "hbal", arguments))

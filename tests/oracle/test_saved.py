@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hbal, hroller
-from tests.conftest import Oracle
 from tests.oracle.programs import ours, theirs
 from tests.support.clusters import Shape, cluster
+from tests.support.oracle import Oracle
 from tests.support.rapi_documents import write
 
 pytestmark = pytest.mark.oracle

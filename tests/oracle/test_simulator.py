@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.model.cluster import Cluster
-from tests.conftest import Oracle
-from tests.support.clusters import MOVABLE, TIGHT, Shape, cluster
+from tests.support.clusters import MOVABLE, TIGHT, Shape
+from tests.support.oracle import Oracle
+from tests.support.rows import with_master
 from tests.support.simulators import PATIENCE, Simulator, simulator
-from tests.support.text_format import text as text_of
 
 pytestmark = pytest.mark.oracle
 
@@ -24,13 +23,6 @@ SHAPES = {
     "forthcoming": Shape(nodes=6, instances=30, forthcoming=0.2),
     "empty": Shape(nodes=2, instances=0),
 }
-
-
-def made(seed: int, shape: Shape) -> Cluster:
-    """A cluster in the form that a file gives it, with a master."""
-    rows = text.parse(text_of(cluster(seed, shape)), "generated")
-    master = next(node.name for node in rows.nodes if not node.offline)
-    return replace(rows, nodes=tuple(replace(node, master=node.name == master) for node in rows.nodes))
 
 
 def run(oracle: Oracle, tool: str, *options: object, status: int = 0) -> str:
@@ -53,7 +45,7 @@ def final_score(report: str) -> str:
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 def test_it_serves_what_the_file_says(oracle: Oracle, tmp_path: Path, shape: Shape) -> None:
-    with simulator(tmp_path, made(1, shape)) as ganeti:
+    with simulator(tmp_path, with_master(1, shape)) as ganeti:
         run(oracle, "hscan", f"-L{ganeti.socket}", "-d", tmp_path)
         assert (tmp_path / "LOCAL.data").read_text() == ganeti.file.read_text() == ganeti.cluster()
 
@@ -71,21 +63,21 @@ def test_it_serves_what_the_file_says(oracle: Oracle, tmp_path: Path, shape: Sha
 def test_tools_say_what_they_say_of_the_file(
     oracle: Oracle, tmp_path: Path, tool: str, options: tuple[str, ...]
 ) -> None:
-    with simulator(tmp_path, made(2, SHAPES["mixed"])) as ganeti:
+    with simulator(tmp_path, with_master(2, SHAPES["mixed"])) as ganeti:
         live = run(oracle, tool, *options, f"-L{ganeti.socket}")
         assert live == run(oracle, tool, *options, "-t", ganeti.file)
         assert live
 
 
 def test_hcheck_says_the_same(oracle: Oracle, tmp_path: Path) -> None:
-    with simulator(tmp_path, made(2, SHAPES["mixed"])) as ganeti:
+    with simulator(tmp_path, with_master(2, SHAPES["mixed"])) as ganeti:
         live = run(oracle, "hcheck", f"-L{ganeti.socket}", status=1)
         assert live == run(oracle, "hcheck", "-t", ganeti.file, status=1)
 
 
 def test_hbal_reaches_what_it_planned(oracle: Oracle, tmp_path: Path) -> None:
     shape = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1)
-    with simulator(tmp_path, made(3, shape), "--job-seconds=0.01") as ganeti:
+    with simulator(tmp_path, with_master(3, shape), "--job-seconds=0.01") as ganeti:
         planned = run(oracle, "hbal", f"-L{ganeti.socket}", "-l6")
         executed = run(oracle, "hbal", f"-L{ganeti.socket}", "-l6", "-X")
         assert final_score(executed) == final_score(planned)
@@ -102,7 +94,7 @@ def test_hbal_reaches_what_it_planned(oracle: Oracle, tmp_path: Path) -> None:
 
 def test_hbal_stops_after_a_failure(oracle: Oracle, tmp_path: Path) -> None:
     shape = Shape(nodes=6, instances=30, templates=MOVABLE, drained=1)
-    with simulator(tmp_path, made(3, shape), "--job-seconds=0", "--fail=INSTANCE") as ganeti:
+    with simulator(tmp_path, with_master(3, shape), "--job-seconds=0", "--fail=INSTANCE") as ganeti:
         report = run(oracle, "hbal", f"-L{ganeti.socket}", "-X", status=1)
         assert "Not all jobs completed successfully" in report
         assert {state for _, state in ganeti.tell("jobs")} == {"error"}
@@ -110,7 +102,7 @@ def test_hbal_stops_after_a_failure(oracle: Oracle, tmp_path: Path) -> None:
 
 
 def test_hsqueeze_powers_a_node_down_and_up(oracle: Oracle, tmp_path: Path) -> None:
-    rows = made(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
+    rows = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
     name = next(node.name for node in rows.nodes if not node.master)
     nodes = (
         replace(node, tags=("htools:standby:manual",)) if node.name == name else node for node in rows.nodes
@@ -135,7 +127,7 @@ def offline(ganeti: Simulator) -> set[str]:
 
 
 def test_a_lost_node_is_an_error_that_names_it(oracle: Oracle, tmp_path: Path) -> None:
-    rows = made(1, SHAPES["plain"])
+    rows = with_master(1, SHAPES["plain"])
     with simulator(tmp_path, rows, "--lose", rows.nodes[1].name) as ganeti:
         said = subprocess.run(["/usr/bin/hinfo", f"-L{ganeti.socket}"], capture_output=True, text=True)
         assert said.returncode == 1
@@ -145,7 +137,7 @@ def test_a_lost_node_is_an_error_that_names_it(oracle: Oracle, tmp_path: Path) -
 
 
 def test_it_ends_when_told_to(oracle: Oracle, tmp_path: Path) -> None:
-    with simulator(tmp_path, made(1, SHAPES["empty"]), "--job-seconds=1000") as ganeti:
+    with simulator(tmp_path, with_master(1, SHAPES["empty"]), "--job-seconds=1000") as ganeti:
         delay = {"OP_ID": "OP_TEST_DELAY", "duration": 1000, "reason": []}
         assert ganeti.ask("SubmitJob", [delay]) == 1
         ganeti.process.send_signal(signal.SIGTERM)

@@ -10,9 +10,9 @@ from ganeti_htools.backends import text
 from ganeti_htools.cli.report import tables
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
-from tests.conftest import Oracle
 from tests.oracle.hail import DATA, FILES, NO_FILES, hail
-from tests.unit.backends.strategies import clusters
+from tests.support.oracle import Oracle
+from tests.support.strategies import clusters
 
 pytestmark = pytest.mark.oracle
 

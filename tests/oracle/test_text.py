@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import simu, text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
-from tests.conftest import Oracle
 from tests.oracle.hail import DATA, FILES, NO_FILES, saved
-from tests.unit.backends.strategies import clusters
+from tests.support.oracle import Oracle
+from tests.support.strategies import clusters
 
 pytestmark = pytest.mark.oracle
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ganeti_htools.engine.balancing.balance import Balancing, Step, stepwise
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from tests.rarities import Rarely, rare
+from tests.support.rarities import Rarely, rare
 
 KINDS = (
     Rarely(templates={"ext": 1}, vague=0.8, nodes=3, instances=5),

@@ -19,8 +19,8 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import decide_on, state_for
-from tests.rarities import Rarely, rare
 from tests.support import cases
+from tests.support.rarities import Rarely, rare
 
 SEEDS = st.integers(0, 1 << 30)
 

@@ -18,7 +18,7 @@ from ganeti_htools.simulator.queries import cluster_info, query
 from ganeti_htools.simulator.tables import Table
 from ganeti_htools.simulator.world import World, find, lose, with_role
 from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, learnt
-from tests.unit.simulator.worlds import instance, node, world
+from tests.support.worlds import instance, node, world
 
 NAMES = ("one", "two", "three", "boss")
 

@@ -19,9 +19,8 @@ from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.state import State
-from tests.oracle.programs import any_cluster
-from tests.oracle.test_simulator import made
 from tests.support.clusters import MOVABLE, Shape
+from tests.support.rows import any_cluster, with_master
 
 LINE = CommandLine(max_length=12, min_gain=0.0)
 
@@ -59,7 +58,7 @@ def test_hbal(seeds: range) -> None:
 
 
 def test_hsqueeze() -> None:
-    cluster = made(4, Shape(nodes=6, instances=12, templates={"ext": 1}, fill=0.05, down=0))
+    cluster = with_master(4, Shape(nodes=6, instances=12, templates={"ext": 1}, fill=0.05, down=0))
     found = handed_over(hsqueeze.propose, cluster, CommandLine())
     state = derive(cluster, static_kvm_node_memory=LINE.static_kvm_node_memory)
     assert found.found["action"] == "offline"
@@ -82,7 +81,7 @@ def test_hsqueeze() -> None:
     ],
 )
 def test_what_is_no_plan_of_this_cluster(damage: dict[str, object]) -> None:
-    cluster = made(3, Shape(nodes=6, instances=30, templates=MOVABLE))
+    cluster = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE))
     step = hbal.propose(cluster, LINE, lambda: None).found["steps"][0]
     state = derive(cluster)
     with pytest.raises(DataError):
@@ -97,20 +96,20 @@ def test_planning_can_be_given_up() -> None:
         raise EnoughError
 
     with pytest.raises(EnoughError):
-        hbal.propose(made(3, Shape(nodes=6, instances=30, templates=MOVABLE)), LINE, heed)
+        hbal.propose(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)), LINE, heed)
     with pytest.raises(EnoughError):
-        hsqueeze.propose(made(4, Shape(nodes=5, instances=6, templates={"ext": 1})), LINE, heed)
+        hsqueeze.propose(with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1})), LINE, heed)
 
 
 def test_who_wants_a_better_plan_is_heeded_as_well() -> None:
     heeded: list[None] = []
-    cluster = made(3, Shape(nodes=6, instances=30, templates=MOVABLE))
+    cluster = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE))
     found = hbal.propose(cluster, replace(LINE, optimise=0.1), lambda: heeded.append(None))
     assert len(heeded) > len(found.found["steps"])
 
 
 def test_one_of_several_groups_has_to_be_named() -> None:
-    cluster = made(3, Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1}))
+    cluster = with_master(3, Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1}))
     with pytest.raises(HtoolsError, match=r"^Found multiple node groups: group1, group2$"):
         hbal.propose(cluster, LINE, lambda: None)
     assert hbal.propose(cluster, CommandLine(group="group2"), lambda: None).groups == ("group2",)
@@ -118,7 +117,7 @@ def test_one_of_several_groups_has_to_be_named() -> None:
 
 @pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan, 0.1 + 0.2, -0.0])
 def test_scores_that_json_has_no_numbers_for(score: float) -> None:
-    state = derive(made(3, Shape(nodes=6, instances=30, templates=MOVABLE)))
+    state = derive(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)))
     everyone = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
     steps = list(stepwise(state.copy(), everyone[0], hbal.balancing(LINE), everyone[1]))
     told = proposal.told(state, [replace(step, score=score) for step in steps])

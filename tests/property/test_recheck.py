@@ -15,9 +15,8 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from tests.oracle.programs import any_cluster
-from tests.oracle.test_simulator import made
 from tests.support.clusters import MOVABLE, Shape
+from tests.support.rows import any_cluster, with_master
 
 OPTIONS = Balancing(min_gain=0.0, min_gain_limit=0.0, max_length=12)
 
@@ -60,7 +59,7 @@ def test_a_plan_holds_where_it_was_made(seeds: range, force: bool) -> None:
 
 @pytest.fixture(name="plan")
 def some_plan() -> tuple[Cluster, list[NamedStep]]:
-    rows = made(3, Shape(nodes=6, instances=30, templates=MOVABLE, drained=1))
+    rows = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE, drained=1))
     steps = planned(derive(rows))[1]
     assert len(steps) > 3
     return rows, steps

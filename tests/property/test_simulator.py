@@ -11,7 +11,7 @@ from ganeti_htools.luxi.framing import END, decode, encode
 from ganeti_htools.model.cluster import check
 from ganeti_htools.simulator.jobs import Jobs, Pace
 from ganeti_htools.simulator.luxid import Luxid
-from tests.unit.simulator.worlds import delay, migrate, opcode, replace_disks, role, world
+from tests.support.worlds import delay, migrate, opcode, replace_disks, role, world
 
 NODES = ["one", "two", "three", "boss"]
 WORDS = st.sampled_from(

@@ -14,8 +14,8 @@ from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
 from tests.support.simulators import PATIENCE, Simulator, simulator
+from tests.support.worlds import world
 from tests.unit.execution.test_run import new
-from tests.unit.simulator.worlds import world
 
 
 async def carry_out(ganeti: Simulator, react: Callable[[Event], None], patience: Patience) -> Run:

@@ -11,7 +11,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, IPolicy, ISpec, MinMax
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
-from tests.unit.backends.strategies import clusters
+from tests.support.strategies import clusters
 
 FILE = """\
 group1|uuid-1|preferred|blue,green|net-1

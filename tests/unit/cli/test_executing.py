@@ -15,11 +15,11 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
-from tests.daemon.programs import wait_until
-from tests.oracle.test_simulator import made
 from tests.support.clusters import MOVABLE, Shape
+from tests.support.programs import wait_until
+from tests.support.rows import with_master
 from tests.support.simulators import PATIENCE, Simulator, simulator
-from tests.unit.simulator.worlds import migrate, role
+from tests.support.worlds import migrate, role
 
 pytestmark = pytest.mark.usefixtures("heeding")
 
@@ -28,7 +28,7 @@ STEPS = 4
 
 def uneven() -> Cluster:
     """A cluster that takes a few jobsets to balance."""
-    return made(3, Shape(nodes=6, instances=30, templates=MOVABLE, drained=1))
+    return with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE, drained=1))
 
 
 @contextmanager
@@ -194,7 +194,7 @@ def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
 @pytest.mark.parametrize("wish", ["stop", "replan"])
 def test_only_empty_nodes_are_powered_down(tmp_path: Path, wish: str) -> None:
     """Somebody uses a node again that has been emptied."""
-    idle = made(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
+    idle = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
     with simulator(tmp_path, idle, "--job-seconds=3") as ganeti:
         with hsqueeze(ganeti, f"--on-change={wish}", "--target-resources=0") as process:
             assert process.stdout is not None
@@ -224,7 +224,7 @@ def test_only_empty_nodes_are_powered_down(tmp_path: Path, wish: str) -> None:
 
 def test_a_node_that_powering_up_does_not_bring_back(tmp_path: Path) -> None:
     """It is not offline but drained, which a file cannot tell."""
-    made_of = made(4, Shape(nodes=4, instances=12, templates={"ext": 1}, drained=1))
+    made_of = with_master(4, Shape(nodes=4, instances=12, templates={"ext": 1}, drained=1))
     nodes = tuple(replace(row, tags=("htools:standby:auto",) * row.offline) for row in made_of.nodes)
     with simulator(tmp_path, replace(made_of, nodes=nodes), "--job-seconds=0") as ganeti:
         with hsqueeze(ganeti, "--minimal-resources=1000") as process:

@@ -18,6 +18,7 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.clusters import Shape, cluster
+from tests.support.rows import generated
 from tests.support.text_format import text as text_of
 
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
@@ -179,7 +180,7 @@ def test_saved_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_only_the_group_is_saved(tmp_path: Path) -> None:
-    described = text.parse(text_of(cluster(3, Shape(nodes=8, instances=16, groups=2))), "generated")
+    described = generated(3, Shape(nodes=8, instances=16, groups=2))
     assert run(tmp_path, described, "-G", "group2", "-S", str(tmp_path / "saved")) == 0
     saved = text.parse((tmp_path / "saved.balanced").read_text(), "saved")
     group = next(row.uuid for row in described.groups if row.name == "group2")

@@ -35,8 +35,8 @@ from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.simulator.world import lose
-from tests.unit.luxi.simulated import Simulated, simulated
-from tests.unit.simulator.worlds import world
+from tests.support.simulated import Simulated, simulated
+from tests.support.worlds import world
 
 PATIENCE = Patience(answer=30, away=300, late=10)
 

@@ -12,7 +12,7 @@ import trio.testing
 from ganeti_htools.luxi import client
 from ganeti_htools.luxi.client import LAST_PAUSE, Client, NoAnswerError, RefusedError
 from ganeti_htools.luxi.framing import FramingError
-from tests.unit.luxi.memory_luxid import ABSENT, REFUSED, Connection, MemoryLuxid
+from tests.support.memory_luxid import ABSENT, REFUSED, Connection, MemoryLuxid
 
 Serve = Callable[[Connection], Awaitable[None]]
 

@@ -11,8 +11,8 @@ from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import GivenUpError, Patience
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.luxi.queries import JobStatus
-from tests.unit.luxi.simulated import Simulated, simulated
-from tests.unit.simulator.worlds import delay, migrate, opcode, world
+from tests.support.simulated import Simulated, simulated
+from tests.support.worlds import delay, migrate, opcode, world
 
 PATIENCE = Patience(answer=30, away=300, late=10)
 SIGNATURE = Signature("test", "a test", "testing", "beef")

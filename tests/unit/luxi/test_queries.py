@@ -10,7 +10,7 @@ from ganeti_htools.luxi.client import Client, RefusedError
 from ganeti_htools.luxi.queries import AnswerError, Change, JobStatus, Missing, Row
 from tests.support.clusters import Shape, cluster
 from tests.support.luxi_answers import answers
-from tests.unit.luxi.memory_luxid import MemoryLuxid
+from tests.support.memory_luxid import MemoryLuxid
 
 Asking = Callable[[Client], Awaitable[Any]]
 

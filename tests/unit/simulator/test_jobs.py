@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator.jobs import LONGEST_WAIT, MOST_RUNNING, Job, Jobs, Pace, messages
 from ganeti_htools.simulator.opcodes import OpcodeError
-from tests.unit.simulator.worlds import delay, migrate, replace_disks, role, world
+from tests.support.worlds import delay, migrate, replace_disks, role, world
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from ganeti_htools.simulator.jobs import Jobs, Pace
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.serving import IDLE, Trouble, converse
 from ganeti_htools.simulator.world import World, lose, with_role
-from tests.unit.simulator.worlds import delay, migrate, world
+from tests.support.worlds import delay, migrate, world
 
 
 @asynccontextmanager

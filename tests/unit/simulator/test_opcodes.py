@@ -7,7 +7,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import Status
 from ganeti_htools.simulator.opcodes import OpcodeError, carry_out, check, summary, tagged
 from ganeti_htools.simulator.world import World, lose
-from tests.unit.simulator.worlds import delay, migrate, opcode, replace_disks, role, world
+from tests.support.worlds import delay, migrate, opcode, replace_disks, role, world
 
 
 def after(*opcodes: dict[str, Any], start: World | None = None) -> World:

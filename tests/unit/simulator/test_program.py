@@ -7,9 +7,9 @@ import pytest
 
 from ganeti_htools.luxi.framing import encode
 from ganeti_htools.simulator.program import main
-from tests.daemon.programs import wait_until
+from tests.support.programs import wait_until
 from tests.support.simulators import PATIENCE, ask, raw, simulator
-from tests.unit.simulator.worlds import delay, migrate, world
+from tests.support.worlds import delay, migrate, world
 
 CLUSTER = world().described()
 

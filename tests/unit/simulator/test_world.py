@@ -6,7 +6,7 @@ from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator.world import World, begin, find, lose, with_role
-from tests.unit.simulator.worlds import instance, node, world
+from tests.support.worlds import instance, node, world
 
 
 def statuses(now: World) -> dict[str, Status]:

@@ -8,8 +8,8 @@ from trio.testing import MockClock
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi import relayed
 from htoolsd.api.cluster import ClusterMethods
-from tests.unit.daemon.memory_ganeti import following, ganeti
-from tests.unit.simulator.worlds import role
+from tests.support.memory_ganeti import following, ganeti
+from tests.support.worlds import role
 
 
 async def test_the_cluster_is_told_as_it_is_known_each_time(autojump_clock: MockClock) -> None:

@@ -19,7 +19,7 @@ from ganeti_htools.planning.gist import Gist
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import MOST_LOST, Decisions, Turn, read_request
 from htoolsd.socket.peer import PassedFile
-from tests.unit.daemon.memory_peer import is_open, open_file
+from tests.support.memory_peer import is_open, open_file
 
 AGES = {"configuration": 1.5, "live": 100.0}
 KNOWN = Known(Cluster(), 100.0)

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from htoolsd.socket.peer import SocketPeer
-from tests.unit.daemon.memory_peer import open_file
+from tests.support.memory_peer import open_file
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from ganeti_htools.client.protocol import Kind, RefusalError
 from htoolsd.socket.methods import Args, File, Method, Methods
 from htoolsd.socket.server import Limits, Server
-from tests.unit.daemon.memory_peer import MemoryPeer, is_open, open_file
+from tests.support.memory_peer import MemoryPeer, is_open, open_file
 
 LIMITS = Limits(connections=2, per_user=2, message=1000, idle=60, write=10)
 

@@ -2,7 +2,7 @@ import trio
 
 from ganeti_htools.luxi.client import Client
 from htoolsd.sync.asking import Request, aside
-from tests.unit.luxi.memory_luxid import MemoryLuxid
+from tests.support.memory_luxid import MemoryLuxid
 
 
 async def test_the_same_answer_is_read_once() -> None:

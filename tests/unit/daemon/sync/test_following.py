@@ -9,8 +9,8 @@ from ganeti_htools.luxi.client import LAST_PAUSE
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import find, lose, with_role
 from htoolsd.sync.following import RETRY, NotSyncedError
-from tests.unit.daemon.memory_ganeti import described, following, ganeti, truth
-from tests.unit.simulator.worlds import delay, migrate, node, world
+from tests.support.memory_ganeti import described, following, ganeti, truth
+from tests.support.worlds import delay, migrate, node, world
 
 
 async def test_the_model_is_the_cluster(autojump_clock: MockClock) -> None:

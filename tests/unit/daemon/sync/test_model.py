@@ -6,7 +6,7 @@ from ganeti_htools.luxi.queries import AnswerError, Missing, Row
 from ganeti_htools.model.errors import DataError
 from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, learnt
 from tests.property.test_model import read
-from tests.unit.simulator.worlds import world
+from tests.support.worlds import world
 
 
 def model(**changes: Any) -> Model:

@@ -13,10 +13,10 @@ from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
-from tests.oracle.programs import any_cluster
 from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.clusters import MIXED, MOVABLE, Shape, cluster
+from tests.support.rows import any_cluster
 from tests.support.text_format import text as text_of
 
 # Updated variances may be off by the last bits, deviations near 0 by the root of that.

@@ -8,7 +8,7 @@ from ganeti_htools.engine.balancing.relocate import muster
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.explaining.move_options import alternatives
 from ganeti_htools.model.derive import derive
-from tests.oracle.programs import any_cluster
+from tests.support.rows import any_cluster
 
 CLOSE = 1e-6  # deviations near 0 are off by the root of the last bit
 

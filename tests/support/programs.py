@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ganeti_htools.backends import text
 from ganeti_htools.client.asking import NoAnswerError, ask
 from ganeti_htools.model.cluster import Cluster
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import allocate, encode, message
-from tests.support.text_format import text as text_of
+from tests.support.rows import generated
 
 ROOT = Path(__file__).parents[2]
 EXECUTABLE = ROOT / "iallocator" / "htoolsd"
@@ -191,7 +190,7 @@ def stale(path: Path, age: float) -> Path:
 
 def small_cluster() -> Cluster:
     """Five nodes, for the simulator."""
-    return text.parse(text_of(cluster(1, Shape())), "generated")
+    return generated(1, Shape())
 
 
 def request_file(directory: Path, name: str = "request") -> Path:
