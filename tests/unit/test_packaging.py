@@ -1,6 +1,7 @@
 """What setup.cfg says is what is there."""
 
 import configparser
+import re
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -22,3 +23,16 @@ def test_every_program_can_be_started() -> None:
     assert {"hail", "htoolsd", "htoolsctl"} <= programs.names
     for program in programs:
         assert callable(program.load())
+
+
+def test_the_version_stands_in_one_place() -> None:
+    """Programs take it from what is installed; the changelog, which tells of all versions, is no copy."""
+    config = configparser.ConfigParser()
+    config.read(TOP / "setup.cfg")
+    stated = config["metadata"]["version"]
+    assert distribution("htoolsd").version == stated
+    repeated = re.compile(rf"(?<![\w.]){re.escape(stated)}(?![\w.])".encode())
+    folders = "ganeti_htools daemon iallocator systemd man docs completions bench demo conformance"
+    files = [TOP / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")]
+    files += [path for folder in folders.split() for path in (TOP / folder).rglob("*") if path.is_file()]
+    assert [path for path in files if path.suffix != ".pyc" and repeated.search(path.read_bytes())] == []
