@@ -17,7 +17,7 @@ from ganeti_htools.cli.terminal.program import check_exec, execute, print_json
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, Step, optimal_score, score_of, stepwise
-from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -353,7 +353,7 @@ def reviewer(line: CommandLine, group: str, tell: Tell) -> "Check":
 
 
 def _statistics(state: State, scope: Bools) -> Statistics:
-    return choice.base(state, scope, moves.crowding(state, scope))
+    return choice.base(state, scope, affinity.crowding(state, scope))
 
 
 def _give_commands(line: CommandLine, sets: Sequence[Sequence[Move]], tell: Tell) -> None:

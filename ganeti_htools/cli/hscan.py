@@ -15,7 +15,7 @@ from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.commandline.programs import HSCAN
 from ganeti_htools.commandline.reading import CommandLine
-from ganeti_htools.engine.rules import moves
+from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.score import score
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
@@ -125,7 +125,7 @@ def summarise(state: State) -> Summary:
         free_memory=sum(node.f_mem for node in nodes),
         total_disk=sum(node.t_dsk for node in nodes),
         free_disk=int(columns.f_dsk.sum()),
-        score=score(columns, moves.crowding(state, everyone)),
+        score=score(columns, affinity.crowding(state, everyone)),
     )
 
 

@@ -20,7 +20,7 @@ from ganeti_htools.engine.capacity.obstacles import Obstruction, obstruction
 from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size
 from ganeti_htools.engine.capacity.totals import Resources, total
 from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
@@ -117,7 +117,7 @@ def _introduce(state: State, line: CommandLine) -> None:
         files.say(tables.node_status("Initial cluster", state, line.print_nodes))
     if line.verbose > 2:
         everyone = np.ones(len(state.group), np.bool_)
-        figures = choice.base(state, everyone, moves.crowding(state, everyone))
+        figures = choice.base(state, everyone, affinity.crowding(state, everyone))
         score = fixed(float(figures.score()), 8)
         files.say(f"Initial coefficients: overall {score}\n{tables.components(figures)}")
 

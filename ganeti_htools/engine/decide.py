@@ -12,7 +12,7 @@ from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
 from ganeti_htools.engine.explaining.shortage import explain
 from ganeti_htools.engine.redundancy.global_n1 import Unmirrored, assess
-from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.columns import NOWHERE, Ints
@@ -138,7 +138,7 @@ def group_row(state: State, name: str) -> int:
 def _settle(state: State, asked: Asked, solution: Solution | None, info: str) -> Placed:
     if solution is None or solution.trial is None:
         return Placed(asked.row.name, (), info)
-    moves.settle(state, solution.trial)
+    settling.settle(state, solution.trial)
     return Placed(asked.row.name, solution.nodes, info, solution.metric)
 
 
@@ -164,11 +164,11 @@ def mirroring(state: State, index: int, options: Options) -> Mirroring:
     primary = int(state.pnode[index])
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = Unmirrored(assess(state, everyone, options)) if options.capacity else None
-    state = moves.without(state, index)
+    state = settling.taken_off(state, index)
     asked = state.ask(replace(state.cluster.instances[index], template=DiskTemplate.DRBD))
     targets = np.flatnonzero(state.group == state.group[primary])
     targets = targets[targets != primary]
-    base = choice.base(state, everyone, moves.crowding(state, everyone))
+    base = choice.base(state, everyone, affinity.crowding(state, everyone))
     return Mirroring(state, asked, primary, targets, base, redundancy)
 
 
@@ -183,5 +183,5 @@ def _secondary(state: State, index: int, options: Options) -> Decision:
     if solution.trial is None:
         outcome = Outcome(int(state.group[primary]), solution)
         raise RequestFailed(info + _why(state, asked, 2, [outcome], options, primary))
-    moves.settle(state, replace(solution.trial, asked=replace(asked, index=index)))
+    settling.settle(state, replace(solution.trial, asked=replace(asked, index=index)))
     return Decision((Placed(asked.row.name, solution.nodes[1:], info, solution.metric),), state)

@@ -68,13 +68,17 @@ class Columns(NamedTuple):
         done = {key: change(column) for key, column in dict(zip(keys, self, strict=True)).items()}
         return Columns._make([done[key] for key in keys])
 
-    def take(self, rows: Ints | slice) -> "Columns":
+    def take(self, rows: Ints | slice | list[int]) -> "Columns":
         """The figures of some nodes."""
         return self.map(lambda column: column[rows])
 
     def changed(self, **new: Any) -> "Columns":
         """The same with some columns replaced."""
         return self._replace(**new)
+
+    def with_forthcoming_apart(self) -> "Columns":
+        """With columns of their own for the views that count forthcoming instances."""
+        return self.changed(**{view: getattr(self, view).copy() for view in FORTHCOMING.values()})
 
     def put(self, row: int, new: "Columns") -> None:
         """Write the changing figures of one node in place, from columns of length 1."""
@@ -95,8 +99,11 @@ CHANGING = FIGURES[_FIRST_CHANGING:]
 FORTHCOMING = {name: f"{name}_forth" for name in FIGURES if f"{name}_forth" in FIGURES}
 
 
-def distinct(values: Any) -> Any:
-    """The different values of an array, in order. (``np.unique`` does more, and loads much at first use.)"""
+def sorted_unique(values: Any) -> Any:
+    """The different values of an array, in ascending order.
+
+    ``np.unique`` does that, too, but its first call imports much.
+    """
     ordered = np.sort(values)
     keep = np.ones(len(ordered), np.bool_)
     keep[1:] = ordered[1:] != ordered[:-1]

@@ -1,7 +1,7 @@
 """The cluster as a state: what was read, and everything that follows from it, ready to compute with.
 
-:func:`ganeti_htools.model.derive.derive` makes one; the moves in :mod:`ganeti_htools.engine.moves` update
-the figures of the nodes they touch, in place: whoever wants to keep a state works on a copy.
+:func:`ganeti_htools.model.derive.derive` makes one; :mod:`ganeti_htools.engine.rules.settling`
+changes it in place: whoever wants to keep a state works on a copy.
 """
 
 from collections.abc import Iterable

@@ -12,7 +12,7 @@ from ganeti_htools.engine.capacity.bulk_allocation import fill
 from ganeti_htools.engine.capacity.counting import standard, tiered
 from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size
 from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.rules import moves
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import CHANGING, NOWHERE
 from ganeti_htools.model.derive import derive
@@ -53,7 +53,7 @@ def place(state: State, row: Instance, options: Options) -> tuple[int, int] | No
     assert outcome.solution is not None
     if outcome.solution.trial is None:
         return None
-    moves.settle(state, outcome.solution.trial)
+    settling.settle(state, outcome.solution.trial)
     primary, *secondary = outcome.solution.nodes
     return primary, secondary[0] if secondary else NOWHERE
 

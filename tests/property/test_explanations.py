@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.explaining.shortage import explain
-from ganeti_htools.engine.rules import moves, node_rules
+from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.derive import derive
@@ -43,7 +43,7 @@ def codes(state: State, new: Instance, row: int, thing: str, force: bool) -> set
         others = np.flatnonzero((state.group == state.group[row]) & ~state.columns.offline)
         peers = [int(state.peers[primary, row]) for primary in others.tolist() if primary != row]
         return {int(node_rules.add_secondary(node, asked, peer)[1][0]) for peer in peers}
-    tags = moves.present(state, asked)[[row]]
+    tags = affinity.tag_conflicts(state, asked)[[row]]
     return {int(node_rules.add_primary(node, asked, tags, np.int64(0), force)[1][0])}
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from ganeti_htools.engine.rules import choice, moves
-from ganeti_htools.engine.rules.moves import Trial
+from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import CHANGING, NOWHERE, Bools
 from ganeti_htools.model.derive import derive
@@ -27,18 +27,18 @@ def trials(state: State, new: Instance, force: bool) -> Iterator[Trial]:
     """Every kind of move of the first instances, and the new instance placed."""
     scope, rows = everywhere(state), np.arange(len(state.group))
     asked = state.ask(new)
-    yield moves.allocate_one(state, asked, rows, scope, force)
+    yield placements.allocate_one(state, asked, rows, scope, force)
     p, s = np.nonzero(rows[:, np.newaxis] != rows)
-    yield moves.allocate_pairs(state, asked, p, s, state.peers[p, s], force)
+    yield placements.allocate_pairs(state, asked, p, s, state.peers[p, s], force)
     for index in range(min(4, len(state.pnode))):
         asked = state.instance(index)
         used = [int(state.pnode[index]), int(state.snode[index])]
         targets = rows[~np.isin(rows, used)]
         if asked.mirrored:
-            yield moves.failover(state, asked, scope, force)
-            yield moves.replace_secondary(state, asked, targets, force)
+            yield placements.failover(state, asked, scope, force)
+            yield placements.replace_secondary(state, asked, targets, force)
         else:
-            yield moves.failover_to(state, asked, targets, scope, force)
+            yield placements.failover_to(state, asked, targets, scope, force)
 
 
 def described(state: State, new: Instance) -> State:
@@ -58,13 +58,13 @@ def test_a_settled_move(force: bool, case: tuple[State, Instance]) -> None:
         for candidate in np.flatnonzero(trial.codes == FITS).tolist():
             after = state.copy()
             chosen = trial.only(candidate)
-            index = moves.settle(after, chosen)
+            index = settling.settle(after, chosen)
             fresh = described(after, new)
             for name in CHANGING:
                 if name != "fail_n1":  # judged by other rules once something changes
                     ours, theirs = getattr(after.columns, name), getattr(fresh.columns, name)
                     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9, err_msg=name)
-            for touched in chosen.touched if not chosen.asked.forthcoming else ():
+            for touched in chosen.changes if not chosen.asked.forthcoming else ():
                 row = int(touched.rows[0])
                 failing = fresh.columns.unallocated[row] <= fresh.columns.r_mem[row]
                 assert after.columns.fail_n1[row] == failing
@@ -80,15 +80,15 @@ def test_scores_are_those_computed_from_nothing(case: tuple[State, Instance]) ->
     scope = everywhere(state)
     if state.columns.offline.all():
         return
-    crowding = moves.crowding(state, scope)
+    crowding = affinity.crowding(state, scope)
     base = choice.base(state, scope, crowding)
     for trial in trials(state, new, force=True):
         scores = trial.scores(base)
         for candidate in np.flatnonzero(trial.codes == FITS).tolist():
             afresh = choice.afresh(state, trial, candidate, scope, crowding)
             after = state.copy()
-            moves.settle(after, trial.only(candidate))
-            settled = choice.base(after, scope, moves.crowding(after, scope)).score()
+            settling.settle(after, trial.only(candidate))
+            settled = choice.base(after, scope, affinity.crowding(after, scope)).score()
             assert afresh == settled
             assert scores[candidate] == pytest.approx(afresh, rel=1e-9, abs=ROUNDED)
 
@@ -101,7 +101,7 @@ def test_there_and_back(case: tuple[State, Instance]) -> None:
     for index in np.flatnonzero(state.snode != NOWHERE).tolist():
         after = state.copy()
         for _ in range(2):
-            moves.settle(after, moves.failover(after, after.instance(index), scope, force=True))
+            settling.settle(after, placements.failover(after, after.instance(index), scope, force=True))
         for name in CHANGING:
             ours, theirs = getattr(after.columns, name), getattr(state.columns, name)
             if name != "fail_n1":
@@ -116,27 +116,27 @@ def test_moving_both_nodes_is_three_moves(force: bool, case: tuple[State, Instan
     scope, rows = everywhere(state), np.arange(len(state.group))
     if state.columns.offline.all():
         return
-    base = choice.base(state, scope, moves.crowding(state, scope))
+    base = choice.base(state, scope, affinity.crowding(state, scope))
     for index in np.flatnonzero(state.snode != NOWHERE)[:3].tolist():
         asked = state.instance(index)
         targets = rows[~np.isin(rows, [state.pnode[index], state.snode[index]])]
-        trial, steps = moves.move_pairs(state, asked, targets, scope, force)
+        trial, steps = placements.move_pairs(state, asked, targets, scope, force)
         scores = trial.scores(base)
         for p, s in np.argwhere(targets[:, np.newaxis] != targets).tolist():
             after, codes = state.copy(), []
             for target in (targets[[p]], None, targets[[s]]):
                 step = (
-                    moves.failover(after, asked, scope, force)
+                    placements.failover(after, asked, scope, force)
                     if target is None
-                    else moves.replace_secondary(after, asked, target, force)
+                    else placements.replace_secondary(after, asked, target, force)
                 )
                 codes.append(int(step.codes[0]))
                 if codes[-1] != FITS:
                     break
-                moves.settle(after, step.only(0))
+                settling.settle(after, step.only(0))
             told = [int(np.broadcast_to(code, trial.codes.shape)[p, s]) for code in steps]
             assert told[: len(codes)] == codes
             if len(codes) == 3 and codes[-1] == FITS:
                 assert trial.codes[p, s] == FITS
-                score = choice.base(after, scope, moves.crowding(after, scope)).score()
+                score = choice.base(after, scope, affinity.crowding(after, scope)).score()
                 assert scores[p, s] == pytest.approx(score, rel=1e-9, abs=ROUNDED)

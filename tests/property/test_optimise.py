@@ -13,7 +13,7 @@ from ganeti_htools.engine.balancing.optimise import Plan, optimise
 from ganeti_htools.engine.balancing.relocate import muster, tried
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.explaining.move_options import alternatives
-from ganeti_htools.engine.rules import moves
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
@@ -52,7 +52,7 @@ def check_steps(state: State, plan: Plan, options: Balancing) -> State:
         assert (found.pnode, found.snode) == (step.pnode, step.snode)
         assert found.score == pytest.approx(step.score, abs=CLOSE)
         (crew,), around = muster(state, np.arange(len(state.pnode)) == step.instance)
-        moves.settle(state, tried(around, crew, 0, step.kind, step.node, options.ignore_soft_errors))
+        settling.settle(state, tried(around, crew, 0, step.kind, step.node, options.ignore_soft_errors))
         volume += sum(copied(step.kind, state.cluster.instances[step.instance]))
     assert plan.volume == volume
     assert plan.score == score_of(state, scope)

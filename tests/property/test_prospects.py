@@ -10,7 +10,7 @@ from ganeti_htools.commandline.reading import CommandLine, read
 from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restricted
 from ganeti_htools.engine.explaining.allocation_options import prospects
 from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
@@ -55,15 +55,15 @@ def test_places_and_the_decision(seed: int) -> None:
     for each in good:
         row = np.array([each.pnode])
         if each.snode == NOWHERE:
-            trial = moves.allocate_one(state, asked, row, scope, options.ignore_soft_errors)
+            trial = placements.allocate_one(state, asked, row, scope, options.ignore_soft_errors)
         else:
             other = np.array([each.snode])
             peers = state.peers[row, other]
-            trial = moves.allocate_pairs(state, asked, row, other, peers, options.ignore_soft_errors)
+            trial = placements.allocate_pairs(state, asked, row, other, peers, options.ignore_soft_errors)
         assert trial.codes[0] == FITS
         after = state.copy()
-        moves.settle(after, trial)
-        score = choice.base(after, scope, moves.crowding(after, scope)).score()
+        settling.settle(after, trial)
+        score = choice.base(after, scope, affinity.crowding(after, scope)).score()
         assert each.score == pytest.approx(float(score), abs=CLOSE)
         if options.capacity:
             assert assess(state, scope, options).confirms(trial, [])

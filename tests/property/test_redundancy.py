@@ -9,7 +9,7 @@ from ganeti_htools.engine.allocation.allocate import Solution
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess, can_be_emptied
 from ganeti_htools.engine.redundancy.loss_simulation import Memory
-from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
@@ -67,13 +67,13 @@ def test_with_a_new_instance(options: Options, case: tuple[State, Instance]) -> 
     if asked.mirrored:
         p, s = np.nonzero(rows[:, np.newaxis] != rows)
         admitted = redundancy.admits(asked, rows, rows)[p, s]
-        trial = moves.allocate_pairs(state, asked, p, s, state.peers[p, s], force=True)
+        trial = placements.allocate_pairs(state, asked, p, s, state.peers[p, s], force=True)
     else:
         admitted = redundancy.admits(asked, rows, None)
-        trial = moves.allocate_one(state, asked, rows, redundancy.scope, force=True)
+        trial = placements.allocate_one(state, asked, rows, redundancy.scope, force=True)
     for candidate in np.flatnonzero(trial.codes == FITS).tolist():
         chosen, after = trial.only(candidate), state.copy()
-        moves.settle(after, chosen)
+        settling.settle(after, chosen)
         redundant = not lost(after, redundancy)
         assert (admitted[candidate] and redundancy.confirms(chosen, [])) == redundant
 
@@ -101,13 +101,13 @@ def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State,
     if best.trial is None:
         return
     after = state.copy()
-    moves.settle(after, best.trial)
+    settling.settle(after, best.trial)
     assert not lost(after, redundancy)
-    assert best.metric == pytest.approx(choice.base(after, scope, moves.crowding(after, scope)).score())
+    assert best.metric == pytest.approx(choice.base(after, scope, affinity.crowding(after, scope)).score())
     assert bare.metric <= best.metric
     if bare.trial is not None and bare.nodes != best.nodes:
         other = state.copy()
-        moves.settle(other, bare.trial)
+        settling.settle(other, bare.trial)
         assert lost(other, redundancy)
 
 
@@ -118,16 +118,16 @@ def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
     alone = [row for row, each in enumerate(state.cluster.instances) if each.template is DiskTemplate.PLAIN]
     before = of_all(state, Options())
     for index in alone[:2]:
-        primary, bare = int(state.pnode[index]), moves.without(state, index)
+        primary, bare = int(state.pnode[index]), settling.taken_off(state, index)
         asked = bare.instance(index)
         for secondary in set(range(len(state.group))) - {primary}:
             pair = np.array([primary]), np.array([secondary])
-            chosen = moves.allocate_pairs(bare, asked, *pair, bare.peers[pair], force=True)
+            chosen = placements.allocate_pairs(bare, asked, *pair, bare.peers[pair], force=True)
             if chosen.codes[0] != FITS:
                 continue
             check = Unmirrored(before)
             after = state.copy()
-            for touched in chosen.touched:
+            for touched in chosen.changes:
                 after.columns.put(int(touched.rows[0]), touched.new)
             after.peers[pair] += 0 if asked.forthcoming else asked.secondary_mem
             admitted = bool(check.admits(asked, *pair)[0, 0])

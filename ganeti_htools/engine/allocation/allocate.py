@@ -13,11 +13,11 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy.global_n1 import Check, assess
-from ganeti_htools.engine.rules import choice, moves
-from ganeti_htools.engine.rules.moves import Trial
+from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, distinct
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy, Fail
@@ -77,8 +77,8 @@ def on_nodes(
     state: State, asked: Asked, nodes: Ints, scope: Bools, options: Options, redundancy: Check | None
 ) -> Solution:
     """A new instance on one of ``nodes``. Scores are those of the nodes in ``scope``."""
-    trial = moves.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
-    crowding = moves.crowding(state, scope)
+    trial = placements.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
+    crowding = affinity.crowding(state, scope)
     fits = trial.codes == FITS
     base = choice.base(state, scope, crowding)
     # Where no score is a number the first will do.
@@ -125,14 +125,14 @@ def on_pairs(
     """A new mirrored instance on a pair of different nodes. ``base``: statistics of all nodes that count."""
     shape = len(primaries), len(secondaries)
     force = options.ignore_soft_errors
-    trial = moves.allocate_pairs(state, asked, primaries[:, np.newaxis], secondaries, 0, force)
+    trial = placements.allocate_pairs(state, asked, primaries[:, np.newaxis], secondaries, 0, force)
     base = base.repaired()
     scores, codes = np.array(trial.scores(base)), np.array(trial.codes)
     # Few pairs have instances in common already, whose memory the secondary then keeps free too.
     peers = _peers(state, primaries, secondaries)
     if len(peers[0]):
         alone = primaries[peers[0]], secondaries[peers[1]]
-        trial = moves.allocate_pairs(state, asked, *alone, state.peers[alone], force)
+        trial = placements.allocate_pairs(state, asked, *alone, state.peers[alone], force)
         codes[peers], scores[peers] = trial.codes, trial.scores(base)
     apart = primaries[:, np.newaxis] != secondaries
     np.copyto(codes, FITS, where=~apart)
@@ -151,7 +151,7 @@ def on_pairs(
     while allowed.any():
         p, s = divmod(_last_lowest(left.ravel()), shape[1])
         pair = primaries[[p]], secondaries[[s]]
-        chosen = moves.allocate_pairs(state, asked, *pair, state.peers[pair], force)
+        chosen = placements.allocate_pairs(state, asked, *pair, state.peers[pair], force)
         if redundancy is None or redundancy.confirms(chosen, suspects):
             dropped = _dropped(scores, fits, allowed)
             metric = float(scores[p, s]) if rated else unrated
@@ -215,7 +215,7 @@ def in_scope(
     if count == 2:
         if len(nodes) < 2:
             raise RequestFailed("Not enough online nodes")
-        base = choice.base(state, scope, moves.crowding(state, scope))
+        base = choice.base(state, scope, affinity.crowding(state, scope))
         return on_pairs(state, asked, nodes, nodes, base, options, redundancy)
     raise RequestFailed("Unsupported number of nodes, only one or two  supported")
 
@@ -249,7 +249,7 @@ def in_best_group(
     """
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = assess(state, everyone, options) if options.capacity else None
-    present = distinct(state.group).tolist()
+    present = sorted_unique(state.group).tolist()
     skipped, tried = [], []
     for group in present if groups is None else [group for group in present if group in groups]:
         if lacks_network(state, group, asked):

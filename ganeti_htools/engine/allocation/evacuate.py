@@ -12,9 +12,10 @@ import numpy as np
 from ganeti_htools.engine.allocation.allocate import Outcome, in_best_group
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.wording import outcome_line
-from ganeti_htools.engine.rules import choice, moves
-from ganeti_htools.engine.rules.moves import Kind, Trial
+from ganeti_htools.engine.rules import affinity, choice, placements, settling
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
@@ -183,10 +184,10 @@ def way(state: State, asked: Asked, mode: EvacMode) -> Kind | None:
 
 
 def _failover(state: State, asked: Asked, options: Options) -> None:
-    trial = moves.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
+    trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
     if trial.codes[0] != FITS:
         raise RequestFailed(FAIL[int(trial.codes[0])].value)
-    moves.settle(state, trial)
+    settling.settle(state, trial)
 
 
 def _one_node(
@@ -196,17 +197,17 @@ def _one_node(
     if not len(targets):
         raise RequestFailed("Can't find any good node: ")
     if kind is Kind.FAILOVER_TO:
-        trial = moves.failover_to(state, asked, targets, scope, force)
+        trial = placements.failover_to(state, asked, targets, scope, force)
     else:
-        trial = moves.replace_secondary(state, asked, targets, force)
-    chosen = choice.best(state, trial, scope, moves.crowding(state, scope))
+        trial = placements.replace_secondary(state, asked, targets, force)
+    chosen = choice.best(state, trial, scope, affinity.crowding(state, scope))
     if chosen is None:
         reasons = [
             f" Node {name} failed: {FAIL[code].value};"
             for name, code in zip(state.names(targets.tolist()), trial.codes.tolist(), strict=True)
         ]
         raise RequestFailed("Can't find any good node: " + "".join(reasons))
-    moves.settle(state, trial.only(chosen))
+    settling.settle(state, trial.only(chosen))
     return [Step(kind, int(targets[chosen]))]
 
 
@@ -224,7 +225,7 @@ def _both_nodes(state: State, asked: Asked, group: int, targets: Ints, options: 
             reason = f"Allocation failed: Failing over to the secondary: {failure}"
             raise RequestFailed(prefix + reason) from None
         steps.append(Step(Kind.FAILOVER))
-    trial, codes = moves.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
+    trial, codes = placements.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
     apart = targets[:, np.newaxis] != targets
     pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
     if pair is None:
@@ -246,9 +247,9 @@ def _exchange(primary: int, secondary: int) -> list[Step]:
 def _carry_out(state: State, asked: Asked, step: Step, options: Options) -> None:
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
     if step.kind is Kind.FAILOVER:
-        moves.settle(state, moves.failover(state, asked, scope, force))
+        settling.settle(state, placements.failover(state, asked, scope, force))
     else:
-        moves.settle(state, moves.replace_secondary(state, asked, np.array([step.node]), force))
+        settling.settle(state, placements.replace_secondary(state, asked, np.array([step.node]), force))
 
 
 def _best_pair(
@@ -258,7 +259,7 @@ def _best_pair(
     fits = np.flatnonzero(((trial.codes == FITS) & apart).ravel())
     if not len(fits):
         return None
-    crowding = moves.crowding(state, scope)
+    crowding = affinity.crowding(state, scope)
     before = choice.base(state, scope, crowding)
     scores = choice.restricted(trial, scope).scores(before).ravel()[fits]
     near = fits[choice.near_best(scores) if before.rated else [-1]].tolist()
@@ -270,7 +271,7 @@ def _best_pair(
         tried = state.copy()
         for step in _exchange(new_primary, new_secondary):
             _carry_out(tried, asked, step, options)
-        fresh.append(float(choice.base(tried, scope, moves.crowding(tried, scope)).score()))
+        fresh.append(float(choice.base(tried, scope, affinity.crowding(tried, scope)).score()))
     return pairs[int(np.flatnonzero(np.array(fresh) == min(fresh))[-1])]
 
 

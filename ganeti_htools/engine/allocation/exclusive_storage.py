@@ -20,10 +20,10 @@ from ganeti_htools.engine.allocation.allocate import (
     lacks_network,
 )
 from ganeti_htools.engine.allocation.options import Options
-from ganeti_htools.engine.rules import moves, node_rules
+from ganeti_htools.engine.rules import node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import Columns, Ints, distinct
+from ganeti_htools.model.columns import Columns, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import Asked, State
@@ -96,19 +96,19 @@ def in_group(state: State, asked: Asked, count: int, group: int, options: Option
     if count == 1:
         if not len(nodes):
             raise RequestFailed("No online nodes")
-        trial = moves.allocate_one(state, asked, nodes, scope, force)
+        trial = placements.allocate_one(state, asked, nodes, scope, force)
         usable = np.ones(len(nodes), np.bool_)
     elif count == 2:
         if len(nodes) < 2:
             raise RequestFailed("Not enough online nodes")
         peer_mem = state.peers[nodes][:, nodes]
-        trial = moves.allocate_pairs(state, asked, nodes[:, np.newaxis], nodes, peer_mem, force)
+        trial = placements.allocate_pairs(state, asked, nodes[:, np.newaxis], nodes, peer_mem, force)
         usable = nodes[:, np.newaxis] != nodes
     else:
         raise RequestFailed("Unsupported number of nodes, only one or two  supported")
     lost = np.zeros((len(samples), *usable.shape), np.int64)
     disk = np.zeros(usable.shape, np.int64)
-    for node in trial.touched:
+    for node in trial.changes:
         # A secondary's reservation may differ for each primary.
         shape = np.broadcast_shapes(node.old.r_mem.shape, node.new.r_mem.shape, (1,) * usable.ndim)
         lost += capacities(node.old, samples, shape) - capacities(node.new, samples, shape)
@@ -125,7 +125,7 @@ def in_group(state: State, asked: Asked, count: int, group: int, options: Option
     if count == 1:
         return Solution(failures, len(fits), metric, trial.only(best))
     p, s = divmod(best, len(nodes))
-    pair = moves.allocate_pairs(state, asked, nodes[[p]], nodes[[s]], peer_mem[[p], [s]], force)
+    pair = placements.allocate_pairs(state, asked, nodes[[p]], nodes[[s]], peer_mem[[p], [s]], force)
     return Solution(failures, len(fits), metric, pair)
 
 
@@ -134,7 +134,7 @@ def in_best_group(
 ) -> tuple[Outcome | None, list[Outcome]]:
     """As for other clusters, by this metric."""
     outcomes = []
-    for group in distinct(state.group).tolist():
+    for group in sorted_unique(state.group).tolist():
         try:
             outcomes.append(Outcome(group, in_group(state, asked, count, group, options)))
         except RequestFailed as failure:

@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.relocate import Crew, Surroundings, muster
 from ganeti_htools.engine.balancing.search import Best, Search
 from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, Pace
-from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
@@ -105,7 +105,7 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
         instance, trial = best.trial.asked.index, best.trial
         if pace:
             pace.note(best)
-        moves.settle(state, trial)
+        settling.settle(state, trial)
         search.note(trial)
         if cheap:
             cheap.note(trial)
@@ -132,7 +132,7 @@ def score_of(state: State, scope: Bools) -> float:
     """The score of the nodes in scope; 0 if none is online."""
     if not (scope & ~state.columns.offline).any():
         return 0.0
-    return float(choice.base(state, scope, moves.crowding(state, scope)).score())
+    return float(choice.base(state, scope, affinity.crowding(state, scope)).score())
 
 
 def optimal_score(state: State, scope: Bools) -> float:

@@ -28,9 +28,10 @@ from ganeti_htools.engine.balancing.balance import (
 from ganeti_htools.engine.balancing.relocate import Crew, muster, tried
 from ganeti_htools.engine.balancing.search import ORDER, Search, alike
 from ganeti_htools.engine.balancing.traffic import copied
-from ganeti_htools.engine.rules import moves
-from ganeti_htools.engine.rules.moves import Kind, Trial
+from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
 
@@ -173,17 +174,17 @@ class _Trip:
             return False
         state, index = self.search.state, trial.asked.index
         self.deeds.append((index, kind, node))
-        touched = tuple(replace(each, old=each.new, new=each.old) for each in trial.touched)
+        touched = tuple(replace(each, old=each.new, new=each.old) for each in trial.changes)
         place = state.pnode[[index]], state.snode[[index]]
         self.back.append(Trial(trial.asked, trial.codes, *place, touched))
-        moves.settle(state, trial)
+        settling.settle(state, trial)
         self.search.note(trial)
         return True
 
     def take_back(self) -> None:
         """Leave the state as it was."""
         for trial in reversed(self.back):
-            moves.settle(self.search.state, trial)
+            settling.settle(self.search.state, trial)
         self.search.note(*self.back)
 
 
@@ -306,8 +307,8 @@ class _Course:
         trial = tried(self.around, crew, member, kind, node, self.options.ignore_soft_errors)
         if trial.codes[0] != FITS:
             return False
-        moves.settle(self.state, trial)
-        self.around.refresh(np.array([int(touched.rows[0]) for touched in trial.touched]))
+        settling.settle(self.state, trial)
+        self.around.refresh(np.array([int(touched.rows[0]) for touched in trial.changes]))
         place = int(trial.pnode[0]), int(trial.snode[0])
         self.steps.append(Step(index, kind, node, *place, score_of(self.state, self.scope)))
         return True

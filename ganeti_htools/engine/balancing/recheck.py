@@ -12,9 +12,10 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing, Step, allowed, candidates
 from ganeti_htools.engine.balancing.relocate import Crew, Surroundings, muster, nodes_after, relocate
-from ganeti_htools.engine.rules import moves
-from ganeti_htools.engine.rules.moves import Kind, Trial
+from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
@@ -128,5 +129,5 @@ def _trial(around: Surroundings, crew: Crew, row: int, kind: Kind, new: Ints | N
 
 
 def _settle(around: Surroundings, trial: Trial) -> None:
-    moves.settle(around.state, trial)
-    around.refresh(np.array([int(node.rows[0]) for node in trial.touched]))
+    settling.settle(around.state, trial)
+    around.refresh(np.array([int(node.rows[0]) for node in trial.changes]))

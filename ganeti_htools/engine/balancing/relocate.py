@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules import moves, node_rules
-from ganeti_htools.engine.rules.moves import Kind, Touched, Trial, shared_locations
+from ganeti_htools.engine.rules import affinity, node_rules
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes
+from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
@@ -209,7 +210,7 @@ def _first(codes: Codes, *more: Codes) -> Codes:
 
 def leave(
     around: Surroundings, crew: Crew, kinds: Iterable[Kind], force: bool, new: Ints | None = None
-) -> dict[Kind, tuple[list[Touched], Codes]]:
+) -> dict[Kind, tuple[list[NodeChange], Codes]]:
     """What becomes of primary and secondary (if it has one) when instances move, and why it must not be.
 
     For each kind of move; what is the same for several is one object. ``new`` are rows of the new nodes,
@@ -224,7 +225,7 @@ def leave(
     desired_p = around.unmet[crew.desires, p]
     others = around.others[crew.tags, p]
     located = bool(state.location_rows)
-    together: Any = shared_locations(state, p, s) * (s != NOWHERE) if located else 0
+    together: Any = affinity.shared_locations(state, p, s) * (s != NOWHERE) if located else 0
     bare_p = node_rules.remove_primary(old_p, asked, others, together + desired_p)
     migrates = state.migrates
     barred = np.full(len(crew.rows), CODE[Fail.MIGRATION], np.int8)
@@ -236,14 +237,14 @@ def leave(
 
     if not asked.mirrored:
         codes = passing(np.zeros_like(barred), p, new)
-        return {kind: ([Touched(p, old_p, bare_p)], codes) for kind in kinds}
+        return {kind: ([NodeChange(p, old_p, bare_p)], codes) for kind in kinds}
     old_s = columns.take(s)
     bare_s = node_rules.remove_secondary(old_s, asked, around.reserved_without(crew, p, s))  # type: ignore[arg-type]
     conflicts, desired_s = around.present[crew.tags, s], around.unmet[crew.desires, s]
     known: dict[int, tuple[Columns, Codes]] = {}
 
     def shared(node: Ints) -> Any:
-        return shared_locations(state, node, new) if located and new is not None else 0
+        return affinity.shared_locations(state, node, new) if located and new is not None else 0
 
     def takes_over(location: Any) -> tuple[Columns, Codes]:
         """The secondary becomes primary, with what it shares with the other node then."""
@@ -283,13 +284,13 @@ def leave(
             case _:
                 new_s, codes = takes_over(shared(s))
                 codes = passing(codes, p, s)
-        result[kind] = [Touched(p, old_p, new_p), Touched(s, old_s, new_s)], codes
+        result[kind] = [NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s)], codes
     return result
 
 
 def arrive(
     around: Surroundings, crew: Crew, kind: Kind, force: bool, new: Ints, apart: bool = False
-) -> tuple[Touched, Codes]:
+) -> tuple[NodeChange, Codes]:
     """What becomes of the new nodes (rows), and why the instances must not come.
 
     Arrays broadcast against each other; with ``apart``, nodes are taken to have no instances and no
@@ -303,16 +304,16 @@ def arrive(
             came, codes = node_rules.add_primary(old, asked, conflicts, location, force=force)
         else:
             came, codes = node_rules.add_secondary(old, asked, 0, force=force)
-        return Touched(new, old, came), codes
+        return NodeChange(new, old, came), codes
     p, s = state.pnode[crew.rows], state.snode[crew.rows]
     offline = state.columns.offline
     if kind in NEW_PRIMARY:
         location = around.unmet[crew.desires, new]
         if state.location_rows and kind is Kind.FAILOVER_TO:
-            location = location + shared_locations(state, p, s) * (s != NOWHERE)
+            location = location + affinity.shared_locations(state, p, s) * (s != NOWHERE)
         elif state.location_rows:
             other = p if kind is Kind.REPLACE_AND_FAILOVER else s
-            location = location + shared_locations(state, other, new)
+            location = location + affinity.shared_locations(state, other, new)
         lost: Any = np.False_ if kind is Kind.REPLACE_AND_FAILOVER else offline[p]
         facts = old, asked, around.present[crew.tags, new], location
         came, codes = _coded(node_rules.add_primary, *facts, force=force, lost=lost)
@@ -320,7 +321,7 @@ def arrive(
         stays, gone = (p, s) if kind is Kind.REPLACE_SECONDARY else (s, p)
         kept = state.peers[stays, new]
         came, codes = _coded(node_rules.add_secondary, old, asked, kept, force=force, lost=offline[gone])
-    return Touched(new, old, came), codes
+    return NodeChange(new, old, came), codes
 
 
 def nodes_after(state: State, crew: Crew, kind: Kind, new: Ints | None) -> tuple[Ints, Ints]:
@@ -341,7 +342,7 @@ def nodes_after(state: State, crew: Crew, kind: Kind, new: Ints | None) -> tuple
 
 def relocate(
     around: Surroundings, crew: Crew, kind: Kind, force: bool, new: Ints | None
-) -> tuple[list[Touched], Codes]:
+) -> tuple[list[NodeChange], Codes]:
     """The moves of instances, each to its own new node: what becomes of all nodes, and why it must not be."""
     touched, codes = leave(around, crew, [kind], force, new)[kind]
     if new is None:
@@ -370,5 +371,5 @@ def crowding_change(around: Surroundings, crew: Crew, kind: Kind, new: Ints | No
     goal = nodes_after(state, crew, kind, new)[0]
     for row in sorted(set(crew.rows[tagged].tolist())):
         which = np.flatnonzero(crew.rows == row)
-        change[which] = moves.crowding_change(state, state.instance(row), goal[which], scope)
+        change[which] = affinity.crowding_change(state, state.instance(row), goal[which], scope)
     return change

@@ -30,7 +30,7 @@ from ganeti_htools.engine.balancing.relocate import (
     nodes_after,
     relocate,
 )
-from ganeti_htools.engine.rules import moves
+from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.components import (
     AGGREGATES,
     COMPONENTS,
@@ -39,9 +39,10 @@ from ganeti_htools.engine.rules.components import (
     SPREAD,
     WEIGHTS,
 )
-from ganeti_htools.engine.rules.moves import Kind, Touched, Trial, shared_locations
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import changed, node_values, variants
+from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import FORTHCOMING, NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import State
 
@@ -120,7 +121,7 @@ class Scale:
         return Totals(float(spreads.shape[1]), spreads, spreads.sum(axis=1), squares, rest, values)
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # nodes that report nothing
-    def effect(self, touched: Touched) -> Effect:
+    def effect(self, touched: NodeChange) -> Effect:
         """What the change of some nodes does."""
         old, new = touched.old, touched.new
         offline = old.offline
@@ -404,7 +405,7 @@ class Search:
 
     def note(self, *trials: Trial) -> None:
         """Take note of moves that have been settled."""
-        nodes = np.array(sorted({int(node.rows[0]) for trial in trials for node in trial.touched}))
+        nodes = np.array(sorted({int(node.rows[0]) for trial in trials for node in trial.changes}))
         self.around.refresh(nodes)
         concerned = np.zeros(len(self.scope) + 1, np.bool_)  # the last one stands for NOWHERE
         concerned[nodes] = True
@@ -448,7 +449,7 @@ class _Round:
         self.search, self.state = search, search.state
         self.totals = search.scale.totals()
         self.number, self.heights, sums, squares, rest, _ = self.totals
-        self.crowding = moves.crowding(search.state, search.scope)
+        self.crowding = affinity.crowding(search.state, search.scope)
         self.rest, self.means, self.squares = rest + self.crowding, sums / self.number, squares / self.number
         self.above = 2 * (self.heights - self.means[:, np.newaxis])
         self.bound = current
@@ -486,7 +487,7 @@ class _Round:
         changes = np.zeros((len(crew.rows), len(nodes)))
         for member in tagged.tolist():
             asked = self.state.instance(int(crew.rows[member]))
-            changes[member] = moves.crowding_change(self.state, asked, nodes, self.search.scope)
+            changes[member] = affinity.crowding_change(self.state, asked, nodes, self.search.scope)
         return changes
 
     def _keep(self, found: Found) -> None:
@@ -649,7 +650,7 @@ class _Round:
         if state.location_rows and kind is not Kind.FAILOVER_TO and not crew.asked.forthcoming:
             other = p if kind in (Kind.REPLACE_SECONDARY, Kind.REPLACE_AND_FAILOVER) else s
             counts = ~state.columns.offline[p] if kind is Kind.REPLACE_SECONDARY else True
-            rest = rest + shared_locations(state, other, new) * counts
+            rest = rest + affinity.shared_locations(state, other, new) * counts
         scores = self._score(changes, squares, rest)
         if kind is not Kind.FAILOVER_TO:
             kept = {

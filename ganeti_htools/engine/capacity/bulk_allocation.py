@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.rules import choice, moves, node_rules
+from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules, settling
 from ganeti_htools.engine.rules.components import (
     AGGREGATES,
     COMPONENTS,
@@ -27,7 +27,7 @@ from ganeti_htools.engine.rules.components import (
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import CHANGING, FIGURES, NOWHERE, Columns, Floats, Ints, distinct
+from ganeti_htools.model.columns import CHANGING, FIGURES, NOWHERE, Columns, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
@@ -88,7 +88,7 @@ def fill(
             progress(len(placed))
         failures = search.failures()
     rows = [replace(row, name=f"{row.name}-{first + number}") for number in range(len(placed))]
-    moves.enlist(state, asked, rows, placed)
+    settling.add_rows(state, asked, rows, placed)
     return Filled(len(placed), failures)
 
 
@@ -119,7 +119,7 @@ class _Search:
     def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
         self.state, self.asked, self.nodes = state, asked, nodes
         everyone = np.ones(len(state.group), np.bool_)
-        self.steady = list(choice.base(state, everyone, moves.crowding(state, everyone)).sums)
+        self.steady = list(choice.base(state, everyone, affinity.crowding(state, everyone)).sums)
         online = np.flatnonzero(~state.columns.offline)
         self.size = float(len(online))
         self.position = np.searchsorted(online, nodes)
@@ -130,7 +130,7 @@ class _Search:
         self.now = self.values(self.which, state.columns)[:, online]
         self.weights = np.array([WEIGHTS[which] for which in self.which])
         self.first = np.zeros((1 + 3 * len(rows), len(nodes)))
-        self.policy = moves.policy_codes(state, asked, nodes)
+        self.policy = instance_policy.codes(state, asked, nodes)
         # Columns that are one object are kept once: the first of their names, those that change last.
         alike: dict[int, str] = {}
         for name, column in zip(FIGURES, state.columns, strict=True):
@@ -327,7 +327,7 @@ class _Pairs(_Search):
         self.write(nodes.primary, self.outlooks[primary].primary)
         self.write(nodes.secondary, self.outlooks[secondary].secondary[int(self.state.peers[nodes])])
         if block.shared is not None:
-            shared = moves.shared_locations(self.state, *nodes)
+            shared = affinity.shared_locations(self.state, *nodes)
             self.state.columns.location[nodes.primary] += shared
             self.steady[LOCATION] += shared
         self.state.peers[nodes] += self.asked.secondary_mem
@@ -347,7 +347,7 @@ class _Pairs(_Search):
 
     def _find_out(self, keys: Sequence[Key]) -> None:
         super()._find_out(keys)
-        usual = distinct(self.state.peers[self.nodes[:, np.newaxis], self.nodes].ravel()).tolist()
+        usual = sorted_unique(self.state.peers[self.nodes[:, np.newaxis], self.nodes].ravel()).tolist()
         if len(usual) < USUAL:
             self.find_out_second(dict.fromkeys(keys, usual))
 
@@ -388,7 +388,7 @@ class _Block:
         self.apart = ~np.eye(len(at), dtype=np.bool_)
         self.shared = None
         if search.state.location_rows:
-            self.shared = moves.shared_locations(search.state, self.nodes[:, np.newaxis], self.nodes)
+            self.shared = affinity.shared_locations(search.state, self.nodes[:, np.newaxis], self.nodes)
         self.spreads, self.counts = search.spreads, search.counts
         self.second = np.zeros((1 + 2 * len(self.spreads) + len(self.counts), len(at), len(at)))
         self.plan = [self._step(which) for which in range(len(AGGREGATES))]

@@ -27,7 +27,7 @@ from ganeti_htools.engine.capacity.shrinking import (
     on_all_pairs,
     worst,
 )
-from ganeti_htools.engine.rules import moves
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed
@@ -201,6 +201,6 @@ def _one_by_one(
         solution = _solution(state, asked, site)
         if solution.trial is None or limit == 0:
             return state, Filled(placed, _all_reasons(solution))
-        moves.settle(state, solution.trial)
+        settling.settle(state, solution.trial)
         placed, limit = placed + 1, _less(limit, 1)
         site.progress(placed)

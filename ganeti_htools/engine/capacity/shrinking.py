@@ -16,7 +16,7 @@ from ganeti_htools.engine.allocation.allocate import PATIENCE, Solution, on_pair
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Memory
-from ganeti_htools.engine.rules import choice, moves, node_rules
+from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import Bools, Ints
@@ -166,7 +166,7 @@ def by_group(state: State, nodes: Ints) -> list[Ints]:
 def on_all_pairs(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Iterator[Solution]:
     """Redundant places for a mirrored instance, in each group in turn."""
     everyone = np.ones(len(state.group), np.bool_)
-    base = choice.base(state, everyone, moves.crowding(state, everyone))
+    base = choice.base(state, everyone, affinity.crowding(state, everyone))
     for at in by_group(state, site.nodes):
         nodes = site.nodes[at]
         yield on_pairs(state, asked, nodes, nodes, base, site.options, redundancy)
@@ -210,7 +210,7 @@ class Prospects:
             Size(each.memory_size, each.disk_size, each.cpu_count, each.spindle_use) for each in smallest
         ]
         demands = [self.kind.instance(size).demand for size in sizes]
-        codes = moves.refusals(self.state, demands, self.site.nodes)
+        codes = instance_policy.codes_of(self.state, demands, self.site.nodes)
         refused: Codes = codes.min(axis=0, initial=np.iinfo(np.int8).max if demands else FITS, keepdims=True)
         return refused
 
@@ -219,7 +219,7 @@ class Prospects:
         new = [size for size in dict.fromkeys(sizes) if size not in self.known]
         if new:
             demands = [self.kind.instance(size).demand for size in new]
-            refused = moves.refusals(self.state, demands, self.site.nodes)
+            refused = instance_policy.codes_of(self.state, demands, self.site.nodes)
             self.known.update(zip(new, self._verdicts(new, refused), strict=True))
         return [self.known[size] for size in sizes]
 
@@ -377,7 +377,7 @@ class Prospects:
     def _has_node(self, asked: Asked) -> bool:
         """The same for an instance with one node."""
         state, nodes, redundancy = self.state, self.site.nodes, self.redundancy
-        trial = moves.allocate_one(state, asked, nodes, np.ones(len(state.group), np.bool_))
+        trial = placements.allocate_one(state, asked, nodes, np.ones(len(state.group), np.bool_))
         admitted = (trial.codes == FITS) & redundancy.admits(asked, nodes, None)
         for tries, at in enumerate(np.flatnonzero(admitted).tolist()):
             if tries >= PATIENCE and redundancy.hopeless(self.suspects):

@@ -9,11 +9,11 @@ from ganeti_htools.engine.allocation.allocate import PATIENCE, candidates, lacks
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.explaining.move_options import judged
 from ganeti_htools.engine.redundancy.global_n1 import Check, assess
-from ganeti_htools.engine.rules import choice, moves
-from ganeti_htools.engine.rules.moves import Trial
+from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints, distinct
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy, Fail
@@ -44,10 +44,10 @@ def prospects(
     if count not in (1, 2):
         raise RequestFailed("Unsupported number of nodes, only one or two  supported")
     scope = np.ones(len(state.group), np.bool_) if group is None else state.group == group
-    base = choice.base(state, scope, moves.crowding(state, scope))
+    base = choice.base(state, scope, affinity.crowding(state, scope))
     redundancy = assess(state, scope, options) if options.capacity else None
     found: list[Prospect] = []
-    for row in distinct(state.group[scope]).tolist():
+    for row in sorted_unique(state.group[scope]).tolist():
         members = scope & (state.group == row)
         nodes = candidates(state, members, options.restrict_to)
         usable = np.zeros_like(scope)
@@ -60,7 +60,7 @@ def prospects(
         elif count == 2:
             found += _pairs(state, asked, nodes, base.repaired(), options, redundancy)
         elif len(nodes):
-            trial = moves.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
+            trial = placements.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
             found += weighed(trial, confirmed(trial, asked, redundancy), base)
     return base, sorted(found, key=lambda each: each.pnode)
 
@@ -100,7 +100,7 @@ def _pairs(
             continue
         primary = np.full(len(others), node)
         peer_mem = state.peers[primary, others]
-        trial = moves.allocate_pairs(state, asked, primary, others, peer_mem, options.ignore_soft_errors)
+        trial = placements.allocate_pairs(state, asked, primary, others, peer_mem, options.ignore_soft_errors)
         fits = trial.codes == FITS
         good = fits.copy()
         if redundancy is not None:
@@ -126,7 +126,7 @@ def _pairs(
 
 def _one(state: State, trial: Trial, candidate: int, options: Options) -> Trial:
     pair = trial.pnode[[candidate]], trial.snode[[candidate]]
-    return moves.allocate_pairs(state, trial.asked, *pair, state.peers[pair], options.ignore_soft_errors)
+    return placements.allocate_pairs(state, trial.asked, *pair, state.peers[pair], options.ignore_soft_errors)
 
 
 def commonest(codes: Codes) -> Fail:
@@ -136,7 +136,7 @@ def commonest(codes: Codes) -> Fail:
 
 def weighed(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Prospect]:
     """Each candidate of a trial, rejected or with its score."""
-    scores, parts = judged(base, trial.touched, trial.crowding, trial.codes.shape)
+    scores, parts = judged(base, trial.changes, trial.crowding, trial.codes.shape)
     primaries, secondaries = (
         np.broadcast_to(rows, trial.codes.shape).tolist() for rows in (trial.pnode, trial.snode)
     )

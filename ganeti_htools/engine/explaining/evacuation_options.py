@@ -11,10 +11,11 @@ from ganeti_htools.engine.allocation.evacuate import way
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.explaining.allocation_options import Prospect, commonest, weighed
 from ganeti_htools.engine.explaining.move_options import judged
-from ganeti_htools.engine.rules import choice, moves
-from ganeti_htools.engine.rules.moves import Kind, Trial
+from ganeti_htools.engine.rules import affinity, choice, placements, settling
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
@@ -30,7 +31,7 @@ def departures(
     of the group; the statistics are those before. Empty where an instance of its kind cannot move at all.
     """
     scope: Bools = state.group == group
-    base = choice.base(state, scope, moves.crowding(state, scope))
+    base = choice.base(state, scope, affinity.crowding(state, scope))
     try:
         kind = way(state, asked, mode)
     except RequestFailed:
@@ -70,13 +71,13 @@ def _tried(
     force = options.ignore_soft_errors
     if kind is Kind.FAILOVER:
         everywhere = np.ones(len(state.group), np.bool_)
-        trial = moves.failover(state, asked, everywhere, force)
+        trial = placements.failover(state, asked, everywhere, force)
     elif not len(targets):
         return
     elif kind is Kind.FAILOVER_TO:
-        trial = moves.failover_to(state, asked, targets, scope, force)
+        trial = placements.failover_to(state, asked, targets, scope, force)
     elif kind is Kind.REPLACE_SECONDARY:
-        trial = moves.replace_secondary(state, asked, targets, force)
+        trial = placements.replace_secondary(state, asked, targets, force)
     else:
         yield from _pairs(state, asked, scope, targets, options, base)
         return
@@ -91,15 +92,15 @@ def _pairs(
     force = options.ignore_soft_errors
     if state.columns.offline[state.pnode[asked.index]]:
         everywhere, state = np.ones(len(state.group), np.bool_), state.copy()
-        first = moves.failover(state, asked, everywhere, force)
+        first = placements.failover(state, asked, everywhere, force)
         if first.codes[0] != FITS:
             yield from (
                 Prospect(node, NOWHERE, "its secondary cannot take over") for node in targets.tolist()
             )
             return
-        moves.settle(state, first)
-        base = choice.base(state, scope, moves.crowding(state, scope))
-    trial, _ = moves.move_pairs(state, asked, targets, scope, force)
+        settling.settle(state, first)
+        base = choice.base(state, scope, affinity.crowding(state, scope))
+    trial, _ = placements.move_pairs(state, asked, targets, scope, force)
     apart = targets[:, np.newaxis] != targets
     fits = apart & (trial.codes == FITS)
     scores = np.where(fits, choice.restricted(trial, scope).scores(base), np.inf)
@@ -116,7 +117,7 @@ def _pairs(
 def _one_pair(
     state: State, asked: Asked, scope: Bools, pair: Ints, force: bool, base: Statistics
 ) -> Prospect:
-    trial: Trial = choice.restricted(moves.move_pairs(state, asked, pair, scope, force)[0], scope)
-    scores, parts = judged(base, trial.touched, trial.crowding, trial.codes.shape)
+    trial: Trial = choice.restricted(placements.move_pairs(state, asked, pair, scope, force)[0], scope)
+    scores, parts = judged(base, trial.changes, trial.crowding, trial.codes.shape)
     figures = tuple(float(part[0, 1]) for part in parts)
     return Prospect(int(pair[0]), int(pair[1]), "", float(scores[0, 1]), figures)

@@ -9,11 +9,12 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import Balancing, allowed
 from ganeti_htools.engine.balancing.relocate import crowding_change, muster, nodes_after, relocate
 from ganeti_htools.engine.balancing.search import ORDER
-from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.components import CROWDING
-from ganeti_htools.engine.rules.moves import Kind, Touched
+from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.score import Statistics, node_values
+from ganeti_htools.engine.rules.trial import NodeChange
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
@@ -46,7 +47,7 @@ def alternatives(state: State, scope: Bools, index: int, options: Balancing) -> 
     result: list[Alternative] = []
     targets = np.flatnonzero(scope & ~state.columns.offline)
     targets = targets[(targets != state.pnode[index]) & (targets != state.snode[index])]
-    base = choice.base(state, scope, moves.crowding(state, scope))
+    base = choice.base(state, scope, affinity.crowding(state, scope))
     for kind in ORDER if crews else ():
         if not allowed(around, crews[0], kind, options)[0]:
             continue
@@ -65,7 +66,7 @@ def alternatives(state: State, scope: Bools, index: int, options: Balancing) -> 
 
 
 def judged(
-    base: Statistics, touched: Iterable[Touched], crowding: Any, shape: tuple[int, ...]
+    base: Statistics, touched: Iterable[NodeChange], crowding: Any, shape: tuple[int, ...]
 ) -> tuple[Floats, list[Floats]]:
     """Scores, and their components (unweighted), of candidates that touch some of the nodes in ``base``.
 

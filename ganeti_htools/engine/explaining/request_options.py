@@ -23,7 +23,7 @@ from ganeti_htools.engine.decide import (
 )
 from ganeti_htools.engine.explaining.allocation_options import Prospect, confirmed, prospects, weighed
 from ganeti_htools.engine.explaining.evacuation_options import departures
-from ganeti_htools.engine.rules import moves
+from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.columns import NOWHERE
@@ -91,7 +91,7 @@ def _mirrored(
 ) -> Considered:
     alone, asked, targets = mirroring.state, mirroring.asked, mirroring.targets
     primary, kept = mirroring.primary, mirroring.state.peers[mirroring.primary, targets]
-    trial = moves.allocate_pairs(
+    trial = placements.allocate_pairs(
         alone, asked, np.full(len(targets), primary), targets, kept, options.ignore_soft_errors
     )
     redundant = confirmed(trial, asked, mirroring.redundancy)

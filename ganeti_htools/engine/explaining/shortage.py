@@ -10,7 +10,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.allocate import Outcome, candidates
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.rules import moves, node_rules
+from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import CODE
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
@@ -67,14 +67,14 @@ def _remark(
 ) -> str | None:
     if fail is Fail.N1:
         return _redundancy(state, asked, primaries, options)
-    refused = primaries[moves.policy_codes(state, asked, primaries) == CODE[fail]]
+    refused = primaries[instance_policy.codes(state, asked, primaries) == CODE[fail]]
     if len(refused):
         group = state.cluster.groups[int(state.group[refused[0]])]
         exclusive = bool(state.columns.excl_stor[refused[0]])
         bounds = _policy(asked.row.demand, group.ipolicy, fail, exclusive)
         return f"most missing: instance policy; group {group.name} allows {bounds}"
     if fail is Fail.TAGS:
-        shared = moves.present(state, asked)[primaries]
+        shared = affinity.tag_conflicts(state, asked)[primaries]
         row = int(primaries[np.argmin(shared)])
         thing = "most missing: nodes without its exclusion tags"
         return f"{thing}; closest: {_name(state, row)} has {shared.min()} of them"

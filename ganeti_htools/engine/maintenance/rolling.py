@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 
 from ganeti_htools.engine.maintenance.colouring import ALGORITHMS, colour
-from ganeti_htools.engine.rules import moves, node_rules
+from ganeti_htools.engine.rules import node_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError
@@ -178,11 +178,11 @@ def _relocate_alone(state: State, node: int, targets: Bools) -> bool:
     rows, alone = np.flatnonzero(targets), without_secondary(state)
     for index in state.primaries_of(node).tolist():
         if alone[index]:
-            trial = moves.failover_to(state, state.instance(index), rows, targets, force=True)
+            trial = placements.failover_to(state, state.instance(index), rows, targets, force=True)
             fits = np.flatnonzero(trial.codes == FITS)
             if not len(fits):
                 return False
-            moves.settle(state, trial.only(int(fits[0])))
+            settling.settle(state, trial.only(int(fits[0])))
     return True
 
 
@@ -192,10 +192,10 @@ def _migrated(state: State, rows: Sequence[int]) -> State:
     everywhere = np.ones(len(state.group), np.bool_)
     mirrored = ~without_secondary(state)
     for index in [index for node in rows for index in state.primaries_of(node).tolist() if mirrored[index]]:
-        trial = moves.failover(state, state.instance(index), everywhere, force=True)
+        trial = placements.failover(state, state.instance(index), everywhere, force=True)
         if trial.codes[0] != FITS:
             raise HtoolsError("Failed to migrate instances off nodes")
-        moves.settle(state, trial)
+        settling.settle(state, trial)
     return state
 
 
@@ -216,7 +216,7 @@ def _relocate_secondaries(state: State, node: int, targets: Bools) -> bool:
         fits = rows[(codes == FITS) & (rows != primary)]
         if not len(fits):
             return False
-        moves.settle(state, moves.replace_secondary(state, asked, fits[:1], force=True))
+        settling.settle(state, placements.replace_secondary(state, asked, fits[:1], force=True))
     return True
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return, assess, flee
-from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
@@ -80,7 +80,7 @@ def groups(state: State) -> list[int]:
 
 def figures(state: State, scope: Bools) -> Statistics:
     """What the score of the nodes in scope is made of."""
-    return choice.base(state, scope, moves.crowding(state, scope))
+    return choice.base(state, scope, affinity.crowding(state, scope))
 
 
 def score(figures: Statistics) -> float:

@@ -25,10 +25,10 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy import loss_simulation
-from ganeti_htools.engine.rules import choice, moves
-from ganeti_htools.engine.rules.moves import Trial
+from ganeti_htools.engine.rules import choice, placements, settling
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import MAX_MIB
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints, distinct
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.policy import Demand, violation
 from ganeti_htools.model.state import Asked, State
@@ -218,7 +218,7 @@ class Redundancy:
     def unsettled(self, asked: Asked | None = None, primary: int = NOWHERE) -> Ints:
         """Nodes of which only simulation tells whether their loss is survived, after a placement or as is."""
         found = []
-        for group in distinct(self.state.group[self.scope]).tolist():
+        for group in sorted_unique(self.state.group[self.scope]).tolist():
             if asked is None or group != self.state.group[primary]:
                 if group not in self.doubtful:
                     self.doubtful[group] = self._doubtful(group, None, NOWHERE)
@@ -234,7 +234,7 @@ class Redundancy:
         mates = np.flatnonzero(self.scope & (self.state.group == group))
         rows = mates[(refugees.number[mates] > 0) & self.looked[mates]]
         # What some nodes of a group take by its policy others may not, if only some have exclusive storage.
-        mixed = len(distinct(self.state.columns.excl_stor[mates])) > 1
+        mixed = len(sorted_unique(self.state.columns.excl_stor[mates])) > 1
         unsure = refugees.recreated[rows] & mixed
         unknown, rows = rows[unsure], rows[~unsure]
         roomiest = mates[np.argsort(free[mates])[-ROOMIEST:]]
@@ -302,7 +302,7 @@ class Redundancy:
             suspects[:] = [lost, *(node for node in suspects if node != lost)]
             return False
         state = self.state.copy()
-        moves.settle(state, trial)
+        settling.settle(state, trial)
         return _all_can_be_emptied(state, unsettled, self.scope, suspects, self.memory)
 
     def rules_out(self, asked: Asked, nodes: Ints) -> bool:
@@ -361,7 +361,7 @@ class Unmirrored:
         asked, primary, secondary = trial.asked, int(trial.pnode[0]), int(trial.snode[0])
         unsettled = self.before.unsettled(replace(asked, record_mem=0), primary).tolist()
         state = self.before.state.copy()
-        for node in trial.touched:
+        for node in trial.changes:
             state.columns.put(int(node.rows[0]), node.new)
         if not asked.forthcoming:
             state.peers[primary, secondary] += asked.secondary_mem
@@ -435,7 +435,7 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     lost, heirs = state.pnode[mirrored], state.snode[mirrored]
     load = np.zeros((size, size), np.int64)
     np.add.at(load, (lost, heirs), state.record_mem[mirrored])
-    pairs = distinct(lost * size + heirs)
+    pairs = sorted_unique(lost * size + heirs)
     lost, heirs = pairs // size, pairs % size
     free, full = columns.unallocated, columns.f_dsk <= 0
     short = columns.excl_stor & (columns.f_spindles < 0)
@@ -493,10 +493,10 @@ def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:
     demands = list(state.figures.demands)
     keys = state.group[nodes] * len(demands) + wants
     rules: dict[int, list[Callable[[int], bool]]] = {}
-    for group in distinct(state.group[nodes]).tolist():
-        kinds = distinct(state.columns.excl_stor[scope & (state.group == group)]).tolist()
+    for group in sorted_unique(state.group[nodes]).tolist():
+        kinds = sorted_unique(state.columns.excl_stor[scope & (state.group == group)]).tolist()
         rules[group] = [_refuses(state, group, kind, demands) for kind in kinds]
-    for key in distinct(keys).tolist():
+    for key in sorted_unique(keys).tolist():
         group, demand = divmod(key, len(demands))
         if all(refuses(demand) for refuses in rules[group]):
             refused[nodes[keys == key]] = True
@@ -565,7 +565,7 @@ def flee(state: State, node: int, scope: Bools, up: Bools | None = None) -> Iter
         heir = int(state.snode[asked.index])
         trial = None
         if heir != NOWHERE and (up is None or up[heir]):
-            trial = moves.failover(state, asked, mates, force=True)
+            trial = placements.failover(state, asked, mates, force=True)
         yield Refuge(asked.index, Return.FAILOVER, _settled(state, trial, mates))
     for asked in refugees:
         kind, counted = Return.RECREATE, scope
@@ -573,7 +573,7 @@ def flee(state: State, node: int, scope: Bools, up: Bools | None = None) -> Iter
             kind, counted = Return.MOVE, mates
         trial = None
         if len(targets):
-            move = moves.failover_to if kind is Return.MOVE else moves.allocate_one
+            move = placements.failover_to if kind is Return.MOVE else placements.allocate_one
             trial = move(state, asked, targets, counted, force=True)
         yield Refuge(asked.index, kind, _settled(state, trial, counted))
 
@@ -593,5 +593,5 @@ def _settled(state: State, trial: Trial | None, scope: Bools) -> int:
     if trial is None or candidate is None:
         return NOWHERE
     chosen = trial.only(candidate)
-    moves.settle(state, chosen)
+    settling.settle(state, chosen)
     return int(chosen.pnode[0])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules import choice, moves, node_rules
+from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules
 from ganeti_htools.engine.rules.components import AGGREGATES, COMPONENTS, CROWDING, LOST, SPREAD, WEIGHTS
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import node_values, replaced_spread
@@ -84,7 +84,8 @@ def _tags(state: State, asked: Asked) -> list[Tagged]:
     tagged = len(asked.tags), len(asked.desired) + asked.unknown_desires
     if not any(tagged):
         return [tagged] * len(state.group)
-    return list(zip(moves.present(state, asked).tolist(), moves.unmet(state, asked).tolist(), strict=True))
+    conflicts, lacks = affinity.tag_conflicts(state, asked), affinity.unmet_locations(state, asked)
+    return list(zip(conflicts.tolist(), lacks.tolist(), strict=True))
 
 
 def _coming(
@@ -108,7 +109,7 @@ def _coming(
         after, codes = node_rules.add_primary(columns, asked, conflicts, desires, force=True)
         fits = codes == FITS
         if not asked.row.template.survives_node:
-            fits &= moves.policy_codes(state, asked, np.array(new)) == FITS
+            fits &= instance_policy.codes(state, asked, np.array(new)) == FITS
         for row, good, then in zip(new, fits.tolist(), _learnt(memory, after), strict=True):
             nodes[row].comes[need, tagged[row]] = good, then
     return [nodes[row].comes[need, tagged[row]] for row in rows]
@@ -171,7 +172,7 @@ def find_room(
             counted = group if moves_on else scope
             new = np.array([then.shares for fits, then in outlooks if fits])
             first = (shares[node], left.shares) if moves_on else None
-            crowding = moves.crowding_change(state, asked, np.array(rows), counted)
+            crowding = affinity.crowding_change(state, asked, np.array(rows), counted)
             scores = _scores(shares[counted], online[counted], first, shares[rows], new, crowding)
             if scores is None:
                 return None

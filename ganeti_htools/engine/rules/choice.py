@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.rules.moves import Trial, unshared
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import Statistics, node_values, score, statistics
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import State
 
@@ -41,8 +41,8 @@ def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: f
     """The score of the nodes in scope with one candidate chosen, computed from nothing."""
     columns = state.columns.map(np.copy)
     if trial.asked.forthcoming:
-        columns = unshared(columns)
-    for node in trial.only(candidate).touched:
+        columns = columns.with_forthcoming_apart()
+    for node in trial.only(candidate).changes:
         columns.put(int(node.rows[0]), node.new)
     columns = columns if scope.all() else columns.take(np.flatnonzero(scope))
     change = trial.crowding if np.ndim(trial.crowding) == 0 else trial.crowding[candidate]
@@ -51,7 +51,7 @@ def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: f
 
 def restricted(trial: Trial, scope: Bools) -> Trial:
     """The trial without touched nodes out of scope, for scoring."""
-    return replace(trial, touched=tuple(node for node in trial.touched if scope[node.rows].all()))
+    return replace(trial, changes=tuple(node for node in trial.changes if scope[node.rows].all()))
 
 
 def best(state: State, trial: Trial, scope: Bools, crowding: float = 0.0, exact: bool = True) -> int | None:

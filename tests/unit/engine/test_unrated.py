@@ -11,7 +11,7 @@ from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.allocate import Outcome, Solution
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.balancing import shared_storage
-from ganeti_htools.engine.rules import choice, moves
+from ganeti_htools.engine.rules import choice, placements
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
@@ -53,10 +53,10 @@ def test_a_new_instance_goes_to_the_first_node() -> None:
 
 def test_one_that_moves_goes_to_the_last_node() -> None:
     state = state_of("b")
-    trial = moves.failover_to(state, state.instance(0), np.array([1, 2, 3]), everyone(state))
+    trial = placements.failover_to(state, state.instance(0), np.array([1, 2, 3]), everyone(state))
     assert choice.best(state, trial, everyone(state)) == 2
     asked = state.ask(instance("new", DiskTemplate.EXT, ""))
-    made_anew = moves.allocate_one(state, asked, np.array([1, 2, 3]), everyone(state))
+    made_anew = placements.allocate_one(state, asked, np.array([1, 2, 3]), everyone(state))
     assert choice.best(state, made_anew, everyone(state)) == 1
 
 
@@ -73,7 +73,8 @@ def test_mirrored_ones_get_the_last_primary_and_its_first_secondary() -> None:
 def test_no_number_never_wins_against_a_number(metrics: tuple[float, ...]) -> None:
     groups = tuple(Group(f"group{row}", f"uuid-{row}") for row in range(3))
     state = derive(Cluster(groups))
-    any_trial = moves.allocate_one(state_of(), state_of().ask(MOVES), np.array([0]), everyone(state_of()))
+    target, scope = np.array([0]), everyone(state_of())
+    any_trial = placements.allocate_one(state_of(), state_of().ask(MOVES), target, scope)
     outcomes = [Outcome(row, Solution({}, 1, metric, any_trial)) for row, metric in enumerate(metrics)]
     best = allocate.best_outcome(state, outcomes)
     assert best is not None

@@ -1,0 +1,74 @@
+"""What tags say of an instance on a node: exclusion, migration, location (``htools(1)``, ``hbal(1)``)."""
+
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.rules.node_rules import CODE, Codes
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import Fail
+
+
+def tag_conflicts(state: State, asked: Asked) -> Ints:
+    """For each node, how many of the instance's exclusion tags some other primary there has too."""
+    counts = state.tag_counts[asked.tags]
+    if asked.index != NOWHERE:
+        counts = counts.copy()
+        counts[:, state.pnode[asked.index]] -= 1
+    return np.asarray(np.count_nonzero(counts > 0, axis=0))
+
+
+def unmet_locations(state: State, asked: Asked) -> Ints:
+    """For each node, how many desired locations of the instance it lacks."""
+    met = np.count_nonzero(state.located[:, asked.desired], axis=1)
+    return np.asarray(len(asked.desired) + asked.unknown_desires - met)
+
+
+def shared_locations(state: State, pnode: Any, snode: Any) -> Any:
+    """How many location tags primary and secondary share; arrays broadcast."""
+    return np.count_nonzero(state.located[pnode] & state.located[snode], axis=-1)
+
+
+def location_score(state: State, asked: Asked) -> int:
+    """The location score an instance has where it is."""
+    pnode, snode = state.pnode[asked.index], state.snode[asked.index]
+    return int(shared_locations(state, pnode, snode)) if snode != NOWHERE else 0
+
+
+def crowding(state: State, scope: Bools) -> float:
+    """Settled instances in excess of one for each pair of location and exclusion tag.
+
+    Only online nodes in scope count.
+    """
+    pairs = _crowds(state, scope, slice(None))
+    return float(np.maximum(pairs - 1, 0).sum())
+
+
+def _crowds(state: State, scope: Bools, tags: Any) -> Ints:
+    counted = scope & ~state.columns.offline
+    crowds: Ints = state.located[counted].T.astype(np.int64) @ state.settled_tag_counts[tags][:, counted].T
+    return crowds
+
+
+def crowding_change(state: State, asked: Asked, targets: Ints, scope: Bools) -> Any:
+    """How :func:`crowding` changes when the instance goes from its primary, if any, to each target."""
+    if asked.forthcoming or not len(asked.tags) or not state.location_rows:
+        return 0.0
+    crowds = _crowds(state, scope, asked.tags)
+    counted = scope & ~state.columns.offline
+    change = 0
+    source = state.pnode[asked.index] if asked.index != NOWHERE else NOWHERE
+    if source != NOWHERE and counted[source]:
+        here = state.located[source]
+        change -= int(np.count_nonzero(crowds[here] >= 2))
+        crowds[here] -= 1
+    added = np.where(counted, state.located @ np.count_nonzero(crowds > 0, axis=1), 0)[targets]
+    return (change + added).astype(np.float64)
+
+
+def migration_codes(state: State, source: int, targets: Ints, codes: Codes) -> Codes:
+    """Codes with migration restrictions, which are looked at first."""
+    if state.migrates is None:
+        return codes
+    return np.where(state.migrates[source, targets], codes, np.int8(CODE[Fail.MIGRATION]))

@@ -1,0 +1,164 @@
+"""The placements there are, each tried on all candidates at once: allocations, failovers, replaced disks."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
+from ganeti_htools.engine.rules.node_rules import FITS, Codes
+from ganeti_htools.engine.rules.trial import NodeChange, Trial
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.state import Asked, State
+
+
+def _row(row: int) -> Ints:
+    return np.array([row], np.int64)
+
+
+def _first(*codes: Codes) -> Codes:
+    """The first reason against, step by step."""
+    result = codes[0]
+    for code in codes[1:]:
+        result = np.where(result == FITS, code, result)
+    return result
+
+
+def reserved_without(state: State, node: int, primary: int, asked: Asked) -> int:
+    """The largest reservation (MiB) on a node once it is no longer secondary of an instance."""
+    peers = state.peers[:, node].copy()
+    if not asked.forthcoming:
+        peers[primary] -= asked.secondary_mem
+    return int(peers.max())
+
+
+def allocate_one(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:
+    """A new instance, or one to be recreated, on each target."""
+    fresh = replace(asked, index=NOWHERE)
+    old = state.columns.take(targets)
+    conflicts = affinity.tag_conflicts(state, fresh)[targets]
+    location = affinity.unmet_locations(state, asked)[targets]
+    new, codes = node_rules.add_primary(old, asked, conflicts, location, force)
+    codes = _first(instance_policy.codes(state, asked, targets), codes)
+    change = affinity.crowding_change(state, fresh, targets, scope)
+    nowhere = _row(NOWHERE)
+    return Trial(fresh, codes, targets, nowhere, (NodeChange(targets, old, new),), change)
+
+
+def allocate_pairs(
+    state: State, asked: Asked, primaries: Ints, secondaries: Ints, peer_mem: Any, force: bool = False
+) -> Trial:
+    """A new mirrored instance on pairs of nodes: rows that broadcast against each other.
+
+    ``peer_mem`` (MiB) is what each secondary keeps free for its primary already.
+    """
+    scope = np.ones(len(state.group), np.bool_)
+    fresh = replace(asked, index=NOWHERE)
+    old_p, old_s = state.columns.take(primaries), state.columns.take(secondaries)
+    location: Any = affinity.unmet_locations(state, asked)[primaries]
+    if state.location_rows:
+        location = location + affinity.shared_locations(state, primaries, secondaries)
+    conflicts = affinity.tag_conflicts(state, fresh)[primaries]
+    new_p, codes_p = node_rules.add_primary(old_p, asked, conflicts, location, force)
+    codes_p = _first(instance_policy.codes(state, asked, primaries.ravel()).reshape(primaries.shape), codes_p)
+    new_s, codes_s = node_rules.add_secondary(old_s, asked, peer_mem)
+    touched = (NodeChange(primaries, old_p, new_p), NodeChange(secondaries, old_s, new_s))
+    change = affinity.crowding_change(state, fresh, primaries, scope)
+    return Trial(fresh, _first(codes_p, codes_s), primaries, secondaries, touched, change)
+
+
+def move_pairs(
+    state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False
+) -> tuple[Trial, list[Codes]]:
+    """A mirrored instance moved off both its nodes, to each pair of targets, by its secondary.
+
+    The new primary becomes secondary, takes over, and gets a secondary of its own. The trial, and
+    the codes of these three steps. (From a lost primary the instance is failed over first.)
+    """
+    source, rest = int(state.pnode[asked.index]), int(state.snode[asked.index])
+    lost = bool(state.columns.offline[source])
+    p, s, rows_t = _row(source), _row(rest), targets[:, np.newaxis]
+    old_p, old_s, old_tp, old_ts = (state.columns.take(rows) for rows in (p, s, rows_t, targets))
+    tags, desires = affinity.tag_conflicts(state, asked), affinity.unmet_locations(state, asked)
+    location = affinity.location_score(state, asked) + desires
+    new_s = node_rules.remove_secondary(old_s, asked, reserved_without(state, rest, source, asked))
+    bare_p = node_rules.remove_primary(old_p, asked, tags[p], location[p])
+    # The new primary as secondary.
+    forced = force or bool(old_s.offline[0])
+    _, first = node_rules.add_secondary(old_tp, asked, state.peers[source, rows_t], forced)
+    _, again = node_rules.add_primary(bare_p, asked, tags[p], desires[p], force=True)
+    first = _first(first, again)
+    # Roles exchanged.
+    shared = affinity.shared_locations(state, source, rows_t)
+    _, codes_t = node_rules.add_primary(old_tp, asked, tags[rows_t], shared + desires[rows_t], force or lost)
+    kept = state.peers[rows_t, source]
+    second_p, codes_p = node_rules.add_secondary(bare_p, asked, kept, force or lost, ignore_disk=lost)
+    second = affinity.migration_codes(state, source, rows_t, _first(codes_t, codes_p))
+    # The final secondary.
+    new_ts, third = node_rules.add_secondary(old_ts, asked, state.peers[targets][:, targets], force or lost)
+    final = desires[rows_t]
+    if state.location_rows:
+        final = final + affinity.shared_locations(state, rows_t, targets)
+    new_tp, again = node_rules.add_primary(old_tp, asked, tags[rows_t], final, force=True)
+    third = _first(third, again)
+    new_p = node_rules.remove_secondary(second_p, asked, int(old_p.r_mem[0]))
+    touched = (
+        NodeChange(p, old_p, new_p),
+        NodeChange(s, old_s, new_s),
+        NodeChange(rows_t, old_tp, new_tp),
+        NodeChange(targets, old_ts, new_ts),
+    )
+    change = affinity.crowding_change(state, asked, rows_t, scope)
+    steps = [first, second, third]
+    return Trial(asked, _first(*steps), rows_t, targets, touched, change), steps
+
+
+def failover(state: State, asked: Asked, scope: Bools, force: bool = False) -> Trial:
+    """A mirrored instance started on its secondary; the nodes change roles."""
+    primary, secondary = int(state.pnode[asked.index]), int(state.snode[asked.index])
+    p, s = _row(primary), _row(secondary)
+    old_p, old_s = state.columns.take(p), state.columns.take(s)
+    lost = bool(old_p.offline[0])
+    tags, desires = affinity.tag_conflicts(state, asked), affinity.unmet_locations(state, asked)
+    location = affinity.location_score(state, asked)
+    bare_p = node_rules.remove_primary(old_p, asked, tags[p], location + desires[p])
+    bare_s = node_rules.remove_secondary(old_s, asked, reserved_without(state, secondary, primary, asked))
+    new_s, codes_s = node_rules.add_primary(bare_s, asked, tags[s], location + desires[s], force or lost)
+    new_p, codes_p = node_rules.add_secondary(
+        bare_p, asked, state.peers[s, p], force or lost, ignore_disk=lost
+    )
+    codes = affinity.migration_codes(state, primary, s, _first(codes_s, codes_p))
+    touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s))
+    return Trial(asked, codes, s, p, touched, affinity.crowding_change(state, asked, s, scope))
+
+
+def failover_to(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:
+    """An instance on storage all nodes see, started on each target."""
+    primary = int(state.pnode[asked.index])
+    p = _row(primary)
+    old_p, old_t = state.columns.take(p), state.columns.take(targets)
+    tags, desires = affinity.tag_conflicts(state, asked), affinity.unmet_locations(state, asked)
+    location = affinity.location_score(state, asked)
+    new_p = node_rules.remove_primary(old_p, asked, tags[p], location + desires[p])
+    forced = force or bool(old_p.offline[0])
+    new_t, codes = node_rules.add_primary(old_t, asked, tags[targets], location + desires[targets], forced)
+    codes = affinity.migration_codes(state, primary, targets, codes)
+    touched = (NodeChange(p, old_p, new_p), NodeChange(targets, old_t, new_t))
+    change = affinity.crowding_change(state, asked, targets, scope)
+    return Trial(asked, codes, targets, state.snode[[asked.index]], touched, change)
+
+
+def replace_secondary(state: State, asked: Asked, targets: Ints, force: bool = False) -> Trial:
+    """A mirrored instance with its secondary on each target instead."""
+    primary, secondary = int(state.pnode[asked.index]), int(state.snode[asked.index])
+    p, s = _row(primary), _row(secondary)
+    old_p, old_s, old_t = (state.columns.take(rows) for rows in (p, s, targets))
+    tags, desires = affinity.tag_conflicts(state, asked)[p], affinity.unmet_locations(state, asked)[p]
+    bare_p = node_rules.remove_primary(old_p, asked, tags, affinity.location_score(state, asked) + desires)
+    new_s = node_rules.remove_secondary(old_s, asked, reserved_without(state, secondary, primary, asked))
+    forced = force or bool(old_s.offline[0])
+    new_t, codes_t = node_rules.add_secondary(old_t, asked, state.peers[primary, targets], forced)
+    location = affinity.shared_locations(state, primary, targets) + desires
+    new_p, codes_p = node_rules.add_primary(bare_p, asked, tags, location, force=True)
+    touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s), NodeChange(targets, old_t, new_t))
+    return Trial(asked, _first(codes_t, codes_p), p, targets, touched)

@@ -1,0 +1,92 @@
+"""Carrying out a placement that was tried: the only functions that change a state, in place."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ganeti_htools.engine.rules import affinity, node_rules
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.figures import TEMPLATE_CODE
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import DiskTemplate
+
+
+def settle(state: State, trial: Trial) -> int:
+    """Carry out a trial with one candidate, in place; the instance's row. A new instance gets a row."""
+    asked = trial.asked
+    pnode, snode = int(trial.pnode[0]), int(trial.snode[0])
+    if asked.forthcoming:
+        _tell_forthcoming_apart(state)
+    for node in trial.changes:
+        state.columns.put(int(node.rows[0]), node.new)
+    index = asked.index
+    if index == NOWHERE:
+        index = _append(state, asked, (asked.row,))
+    elif state.pnode[index] != NOWHERE:
+        _count(state, asked, int(state.pnode[index]), int(state.snode[index]), -1)
+    state.pnode[index], state.snode[index] = pnode, snode
+    state.stamp[index] = state.stamp.max() + 1
+    _count(state, asked, pnode, snode, 1)
+    return index
+
+
+def taken_off(state: State, index: int) -> State:
+    """A state in which an instance with a primary only is taken off it, to be placed anew as mirrored."""
+    state = state.copy()
+    asked, node = state.instance(index), int(state.pnode[index])
+    conflicts = affinity.tag_conflicts(state, asked)[[node]]
+    location = affinity.location_score(state, asked) + affinity.unmet_locations(state, asked)[node]
+    old = state.columns.take([node])
+    state.columns.put(node, node_rules.remove_primary(old, asked, conflicts, location))
+    _count(state, asked, node, NOWHERE, -1)
+    state.pnode[index] = NOWHERE
+    state.template = state.template.copy()
+    state.template[index] = TEMPLATE_CODE[DiskTemplate.DRBD]
+    rows = list(state.cluster.instances)
+    rows[index] = replace(rows[index], template=DiskTemplate.DRBD)
+    state.cluster = replace(state.cluster, instances=tuple(rows))
+    return state
+
+
+def _count(state: State, asked: Asked, pnode: int, snode: int, sign: int) -> None:
+    tables = {id(table): table for table in (state.tag_counts, state.settled_tag_counts)}
+    for table in tables.values():
+        if table is state.tag_counts or not asked.forthcoming:
+            table[asked.tags, pnode] += sign
+    if snode != NOWHERE and not asked.forthcoming:
+        state.peers[pnode, snode] += sign * asked.secondary_mem
+
+
+def add_rows(state: State, asked: Asked, rows: Sequence[Instance], nodes: Sequence[tuple[int, int]]) -> None:
+    """Rows for new instances like ``asked`` whose nodes (primary, secondary) have their figures already."""
+    if rows:
+        first = _append(state, asked, rows)
+        state.pnode[first:], state.snode[first:] = np.array(nodes).T
+        state.stamp[first:] = state.stamp.max() + np.arange(1, len(rows) + 1)
+
+
+def _append(state: State, asked: Asked, rows: Sequence[Instance]) -> int:
+    """Rows for instances like ``asked``; the first of them."""
+    first, number = len(state.pnode), len(rows)
+    state.cluster = replace(state.cluster, instances=(*state.cluster.instances, *rows))
+    for name, value in (
+        ("pnode", NOWHERE),
+        ("snode", NOWHERE),
+        ("stamp", 0),
+        ("record_mem", asked.record_mem),
+        ("dsk", asked.dsk),
+        ("template", TEMPLATE_CODE[asked.row.template]),
+        ("forthcoming", asked.forthcoming),
+    ):
+        known = getattr(state, name)
+        setattr(state, name, np.append(known, np.full(number, value, known.dtype)))
+    return first
+
+
+def _tell_forthcoming_apart(state: State) -> None:
+    state.columns = state.columns.with_forthcoming_apart()
+    if state.settled_tag_counts is state.tag_counts:
+        state.settled_tag_counts = state.tag_counts.copy()

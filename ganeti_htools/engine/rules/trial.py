@@ -1,0 +1,84 @@
+"""A placement tried on all candidates at once: what speaks against each, and what becomes of the nodes."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.rules.components import CROWDING
+from ganeti_htools.engine.rules.node_rules import Codes
+from ganeti_htools.engine.rules.score import Statistics, node_values, rows_of
+from ganeti_htools.model.columns import Columns, Floats, Ints
+from ganeti_htools.model.state import Asked
+
+# Elements of a block of pairs: its arrays stay in the processor's cache.
+BLOCK = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """What becomes of a node: of one node (``rows`` has one row), or of another one for each candidate.
+
+    ``old`` and ``new`` are the columns of ``rows`` before and after.
+    """
+
+    rows: Ints
+    old: Columns
+    new: Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An instance tried with ``pnode`` and ``snode``: rows, one for all candidates or one for each.
+
+    ``codes`` tell for each candidate why it must not be (FITS if it may), ``changes`` what becomes of the
+    nodes concerned, ``crowding`` by how much the location exclusion score changes.
+    """
+
+    asked: Asked
+    codes: Codes
+    pnode: Ints
+    snode: Ints
+    changes: tuple[NodeChange, ...]
+    crowding: Any = 0.0
+
+    def scores(self, base: Statistics) -> Floats:
+        """The score of each candidate, fit or not."""
+        sums = list(base.sums)
+        sums[CROWDING] = sums[CROWDING] + self.crowding
+        base = replace(base, sums=tuple(sums))
+        *first, last = self.changes
+        with np.errstate(invalid="ignore", over="ignore"):  # nodes that report nothing
+            for node in first:
+                old = node_values(node.old)
+                base = base.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
+            old, offline = node_values(last.old), last.old.offline
+            new = node_values(last.new, (last.old, old))
+            if self.codes.ndim < 2:
+                return np.broadcast_to(base.replaced(old, new, offline).score(), self.codes.shape)
+            scores = np.empty(self.codes.shape)
+            rows = max(1, BLOCK * len(scores) // max(1, scores.size))
+            for start in range(0, len(scores), rows):
+                block = slice(start, start + rows)
+                changed = base.rows(block).replaced(old, rows_of(new, block), offline)
+                scores[block] = changed.score()
+            return scores
+
+    def only(self, candidate: int) -> "Trial":
+        """The trial of one candidate, ready to be settled."""
+        if self.codes.size == 1:
+            return self
+
+        def pick(values: Any) -> Any:
+            at = candidate if len(values) > 1 else 0
+            return values[at : at + 1]
+
+        return Trial(
+            self.asked,
+            pick(self.codes),
+            pick(self.pnode),
+            pick(self.snode),
+            tuple(
+                NodeChange(pick(node.rows), node.old.map(pick), node.new.map(pick)) for node in self.changes
+            ),
+        )
