@@ -8,13 +8,14 @@ from typing import Any
 
 import trio
 
+from ganeti_htools import streams
 from ganeti_htools.cli import executing, files
 from ganeti_htools.cli.executing import Say
-from ganeti_htools.cli.terminal import streams
 from ganeti_htools.client import asking, following
 from ganeti_htools.client.protocol import Kind
 from ganeti_htools.commandline.reading import CommandLine, Program
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sources.source import Source, read
 
 _PLANNING = 3600.0  # seconds that a plan may take
 
@@ -49,7 +50,7 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
         files.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
     elif line.save is not None and outcome["ending"] is not None:
         asking.ask(_socket(line), "refresh", {})
-        cluster = files.from_daemon(line.daemon or "", verbose=False)[0]
+        cluster = read(Source(daemon=line.daemon or ""), files.warn).cluster
         rest = [[job["commands"] for job in jobs] for jobs in outcome["not_submitted"]]
         executing.save(line.save, cluster, rest)
     return outcome

@@ -11,10 +11,10 @@ from typing import Any
 
 import trio
 
+from ganeti_htools import streams
 from ganeti_htools.backends import luxi
 from ganeti_htools.cli import files, jobsets
 from ganeti_htools.cli.jobsets import Move
-from ganeti_htools.cli.terminal import streams
 from ganeti_htools.commandline.reading import CommandLine, Program, title
 from ganeti_htools.engine.balancing.recheck import NamedStep, named
 from ganeti_htools.engine.rules.moves import Kind

@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli import files
+from ganeti_htools.cli import clusters
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute
+from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.decide import is_dedicated
+from ganeti_htools.files import read_bytes
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import missing_resources
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import HtoolsError, inconsistencies
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import decide_on, state_for
@@ -33,26 +35,26 @@ def run(line: CommandLine) -> None:
     if len(line.arguments) > 1:
         raise HtoolsError("Only one argument is accepted (the input file)")
     options = algorithm(line)
-    message = iallocator.read(files.read_bytes(line.arguments[0]))
+    message = iallocator.read(read_bytes(line.arguments[0]))
     request, cluster, warnings = message.request, message.cluster, message.warnings
     if line.text_data is not None or line.simulate:
-        cluster, warnings = files.load(line), ()
+        cluster, warnings = clusters.load(line), ()
         iallocator.check_known(request, cluster)
     elif not line.ignore_dynu:
-        cluster = files.with_dynamics(cluster, line)
+        cluster = clusters.with_load(cluster, line)
     state = state_for(cluster, request, options)
-    files.say(files.inconsistencies((*warnings, *missing_resources(state))))
+    say(inconsistencies((*warnings, *missing_resources(state))))
     if line.explain is not None:
         from ganeti_htools.cli.report import explanation  # seldom needed
 
         explanation.tell_places(state, request, options, line.json)
         return
     if line.verbose > 1:
-        files.say(f"Received request: {record(request)}\n")
+        say(f"Received request: {record(request)}\n")
     if line.verbose > 2:
-        files.say(f"Received cluster data: {record(cluster)}\n")
+        say(f"Received cluster data: {record(cluster)}\n")
     if line.verbose > 1 and is_dedicated(state, request):
-        files.say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
+        say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
     _show(line, "Initial cluster", state)
     _save(line, "pre-ialloc", "before iallocator run", state.settled())
     answer, after = decide_on(state, request, options)
@@ -67,12 +69,12 @@ def run(line: CommandLine) -> None:
 
 def _show(line: CommandLine, title: str, state: State) -> None:
     if line.print_nodes is not None:
-        files.say(tables.node_status(title, state, line.print_nodes))
+        say(tables.node_status(title, state, line.print_nodes))
 
 
 def _save(line: CommandLine, extension: str, when: str, cluster: Cluster) -> None:
     if line.save is not None:
-        files.say(files.save(line.save, extension, when, cluster) + "\n")
+        say(clusters.save(line.save, extension, when, cluster) + "\n")
 
 
 if __name__ == "__main__":

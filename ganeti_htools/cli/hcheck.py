@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import files, states
+from ganeti_htools.cli import clusters, states
 from ganeti_htools.cli.hbal import balancing
 from ganeti_htools.cli.report import keys, tables
 from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.saying import progress, say
 from ganeti_htools.commandline.programs import HCHECK
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import stepwise
@@ -59,12 +60,12 @@ def run(line: CommandLine) -> int:
     """Load, check and print; the exit status. Raises HtoolsError."""
     if line.machine_readable and line.json:
         raise HtoolsError("Only one of --machine-readable and --json can be printed.")
-    state = states.of(files.load(line), line)
+    state = states.of(clusters.load(line), line)
     movable = states.movable(state, line)
     if line.print_instances:
-        files.say(tables.instance_map("Instances", state))
+        say(tables.instance_map("Instances", state))
     if line.print_nodes is not None:
-        files.say(tables.node_status("Cluster", state, line.print_nodes))
+        say(tables.node_status("Cluster", state, line.print_nodes))
     if line.what_if_lost is not None:
         return what_if_lost(state, line, line.what_if_lost)
     return check_all(state, movable, line)
@@ -105,7 +106,7 @@ def _group(state: State, row: int, capacity: bool) -> Group:
 def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> State:
     """The state with that group rebalanced as ``hbal(1)`` would."""
     state = state.copy()
-    with files.progress() as tell:
+    with progress() as tell:
         for number, step in enumerate(stepwise(state, state.group == row, balancing(line), movable), 1):
             tell(f"group {state.cluster.groups[row].name}: {number} steps, score {fixed(step.score, 8)}")
     return state
@@ -192,7 +193,7 @@ def what_if_lost(state: State, line: CommandLine, name: str) -> int:
     nodes = [states.node(state, name)] if one else np.flatnonzero(~state.columns.offline).tolist()
     rows = sorted({int(state.group[node]) for node in nodes})
     losses = []
-    with files.progress() as tell:
+    with progress() as tell:
         for node in nodes:
             losses.append(check.lose(state, node))
             tell(f"{len(losses)} of {len(nodes)} nodes")

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import files, states
+from ganeti_htools.cli import clusters, states
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.programs import HINFO
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.redundancy import check
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(line: CommandLine) -> int:
     """Load and show; the exit status. Raises HtoolsError."""
-    cluster = files.load(line)
+    cluster = clusters.load(line)
     if line.json:
         _report_json(states.of(cluster, line))
         return 0
@@ -54,9 +55,9 @@ def run(line: CommandLine) -> int:
     _groups(groups(state), line.verbose)
     sys.stdout.flush()
     if line.print_instances:
-        files.say(tables.instance_map("Instances", state))
+        say(tables.instance_map("Instances", state))
     if line.print_nodes is not None:
-        files.say(tables.node_status("Cluster", state, line.print_nodes))
+        say(tables.node_status("Cluster", state, line.print_nodes))
     figures = _figures(state)
     print(
         f"Cluster coefficients:\n{tables.components(figures)}Cluster score: {fixed(check.score(figures), 8)}"
@@ -113,7 +114,7 @@ def _split(state: State, verbose: int) -> None:
     names = _split_names(state)
     if names:
         print("Found instances belonging to multiple node groups:", flush=True)
-        files.say("".join(f"  {name}\n" for name in names))
+        say("".join(f"  {name}\n" for name in names))
     elif verbose > 1:
         print("No split instances found")
 

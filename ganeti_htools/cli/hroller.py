@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ganeti_htools.cli import files, states
+from ganeti_htools.cli import clusters, states
 from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.programs import HROLLER
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.maintenance import rolling
@@ -24,12 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(line: CommandLine) -> int:
     """Load, group and print; the exit status. Raises HtoolsError."""
-    cluster = files.load(line)
+    cluster = clusters.load(line)
     state = states.of(cluster, line)
     _look_for_master(cluster, line.force)
     if line.save is not None:
         original = states.loaded(state, cluster)
-        files.say(files.save(line.save, "original", "before hroller run", original) + "\n")
+        say(clusters.save(line.save, "original", "before hroller run", original) + "\n")
     members = _members(state, line)
     graph = rolling.node_graph(state, members, line.offline_maintenance)
     if line.verbose > 2 and not line.json:
@@ -37,7 +38,7 @@ def run(line: CommandLine) -> int:
     colourings = graph.colourings()
     smallest = min(colourings.values(), key=len)
     maintenance = Maintenance(line.ignore_non_redundant, line.full_evacuation)
-    with files.progress() as tell:
+    with progress() as tell:
         groups = rolling.reboot_groups(
             state,
             members,
@@ -64,7 +65,7 @@ def _look_for_master(cluster: Cluster, force: bool) -> None:
         problem = "No master node found (maybe not supported by backend)."
         if not force:
             raise HtoolsError(problem)
-        files.warn(f"Warning: {problem}")
+        warn(f"Warning: {problem}")
 
 
 def _list(names: Iterable[str]) -> str:

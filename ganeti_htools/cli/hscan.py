@@ -2,25 +2,26 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 
 import numpy as np
 
 from ganeti_htools.backends import text
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import files
+from ganeti_htools.cli import clusters
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.saying import warn
 from ganeti_htools.commandline.programs import HSCAN
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.score import score
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.files import write_text
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
+from ganeti_htools.sources.source import Source, read
 
 FAILED = 2  # exit status if any cluster could not be read or saved
 
@@ -54,33 +55,31 @@ def run(line: CommandLine) -> int:
 
     Those named are read over the remote API; without names it is this machine's own.
     """
-    if line.arguments:
-        sources = [(name, partial(files.from_rapi, name, line.rapi_ca)) for name in line.arguments]
-    else:
-        sources = [(_LOCAL, partial(_own, line))]
-    width = max(len(name) for name, _ in sources)
+    names = line.arguments or (_LOCAL,)
+    width = max(map(len, names))
     if not (line.no_headers or line.json):
         _row("Name".ljust(width), _HEADER)
-    reports = [_scan(line, name, read, width) for name, read in sources]
+    reports = [_scan(line, name, width) for name in names]
     if line.json:
         print_json(reports)
     return FAILED if any("error" in report for report in reports) else 0
 
 
-def _own(line: CommandLine) -> Cluster:
-    files.one_source(line)
-    if line.daemon is not None:
-        return files.from_daemon(line.daemon, line.verbose > 1)[0]
-    return files.from_luxi(line.luxi or "")
+def _source(line: CommandLine, name: str) -> Source:
+    """Where the cluster of that name is read from. Raises HtoolsError if options name several sources."""
+    if line.arguments:
+        return Source(rapi=name, rapi_ca=line.rapi_ca)
+    given = clusters.source(line)
+    return Source(daemon=given.daemon, luxi=given.luxi or "")
 
 
-def _scan(line: CommandLine, name: str, read: Callable[[], Cluster], width: int) -> dict[str, object]:
+def _scan(line: CommandLine, name: str, width: int) -> dict[str, object]:
     """Save a cluster and tell of it, at once unless the reports are wanted as JSON."""
     try:
-        cluster = read()
+        cluster = read(_source(line, name), warn, line.verbose > 1).cluster
         state = derive(cluster, static_kvm_node_memory=line.static_kvm_node_memory)
         path = os.path.join(line.output_dir, name.replace("/", "_") + ".data")
-        files.write_text(path, text.dump(cluster))
+        write_text(path, text.dump(cluster))
     except HtoolsError as error:
         if not line.json:
             print(f"\nError for {name}: failed to load data. Details:\n{error}", flush=True)

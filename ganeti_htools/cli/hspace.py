@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
-from ganeti_htools.cli import files, states
+from ganeti_htools.cli import clusters, states
 from ganeti_htools.cli.report import keys, tables
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute, print_json
+from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.commandline.reading import CommandLine
@@ -53,7 +54,7 @@ STANDARD = Mode("Standard", "Standard (fixed-size)", "SPEC", "FIN", "ALLOC")
 
 def run(line: CommandLine) -> int:
     """Load, allocate both ways, tell; the exit status. Raises HtoolsError."""
-    cluster = files.load(line)
+    cluster = clusters.load(line)
     state = states.of(cluster, line)
     kind, sizes, size = _asked(cluster, line)
     initial = total(state)
@@ -112,14 +113,14 @@ def _introduce(state: State, line: CommandLine) -> None:
     """What is told of the cluster on standard error."""
     suffix = tables.common_suffix(state.cluster)
     if suffix and line.verbose > 1:
-        files.warn(f"Note: Stripping common suffix of '{suffix}' from names")
+        warn(f"Note: Stripping common suffix of '{suffix}' from names")
     if line.print_nodes is not None:
-        files.say(tables.node_status("Initial cluster", state, line.print_nodes))
+        say(tables.node_status("Initial cluster", state, line.print_nodes))
     if line.verbose > 2:
         everyone = np.ones(len(state.group), np.bool_)
         figures = choice.base(state, everyone, affinity.crowding(state, everyone))
         score = fixed(float(figures.score()), 8)
-        files.say(f"Initial coefficients: overall {score}\n{tables.components(figures)}")
+        say(f"Initial coefficients: overall {score}\n{tables.components(figures)}")
 
 
 def _site(state: State, kind: Kind, line: CommandLine) -> Site | None:
@@ -146,7 +147,7 @@ def _site(state: State, kind: Kind, line: CommandLine) -> Site | None:
     spared = line.accept_existing_errors or (line.independent_groups and bool(allocable.any()))
     nodes = np.flatnonzero(~state.columns.offline & allocable[state.group])
     if line.verbose > 3:
-        files.warn(f"Allocatable nodes: {_places(state, kind, nodes)}")
+        warn(f"Allocatable nodes: {_places(state, kind, nodes)}")
     if bad_nodes.any() and not spared:
         return None
     try:
@@ -204,13 +205,13 @@ def _chosen(rows: Sequence[Any], chosen: Bools) -> list[Any]:
 
 def _list(title: str, names: Sequence[str]) -> None:
     if names:
-        files.warn(f"{title}: {record(tuple(names))}")
+        warn(f"{title}: {record(tuple(names))}")
 
 
 def _allocated(
     mode: Mode, state: State, kind: Kind, sizes: Sequence[Size], site: Site, limit: int | None
 ) -> Capacity:
-    with files.progress() as tell:
+    with progress() as tell:
         placed = 0
 
         def count(_: int) -> None:
@@ -229,16 +230,16 @@ def _tell(mode: Mode, result: Capacity, why: Obstruction | None, state: State, l
     """What is told of an allocation on standard error, and its file."""
     title = f"{mode.name} allocation"
     for obstacle in _obstacles(why) if why else ():
-        files.warn(f"{title}: {obstacle}")
+        warn(f"{title}: {obstacle}")
     if line.verbose > 1:
-        files.say(f"{title} map\n{_map(result.state, len(state.cluster.instances))}")
+        say(f"{title} map\n{_map(result.state, len(state.cluster.instances))}")
     if line.print_nodes is not None:
         # Names are shortened as they were before; those of the new instances have no domain.
         named = replace(result.state.cluster, instances=state.cluster.instances)
-        files.say(tables.node_status(title, replace(result.state, cluster=named), line.print_nodes))
+        say(tables.node_status(title, replace(result.state, cluster=named), line.print_nodes))
     if line.save is not None:
         settled = result.state.settled()
-        files.warn(files.save(line.save, mode.name.lower(), f"after {title.lower()}", settled))
+        warn(clusters.save(line.save, mode.name.lower(), f"after {title.lower()}", settled))
 
 
 # So many nodes, and instances of each, are named in a text.

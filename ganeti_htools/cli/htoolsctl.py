@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ganeti_htools import streams
 from ganeti_htools.cli import htoolsctl_plans
-from ganeti_htools.cli.terminal import streams
 from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socket
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError, HtoolsError

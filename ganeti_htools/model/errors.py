@@ -1,4 +1,7 @@
-"""The exceptions a user may see, each a single line."""
+"""The errors and warnings a user may see; each exception is a single line."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 LONGEST = 1000  # characters of a message that quotes foreign text
 
@@ -10,6 +13,12 @@ def on_one_line(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
     )
+
+
+def inconsistencies(lines: Iterable[str]) -> str:
+    """The warning that figures of a cluster do not add up, a line for each; empty if there are none."""
+    listed = "".join(f"  - {line}\n" for line in lines)
+    return f"Warning: cluster has inconsistent data:\n{listed}\n" if listed else ""
 
 
 class HtoolsError(Exception):
@@ -29,3 +38,12 @@ class UsageError(HtoolsError):
 
 class RequestFailed(HtoolsError):
     """A well-formed iallocator request that cannot be satisfied; answered with ``success: false``."""
+
+
+@contextmanager
+def during(task: str) -> Iterator[None]:
+    """Puts the task before the text of an error that ends it. Raises HtoolsError."""
+    try:
+        yield
+    except HtoolsError as error:
+        raise HtoolsError(f"{task}: {error}") from error

@@ -12,9 +12,9 @@ from importlib.metadata import version
 
 import trio
 
+from ganeti_htools import streams
 from ganeti_htools.backends import text
-from ganeti_htools.cli.files import read_text
-from ganeti_htools.cli.terminal import streams
+from ganeti_htools.files import read_text
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.simulator.control import Control, Mastership
 from ganeti_htools.simulator.jobs import Jobs, Pace

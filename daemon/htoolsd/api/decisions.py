@@ -11,11 +11,10 @@ import structlog
 import trio
 
 from ganeti_htools.backends.documents import has_at_most
-from ganeti_htools.cli.files import inconsistencies
 from ganeti_htools.client.protocol import Kind, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.allocation.options import Options
-from ganeti_htools.model.errors import HtoolsError, UsageError
+from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies
 from ganeti_htools.planning.decision import Decision, Known, Memory, TooLargeError, decide
 from htoolsd.process import reading
 from htoolsd.socket.methods import Args, File, Method, words

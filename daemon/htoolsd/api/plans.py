@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import trio
 
-from ganeti_htools.cli import executing, files, hbal, hsqueeze
+from ganeti_htools.cli import executing, hbal, hsqueeze
 from ganeti_htools.cli.proposal import Proposal
 from ganeti_htools.client.following import LONGEST
 from ganeti_htools.client.protocol import Kind, RefusalError
@@ -16,6 +16,7 @@ from ganeti_htools.commandline.reading import CommandLine, Program
 from ganeti_htools.execution.run import Run
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sources.source import unheard
 from htoolsd.plans.plan import Plan, State
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import Args, File, Method, words
@@ -140,7 +141,7 @@ class PlanMethods:
         if tool not in _TOOLS or model.cluster is None:
             raise RefusalError(Kind.CLUSTER, "the cluster is not known yet; ask again")
         if model.silent:
-            raise RefusalError(Kind.CLUSTER, files.unheard(model.silent))
+            raise RefusalError(Kind.CLUSTER, unheard(model.silent))
         _, proposal, run = await self._proposed(tool, plan.facts["arguments"], model.cluster)
         if plan.state is not State.PLANNED or plan.review is not None:
             return  # somebody else was faster

@@ -15,13 +15,15 @@ from typing import Any
 import structlog
 import trio
 
-from ganeti_htools.cli import executing, files
+from ganeti_htools.cli import executing
 from ganeti_htools.client.protocol import Kind, RefusalError
 from ganeti_htools.execution.run import Check, Ending, Event, Progress, Submitting, Tell, execute, trace
+from ganeti_htools.files import write_text
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.sources.source import unheard
 from htoolsd.plans.plan import Plan, State, kept
 from htoolsd.sync.following import Sync
 
@@ -116,7 +118,7 @@ class Plans:
         if plan.state is not State.PLANNED or plan.review is None:
             raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state} already")
         if self._sync.model.silent and not wait_for_nodes:
-            raise RefusalError(Kind.CLUSTER, files.unheard(self._sync.model.silent))
+            raise RefusalError(Kind.CLUSTER, unheard(self._sync.model.silent))
         for other in self._plans.values():
             common = set(plan.facts["groups"]) & set(other.facts["groups"])
             if other.state.going and common:
@@ -182,7 +184,7 @@ class Plans:
         await self._sync.refresh()
         model = self._sync.model
         if model.cluster is None or model.silent:
-            raise (DataError if wait_for_nodes else HtoolsError)(files.unheard(model.silent))
+            raise (DataError if wait_for_nodes else HtoolsError)(unheard(model.silent))
         return model.cluster
 
     def _teller(self, plan: Plan) -> Tell:
@@ -204,7 +206,7 @@ class Plans:
         """Raises NotRecordedError."""
         text = plan.text()
         try:
-            await trio.to_thread.run_sync(files.write_text, self._path(plan), text)
+            await trio.to_thread.run_sync(write_text, self._path(plan), text)
         except HtoolsError as error:
             raise NotRecordedError(str(error)) from None
 

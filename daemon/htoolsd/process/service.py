@@ -13,7 +13,7 @@ from math import inf
 import structlog
 import trio
 
-from ganeti_htools.cli.terminal import streams
+from ganeti_htools import streams
 from ganeti_htools.client.protocol import Kind, RefusalError
 from ganeti_htools.luxi.queries import default_socket
 from ganeti_htools.model.errors import HtoolsError

@@ -7,11 +7,11 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+from ganeti_htools import streams
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import states
 from ganeti_htools.cli.jobsets import Names
 from ganeti_htools.cli.report import tables
-from ganeti_htools.cli.terminal import streams
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.allocation.options import Options

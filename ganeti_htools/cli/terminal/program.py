@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ganeti_htools.cli import files
-from ganeti_htools.cli.terminal import streams
+from ganeti_htools import streams
+from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.reading import CommandLine, Program, obey
 from ganeti_htools.model.errors import HtoolsError
 
@@ -22,7 +22,7 @@ def execute(program: Program, run: Run, argv: Sequence[str] | None = None) -> in
     try:
         status = _ended(program, run, sys.argv[1:] if argv is None else argv)
     except* KeyboardInterrupt:
-        files.say("\n")  # what comes next is not to stand behind progress
+        say("\n")  # what comes next is not to stand behind progress
     return status
 
 
@@ -36,11 +36,11 @@ def _ended(program: Program, run: Run, argv: Sequence[str]) -> int:
     except HtoolsError as error:
         with suppress(OSError):
             sys.stdout.flush()
-        files.say(f"Error: {error}\n")
+        say(f"Error: {error}\n")
         status = 1
     except OSError as error:  # of standard output; where others can be expected they are HtoolsErrors
         if not isinstance(error, BrokenPipeError):
-            files.say(f"Error: {error.filename or 'standard output'}: {error.strerror or error}\n")
+            say(f"Error: {error.filename or 'standard output'}: {error.strerror or error}\n")
         status = 1
     finally:
         try:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli import files, hscan
+from ganeti_htools.cli import hscan
+from ganeti_htools.sources.source import Source, read
 from tests.support.clusters import Shape, cluster
 from tests.support.luxi_answers import answers, luxid
 from tests.support.rapi_documents import write
@@ -37,7 +38,7 @@ def test_what_is_saved_is_what_was_read(address: str, tmp_path: Path) -> None:
     assert hscan.main(["-d", str(tmp_path), address]) == 0
     (path,) = tmp_path.glob("*.data")
     assert path.name == address.replace("/", "_") + ".data"
-    assert path.read_text("utf-8") == text.dump(files.from_rapi(address, None))
+    assert path.read_text("utf-8") == text.dump(read(Source(rapi=address), print).cluster)
 
 
 def test_one_bad_cluster_does_not_keep_others_from_being_scanned(

@@ -1,6 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ganeti_htools.model import errors
 from ganeti_htools.model.errors import LONGEST, DataError, on_one_line
 
 
@@ -19,3 +21,13 @@ def test_the_rest_is_escaped_and_long_text_loses_its_middle() -> None:
 @given(st.text())
 def test_any_text_is_one_printable_line(text: str) -> None:
     assert on_one_line(text).isprintable()
+
+
+def test_inconsistencies_are_listed() -> None:
+    assert errors.inconsistencies([]) == ""
+    assert errors.inconsistencies(["a", "b"]) == "Warning: cluster has inconsistent data:\n  - a\n  - b\n\n"
+
+
+def test_an_error_tells_during_what_it_happened() -> None:
+    with pytest.raises(errors.HtoolsError, match=r"^loading: no file$"), errors.during("loading"):
+        raise errors.DataError("no file")

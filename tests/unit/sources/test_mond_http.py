@@ -7,7 +7,7 @@ from socket import create_server
 import orjson
 import pytest
 
-from ganeti_htools.backends import mond_http
+from ganeti_htools.sources import mond_http
 
 COLLECTOR = "cpu-avg-load"
 REPORT = {"name": COLLECTOR, "version": "B", "data": {"cpu_total": 0.5}}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from ganeti_htools.backends import rapi_http
 from ganeti_htools.backends.rapi import RESOURCES
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sources import rapi_http
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 

@@ -1,0 +1,137 @@
+"""Where a cluster is read from: a file, a simulation, Ganeti's master (LUXI, RAPI) or htoolsd.
+
+Backends that need further modules are imported when they are asked for: programs start faster.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ganeti_htools.backends import text
+from ganeti_htools.files import read_bytes, read_text
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+
+if TYPE_CHECKING:
+    from ganeti_htools.luxi.queries import ClusterAnswers
+
+Warn = Callable[[str], None]  # called with one line for the user
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What to read a cluster from. Where several are given, the first in the order of these fields is read.
+
+    ``daemon`` and ``luxi`` are sockets, the usual ones if empty. ``rapi`` is a host, ``host:port``, a URL, or
+    a directory of saved documents (``file://PATH``); ``rapi_ca`` is a file of certificates to verify it with,
+    and with ``state_of_record`` instances have the memory that they are configured with, not what they run
+    with. ``simulate`` are the groups of a simulated cluster; ``text`` and ``request`` are the paths of a file
+    in the text format and of an iallocator request (``-`` is standard input).
+    """
+
+    daemon: str | None = None
+    rapi: str = ""
+    luxi: str | None = None
+    simulate: tuple[str, ...] = ()
+    text: str | None = None
+    request: str | None = None
+    rapi_ca: str | None = None
+    state_of_record: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A cluster as it was read.
+
+    ``inconsistencies`` are figures of a request that do not add up, a line each. If htoolsd was asked,
+    ``generations`` are those of its tables, and ``silent`` the nodes that are in use but do not report; the
+    cluster has them as offline.
+    """
+
+    cluster: Cluster
+    inconsistencies: tuple[str, ...] = ()
+    generations: Mapping[str, int] | None = None
+    silent: tuple[str, ...] = ()
+
+
+def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
+    """Read a cluster. Raises HtoolsError.
+
+    ``warn`` is told of silent nodes and of data of htoolsd that is older than it should be; with ``verbose``,
+    also of the age of data that is not.
+    """
+    if source.daemon is not None:
+        return _from_daemon(source.daemon, warn, verbose)
+    if source.rapi:
+        return Reading(_from_rapi(source))
+    if source.luxi is not None:
+        return Reading(_from_luxi(source.luxi))
+    if source.simulate:
+        from ganeti_htools.backends import simu
+
+        return Reading(simu.parse(source.simulate))
+    if source.text is not None:
+        return Reading(text.parse(read_text(source.text), source.text))
+    if source.request is not None:
+        from ganeti_htools.backends import iallocator
+
+        message = iallocator.read(read_bytes(source.request))
+        return Reading(message.cluster, tuple(message.warnings))
+    raise HtoolsError("No backend selected! Exiting.")
+
+
+def _from_rapi(source: Source) -> Cluster:
+    from ganeti_htools.backends import rapi
+
+    if source.rapi.startswith("file://"):
+        directory = source.rapi.removeprefix("file://")
+        documents = {name: read_bytes(os.path.join(directory, f"{name}.json")) for name in rapi.RESOURCES}
+    else:
+        import trio
+
+        from ganeti_htools.sources import rapi_http
+
+        documents = trio.run(rapi_http.fetch, source.rapi, source.rapi_ca)
+    return rapi.parse(documents, source.state_of_record)
+
+
+def _from_luxi(path: str) -> Cluster:
+    import trio
+
+    from ganeti_htools.backends import luxi
+    from ganeti_htools.luxi import client, queries
+
+    async def ask() -> "ClusterAnswers":
+        async with client.Client(path or queries.default_socket()) as ganeti:
+            return await queries.whole_cluster(ganeti)
+
+    return luxi.parse(trio.run(ask))
+
+
+def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
+    """The cluster as htoolsd knows it; htoolsd reads Ganeti's configuration anew before it answers."""
+    from ganeti_htools.backends import luxi
+    from ganeti_htools.client import asking
+    from ganeti_htools.luxi import relayed
+
+    told: Any = asking.ask(path or asking.usual_socket(), "cluster", {"fresh": True})
+    answers = relayed.read(told)
+    match told:
+        case {"ages": dict(ages), "late": bool(late), "error": error, "silent": list(silent)}:
+            if verbose or late:
+                old = ", ".join(f"{kind} data {age:.0f} s old" for kind, age in ages.items())
+                why = f" ({error})" if error else ""
+                warn(f"{'Warning: ' if late else ''}htoolsd: {old}{why}")
+            for name in silent:
+                warn(f"Warning: node {name} does not report, and is taken for offline")
+    cluster, updating = luxi.parse(answers), told.get("updating", ())
+    if verbose and updating:
+        warn(f"htoolsd: figures of {', '.join(updating)} are being updated: instances have come or gone")
+    nodes = tuple(replace(node, updating=node.name in updating) for node in cluster.nodes)
+    return Reading(replace(cluster, nodes=nodes), (), told["generations"], tuple(told["silent"]))
+
+
+def unheard(silent: Iterable[str]) -> str:
+    """An error message: nodes of which nobody knows whether they can be used."""
+    return f"nodes that are in use do not report: {', '.join(silent)}"
