@@ -1,17 +1,16 @@
 """Answers to iallocator requests, and the opcodes in them, as Ganeti expects them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from ganeti_htools.engine.allocation.evacuate import Evacuation, Step
 from ganeti_htools.engine.decide import Decision
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.luxi.opcodes import Opcode, moving
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.request import AllocateSecondary, MultiAllocate, Relocate, Request
 from ganeti_htools.model.state import State
-
-SHUTDOWN_TIMEOUT = 120  # seconds, Ganeti's default
 
 
 def success(request: Request, decision: Decision, note: str = "") -> str:
@@ -56,41 +55,12 @@ def _evacuated(request: Request, decision: Decision) -> tuple[str, Any]:
         for each in evacuation.moved
     ]
     failed = [[rows[index].name, reason] for index, reason in evacuation.failed]
-    jobs = [[opcode(state, rows[each.instance], step) for step in each.steps] for each in evacuation.moved]
+    jobs = [_job(state, rows[each.instance], each.steps) for each in evacuation.moved]
     info = f"{len(failed)} instances failed to move and {len(moved)} were moved successfully"
     return info, [moved, failed, jobs]
 
 
-def opcode(state: State, instance: Instance, step: Step) -> dict[str, Any]:
-    """The opcode for a step of a move, with exactly the fields that Ganeti's own tools send."""
-    if step.kind is Kind.REPLACE_SECONDARY:
-        return {
-            "OP_ID": "OP_INSTANCE_REPLACE_DISKS",
-            "instance_name": instance.name,
-            "early_release": False,
-            "ignore_ipolicy": False,
-            "mode": "replace_new_secondary",
-            "disks": [],
-            "remote_node": state.names([step.node])[0],
-        }
-    target = {"target_node": state.names([step.node])[0]} if step.kind is Kind.FAILOVER_TO else {}
-    if instance.forthcoming:
-        return {
-            "OP_ID": "OP_INSTANCE_FAILOVER",
-            "instance_name": instance.name,
-            "shutdown_timeout": SHUTDOWN_TIMEOUT,
-            "ignore_consistency": False,
-            **target,
-            "ignore_ipolicy": False,
-            "cleanup": False,
-        }
-    return {
-        "OP_ID": "OP_INSTANCE_MIGRATE",
-        "instance_name": instance.name,
-        **target,
-        "allow_runtime_changes": False,
-        "ignore_ipolicy": False,
-        "cleanup": False,
-        "allow_failover": True,
-        "ignore_hvversions": True,
-    }
+def _job(state: State, row: Instance, steps: Sequence[Step]) -> list[Opcode]:
+    """The opcodes that move an instance."""
+    names = [node.name for node in state.cluster.nodes]
+    return [moving(step.operation, row.name, names[step.node], row.forthcoming) for step in steps]

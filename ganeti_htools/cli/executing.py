@@ -17,7 +17,7 @@ from ganeti_htools.cli import files, jobsets
 from ganeti_htools.cli.jobsets import Move
 from ganeti_htools.commandline.reading import CommandLine, Program, title
 from ganeti_htools.engine.balancing.recheck import NamedStep, named
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.execution.run import (
     Away,
     Check,
@@ -190,7 +190,7 @@ def restored(program: str, recorded: Mapping[str, Any]) -> Run:
 
 def _restored(job: Mapping[str, Any]) -> Job:
     was, now = job["from"], job["to"]
-    step = job["move"] and NamedStep(job["instance"], Kind(job["move"]), None, tuple(was), tuple(now))
+    step = job["move"] and NamedStep(job["instance"], MoveKind(job["move"]), None, tuple(was), tuple(now))
     return Job(job["title"], tuple({"OP_ID": name} for name in job["opcodes"]), tuple(job["commands"]), step)
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from ganeti_htools.cli.report.tables import common_suffix
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.traffic import copied
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
+from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
 
@@ -72,51 +73,34 @@ class Names:
         row, name = self._rows[step.instance], self.instances[step.instance]
         was, now = self._places[step.instance], (step.pnode, step.snode)
         self._places[step.instance] = now
-        primary = self.nodes[step.pnode]
-        secondary = self.nodes[step.snode] if step.snode != NOWHERE else ""
-        verb = "migrate" if row.status.running else "failover"
-        go = f"{verb} -f {name}"
-        to_primary = f"replace-disks -n {primary} {name}"
-        to_secondary = f"replace-disks -n {secondary} {name}"
-        summary, commands = {
-            Kind.FAILOVER: ("f", (go,)),
-            Kind.FAILOVER_TO: (f"fa:{primary}", (f"{verb} -f -n {primary} {name}",)),
-            Kind.FAILOVER_AND_REPLACE: (f"f r:{secondary}", (go, to_secondary)),
-            Kind.REPLACE_SECONDARY: (f"r:{secondary}", (to_secondary,)),
-            Kind.REPLACE_AND_FAILOVER: (f"r:{primary} f", (to_primary, go)),
-            Kind.REPLACE_PRIMARY: (f"f r:{primary} f", (go, to_primary, go)),
-        }[step.kind]
+        new = self.nodes[step.node] if step.kind.takes_node else ""
+        operations = step.kind.operations
+        summary = " ".join(_summary(operation, new) for operation in operations)
+        commands = tuple(_command(operation, row, name, new) for operation in operations)
         disk, memory = copied(step.kind, row)
-        return Move(
-            step,
-            name,
-            self._named(was),
-            self._named(now),
-            summary,
-            commands,
-            disk,
-            memory,
-        )
+        return Move(step, name, self._named(was), self._named(now), summary, commands, disk, memory)
 
     def _named(self, nodes: tuple[int, int]) -> tuple[str, ...]:
         return tuple(self.nodes[node] for node in nodes if node != NOWHERE)
 
 
-KINDS = {
-    Kind.FAILOVER: "failovers",
-    Kind.FAILOVER_TO: "failovers to any node",
-    Kind.REPLACE_SECONDARY: "replaced secondaries",
-    Kind.REPLACE_AND_FAILOVER: "replaced secondaries with failover",
-    Kind.REPLACE_PRIMARY: "replaced primaries",
-    Kind.FAILOVER_AND_REPLACE: "failovers with replaced secondary",
-}
+def _summary(operation: Operation, new: str) -> str:
+    return f"{operation.value}:{new}" if operation.takes_node else operation.value
+
+
+def _command(operation: Operation, row: Instance, name: str, new: str) -> str:
+    """Arguments of gnt-instance for an operation on an instance; ``new`` is its new node, if any."""
+    if operation is Operation.REPLACE_SECONDARY:
+        return f"replace-disks -n {new} {name}"
+    verb = "migrate" if row.status.running else "failover"
+    return f"{verb} -f -n {new} {name}" if operation.takes_node else f"{verb} -f {name}"
 
 
 def cost_of(moves: Sequence[Move], sets: Sequence[Sequence[Move]]) -> dict[str, Any]:
     """What moves cost, as JSON."""
     kinds = [move.step.kind for move in moves]
     return {
-        "moves": {name: kinds.count(kind) for kind, name in KINDS.items() if kind in kinds},
+        "moves": {kind.plural: kinds.count(kind) for kind in MoveKind if kind in kinds},
         "disk_mib": sum(move.disk for move in moves),
         "memory_mib": sum(move.memory for move in moves),
         "jobsets": len(sets),

@@ -9,7 +9,7 @@ from ganeti_htools.backends.haskell import show
 from ganeti_htools.cli.executing import Say
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.recheck import NamedStep, named, retrace
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.execution.run import Check, Plan
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
@@ -59,6 +59,6 @@ def _heard(step: Any) -> tuple[NamedStep, float]:
     """A step, and the score afterwards."""
     try:
         nodes = tuple(step["from"]), tuple(step["to"])
-        return NamedStep(step["instance"], Kind(step["move"]), step["node"], *nodes), float(step["score"])
+        return NamedStep(step["instance"], MoveKind(step["move"]), step["node"], *nodes), float(step["score"])
     except (KeyError, TypeError, ValueError):
         raise DataError("htoolsd tells the plan in another form than expected") from None

@@ -12,7 +12,6 @@ from enum import Enum
 import trio
 
 from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.rules.moves import Kind
 from ganeti_htools.luxi import jobs, opcodes
 from ganeti_htools.luxi.client import Client, LuxiError
 from ganeti_htools.luxi.framing import FramingError
@@ -38,18 +37,10 @@ Plan = Sequence[Sequence[Job]]  # jobs of a set touch no node twice; set follows
 
 def move(step: NamedStep, forthcoming: bool) -> tuple[Opcode, ...]:
     """The opcodes of a move, as Ganeti's htools submit them (``Cluster.Utils.iMoveToJob``)."""
-    verb = opcodes.failover if forthcoming else opcodes.migrate
-    go = verb(step.instance)
-    if step.node is None:
-        return (go,)
-    copy = opcodes.replace_secondary(step.instance, step.node)
-    return {
-        Kind.FAILOVER_TO: (verb(step.instance, step.node),),
-        Kind.REPLACE_SECONDARY: (copy,),
-        Kind.REPLACE_AND_FAILOVER: (copy, go),
-        Kind.REPLACE_PRIMARY: (go, copy, go),
-        Kind.FAILOVER_AND_REPLACE: (go, copy),
-    }[step.kind]
+    return tuple(
+        opcodes.moving(operation, step.instance, step.node or "", forthcoming)
+        for operation in step.kind.operations
+    )
 
 
 @dataclass(slots=True)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ganeti_htools.engine.rules.move_kinds import Operation
+
 Opcode = Mapping[str, Any]
 
 PRIORITIES = {"low": 10, "normal": 0, "high": -10}
@@ -58,6 +60,14 @@ def replace_secondary(instance: str, node: str) -> Opcode:
         "disks": [],
         "remote_node": node,
     }
+
+
+def moving(operation: Operation, instance: str, node: str, forthcoming: bool) -> Opcode:
+    """The opcode of an operation of a move; ``node`` is the new one, if it takes one."""
+    if operation is Operation.REPLACE_SECONDARY:
+        return replace_secondary(instance, node)
+    go = failover if forthcoming else migrate
+    return go(instance, node) if operation.takes_node else go(instance)
 
 
 def tag_node(node: str, tags: Sequence[str]) -> Opcode:

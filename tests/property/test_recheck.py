@@ -10,7 +10,7 @@ import pytest
 from ganeti_htools.engine.balancing import recheck
 from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
 from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
@@ -103,7 +103,7 @@ def test_an_instance_that_is_not_to_be_balanced_any_more(plan: Plan) -> None:
 def on_node(plan: Plan, spoil: Callable[[State, Bools, int], None]) -> tuple[NamedStep, str | None]:
     """A step to a new node, and why it cannot be made once something is wrong with the node."""
     rows, steps = plan
-    step = next(step for step in steps if step.kind is Kind.REPLACE_SECONDARY)
+    step = next(step for step in steps if step.kind is MoveKind.REPLACE_SECONDARY)
     state = derive(rows)
     scope, movable = everything(state)
     spoil(state, scope, state.nodes[str(step.node)])

@@ -11,7 +11,7 @@ import trio
 
 from ganeti_htools.cli import executing
 from ganeti_htools.cli.executing import Say
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.execution.run import Check, Ending, Run
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
@@ -153,7 +153,7 @@ def _count(value: object) -> bool:
 
 
 def _move(value: object) -> bool:
-    return value is None or value in {kind.value for kind in Kind}
+    return value is None or value in {kind.value for kind in MoveKind}
 
 
 _NUMBER, _TEXT = (int, float, None), (str, None)

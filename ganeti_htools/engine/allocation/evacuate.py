@@ -13,7 +13,7 @@ from ganeti_htools.engine.allocation.allocate import Outcome, in_best_group
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.wording import outcome_line
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
@@ -24,9 +24,9 @@ from ganeti_htools.model.types import EvacMode, Mirror
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a move; ``node`` is the row of the new node, if it takes one."""
+    """An operation on the way of an instance; ``node`` is the row of the new node, if it takes one."""
 
-    kind: Kind
+    operation: Operation
     node: int = NOWHERE
 
 
@@ -156,16 +156,16 @@ def evacuate(
     state: State, asked: Asked, mode: EvacMode, group: int, targets: Ints, options: Options
 ) -> list[Step]:
     """Move one instance, in place; the steps. Raises RequestFailed if it cannot."""
-    kind = way(state, asked, mode)
-    if kind is None:
+    operation = way(state, asked, mode)
+    if operation is None:
         return _both_nodes(state, asked, group, targets, options)
-    if kind is Kind.FAILOVER:
+    if operation is Operation.FAILOVER:
         _failover(state, asked, options)
-        return [Step(Kind.FAILOVER)]
-    return _one_node(state, asked, kind, group, targets, options)
+        return [Step(Operation.FAILOVER)]
+    return _one_node(state, asked, operation, group, targets, options)
 
 
-def way(state: State, asked: Asked, mode: EvacMode) -> Kind | None:
+def way(state: State, asked: Asked, mode: EvacMode) -> Operation | None:
     """How an instance moves, None if it leaves both its nodes. Raises RequestFailed if it cannot."""
     template = asked.row.template
     if not asked.mirrored:
@@ -175,12 +175,12 @@ def way(state: State, asked: Asked, mode: EvacMode) -> Kind | None:
             raise RequestFailed(
                 f"Instances with disk template '{template.value}' can't execute change secondary"
             )
-        return Kind.FAILOVER_TO
+        return Operation.FAILOVER_TO
     if state.snode[asked.index] == NOWHERE:
         raise RequestFailed("Instance has no secondary node")
     if mode is EvacMode.PRIMARY:
-        return Kind.FAILOVER
-    return Kind.REPLACE_SECONDARY if mode is EvacMode.SECONDARY else None
+        return Operation.FAILOVER
+    return Operation.REPLACE_SECONDARY if mode is EvacMode.SECONDARY else None
 
 
 def _failover(state: State, asked: Asked, options: Options) -> None:
@@ -191,12 +191,12 @@ def _failover(state: State, asked: Asked, options: Options) -> None:
 
 
 def _one_node(
-    state: State, asked: Asked, kind: Kind, group: int, targets: Ints, options: Options
+    state: State, asked: Asked, operation: Operation, group: int, targets: Ints, options: Options
 ) -> list[Step]:
     scope, force = state.group == group, options.ignore_soft_errors
     if not len(targets):
         raise RequestFailed("Can't find any good node: ")
-    if kind is Kind.FAILOVER_TO:
+    if operation is Operation.FAILOVER_TO:
         trial = placements.failover_to(state, asked, targets, scope, force)
     else:
         trial = placements.replace_secondary(state, asked, targets, force)
@@ -208,7 +208,7 @@ def _one_node(
         ]
         raise RequestFailed("Can't find any good node: " + "".join(reasons))
     settling.settle(state, trial.only(chosen))
-    return [Step(kind, int(targets[chosen]))]
+    return [Step(operation, int(targets[chosen]))]
 
 
 def _both_nodes(state: State, asked: Asked, group: int, targets: Ints, options: Options) -> list[Step]:
@@ -224,7 +224,7 @@ def _both_nodes(state: State, asked: Asked, group: int, targets: Ints, options: 
         except RequestFailed as failure:
             reason = f"Allocation failed: Failing over to the secondary: {failure}"
             raise RequestFailed(prefix + reason) from None
-        steps.append(Step(Kind.FAILOVER))
+        steps.append(Step(Operation.FAILOVER))
     trial, codes = placements.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
     apart = targets[:, np.newaxis] != targets
     pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
@@ -238,15 +238,15 @@ def _both_nodes(state: State, asked: Asked, group: int, targets: Ints, options: 
 
 def _exchange(primary: int, secondary: int) -> list[Step]:
     return [
-        Step(Kind.REPLACE_SECONDARY, primary),
-        Step(Kind.FAILOVER),
-        Step(Kind.REPLACE_SECONDARY, secondary),
+        Step(Operation.REPLACE_SECONDARY, primary),
+        Step(Operation.FAILOVER),
+        Step(Operation.REPLACE_SECONDARY, secondary),
     ]
 
 
 def _carry_out(state: State, asked: Asked, step: Step, options: Options) -> None:
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
-    if step.kind is Kind.FAILOVER:
+    if step.operation is Operation.FAILOVER:
         settling.settle(state, placements.failover(state, asked, scope, force))
     else:
         settling.settle(state, placements.replace_secondary(state, asked, np.array([step.node]), force))

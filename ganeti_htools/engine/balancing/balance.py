@@ -9,11 +9,9 @@ from ganeti_htools.engine.balancing.relocate import Crew, Surroundings, muster
 from ganeti_htools.engine.balancing.search import Best, Search
 from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, Pace
 from ganeti_htools.engine.rules import affinity, choice, settling
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
-
-COPYING = set(Kind) - {Kind.FAILOVER, Kind.FAILOVER_TO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Step:
     """
 
     instance: int
-    kind: Kind
+    kind: MoveKind
     node: int
     pnode: int
     snode: int
@@ -96,7 +94,7 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
     number = 0
     while (options.max_length < 0 or number < options.max_length) and current > limit:
         best = best_of(search)
-        if cheap and (pace or (best and best.kind in COPYING)):
+        if cheap and (pace or (best and best.kind.copies_disks)):
             other = best_of(cheap)
             if other and (not best or current - best.score <= (current - other.score) * factor):
                 best = other
@@ -148,23 +146,23 @@ def optimal_score(state: State, scope: Bools) -> float:
     return float(0.25 * (reserved / rest - reserved / total))
 
 
-def allowed(around: Surroundings, crew: Crew, kind: Kind, options: Balancing) -> Bools:
+def allowed(around: Surroundings, crew: Crew, kind: MoveKind, options: Balancing) -> Bools:
     """Which members of the crew may move in this way at all."""
     offline = around.state.columns.offline
     p, s = around.state.pnode[crew.rows], around.state.snode[crew.rows]
     lost = offline[p]
     if not crew.asked.mirrored:
-        may = np.full(len(crew.rows), kind is Kind.FAILOVER_TO and options.instance_moves)
+        may = np.full(len(crew.rows), kind is MoveKind.FAILOVER_TO and options.instance_moves)
         return may & (lost | ((s != NOWHERE) & offline[s])) if options.evacuation else may
-    if kind is Kind.FAILOVER_TO:
+    if kind is MoveKind.FAILOVER_TO:
         return np.zeros(len(crew.rows), np.bool_)
     usable = ~offline[s] & options.instance_moves
     free_to_migrate = lost if options.restricted_migration else np.ones_like(lost)
     may = {
-        Kind.FAILOVER: usable,
-        Kind.REPLACE_SECONDARY: np.full_like(lost, options.disk_moves),
-        Kind.REPLACE_AND_FAILOVER: free_to_migrate & (options.disk_moves and options.instance_moves),
-        Kind.REPLACE_PRIMARY: usable & (options.disk_moves and not options.restricted_migration),
-        Kind.FAILOVER_AND_REPLACE: usable & free_to_migrate & options.disk_moves,
+        MoveKind.FAILOVER: usable,
+        MoveKind.REPLACE_SECONDARY: np.full_like(lost, options.disk_moves),
+        MoveKind.REPLACE_AND_FAILOVER: free_to_migrate & (options.disk_moves and options.instance_moves),
+        MoveKind.REPLACE_PRIMARY: usable & (options.disk_moves and not options.restricted_migration),
+        MoveKind.FAILOVER_AND_REPLACE: usable & free_to_migrate & options.disk_moves,
     }[kind]
     return may & (lost | offline[s]) if options.evacuation else may

@@ -26,10 +26,10 @@ from ganeti_htools.engine.balancing.balance import (
     score_of,
 )
 from ganeti_htools.engine.balancing.relocate import Crew, muster, tried
-from ganeti_htools.engine.balancing.search import ORDER, Search, alike
+from ganeti_htools.engine.balancing.search import Search, alike
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.rules import settling
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -38,7 +38,7 @@ from ganeti_htools.model.state import State
 DIGITS = 8  # of scores that are compared, as many as are shown
 MOST = 1 << 14  # moves listed at a time
 
-Deed = tuple[int, Kind, int]  # rows of an instance and of the new node (NOWHERE for a failover)
+Deed = tuple[int, MoveKind, int]  # rows of an instance and of the new node (NOWHERE for a failover)
 Place = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
 
 
@@ -84,7 +84,7 @@ def optimise(
     return greedy, greedy
 
 
-def _volume(state: State, index: int, kind: Kind) -> int:
+def _volume(state: State, index: int, kind: MoveKind) -> int:
     return sum(copied(kind, state.cluster.instances[index]))
 
 
@@ -168,7 +168,7 @@ class _Trip:
     def __init__(self, search: Search) -> None:
         self.search, self.deeds, self.back = search, list[Deed](), list[Trial]()
 
-    def make(self, trial: Trial, kind: Kind, node: int) -> bool:
+    def make(self, trial: Trial, kind: MoveKind, node: int) -> bool:
         """Make a move; whether it could be made."""
         if trial.codes[0] != FITS:
             return False
@@ -190,7 +190,7 @@ class _Trip:
 
 def _least_bad(
     search: Search, score: float, barred: Bools, loss: float
-) -> Iterator[tuple[Crew, int, Kind, int, float]]:
+) -> Iterator[tuple[Crew, int, MoveKind, int, float]]:
     """Moves that are possible, the best first: crew and member, what is done, the new node, and what it may
     lose to be looked at. That is ``loss`` for a start.
     """
@@ -198,7 +198,7 @@ def _least_bad(
     while loss < 100 * max(score, 1.0):
         found = search.within(score, loss, barred, MOST)
         ranked = sorted(
-            (value, int(each.crew.rows[member]), node, ORDER.index(each.kind), which, member)
+            (value, int(each.crew.rows[member]), node, RANK[each.kind], which, member)
             for which, each in enumerate(found)
             for value, member, node in zip(
                 each.scores.tolist(), each.members.tolist(), each.new.tolist(), strict=True
@@ -209,26 +209,26 @@ def _least_bad(
         loss, seen = 2 * loss, max(seen, len(ranked))
 
 
-def _first_moves(state: State, place: Place, goal: Place) -> list[tuple[Kind, int]]:
+def _first_moves(state: State, place: Place, goal: Place) -> list[tuple[MoveKind, int]]:
     """Moves from a place to another, or half the way where two are needed: what copies least comes first.
 
     A lost primary is left before anything else.
     """
     (p, s), (pnode, snode) = place, goal
     if s == NOWHERE:
-        return [(Kind.FAILOVER_TO, pnode)]
+        return [(MoveKind.FAILOVER_TO, pnode)]
     if goal == (s, p):
-        return [(Kind.FAILOVER, NOWHERE)]
+        return [(MoveKind.FAILOVER, NOWHERE)]
     if pnode == p:
-        return [(Kind.REPLACE_SECONDARY, snode)]
+        return [(MoveKind.REPLACE_SECONDARY, snode)]
     if snode == p:
-        return [(Kind.REPLACE_AND_FAILOVER, pnode)]
+        return [(MoveKind.REPLACE_AND_FAILOVER, pnode)]
     if pnode == s:
-        return [(Kind.FAILOVER_AND_REPLACE, snode)]
+        return [(MoveKind.FAILOVER_AND_REPLACE, snode)]
     if snode == s:
-        return [(Kind.REPLACE_PRIMARY, pnode)]
-    before = [(Kind.REPLACE_AND_FAILOVER, pnode), (Kind.REPLACE_SECONDARY, snode)]
-    after = [(Kind.REPLACE_PRIMARY, pnode), (Kind.FAILOVER_AND_REPLACE, snode)]
+        return [(MoveKind.REPLACE_PRIMARY, pnode)]
+    before = [(MoveKind.REPLACE_AND_FAILOVER, pnode), (MoveKind.REPLACE_SECONDARY, snode)]
+    after = [(MoveKind.REPLACE_PRIMARY, pnode), (MoveKind.FAILOVER_AND_REPLACE, snode)]
     return [*after, *before] if state.columns.offline[p] else [*before, *after]
 
 
@@ -238,7 +238,7 @@ def _distance(state: State, index: int, goal: Place) -> tuple[int, int]:
     if place == goal:
         return 0, 0
     first = _first_moves(state, place, goal)
-    kinds = [first[0][0], Kind.REPLACE_SECONDARY] if len(first) > 1 else [first[0][0]]
+    kinds = [first[0][0], MoveKind.REPLACE_SECONDARY] if len(first) > 1 else [first[0][0]]
     return sum(_volume(state, index, kind) for kind in kinds), len(kinds)
 
 
@@ -299,7 +299,7 @@ class _Course:
             index: (crew, member) for crew in self.crews for member, index in enumerate(crew.rows.tolist())
         }
 
-    def make(self, index: int, kind: Kind, node: int) -> bool:
+    def make(self, index: int, kind: MoveKind, node: int) -> bool:
         """Make a move; whether it could be made."""
         crew, member = self.member[index]
         if not allowed(self.around, crew.take(np.array([member])), kind, self.options)[0]:

@@ -13,7 +13,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import Balancing, Step, allowed, candidates
 from ganeti_htools.engine.balancing.relocate import Crew, Surroundings, muster, nodes_after, relocate
 from ganeti_htools.engine.rules import settling
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
@@ -28,7 +28,7 @@ class NamedStep:
     """
 
     instance: str
-    kind: Kind
+    kind: MoveKind
     node: str | None
     was: tuple[str, ...]
     now: tuple[str, ...]
@@ -121,7 +121,9 @@ def _alone(crew: Crew, place: int) -> Crew:
     return crew.take(np.array([place]))
 
 
-def _trial(around: Surroundings, crew: Crew, row: int, kind: Kind, new: Ints | None, force: bool) -> Trial:
+def _trial(
+    around: Surroundings, crew: Crew, row: int, kind: MoveKind, new: Ints | None, force: bool
+) -> Trial:
     """One move of the only instance in a crew."""
     touched, codes = relocate(around, crew, kind, force, new)
     primary, secondary = nodes_after(around.state, crew, kind, new)

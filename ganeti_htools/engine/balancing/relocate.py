@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.rules import affinity, node_rules
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model import tags
@@ -22,15 +22,6 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
 from ganeti_htools.model.figures import tabulate
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate, Fail, Mirror
-
-MIRRORED = (
-    Kind.REPLACE_SECONDARY,
-    Kind.REPLACE_AND_FAILOVER,
-    Kind.REPLACE_PRIMARY,
-    Kind.FAILOVER_AND_REPLACE,
-)
-# What the new node becomes.
-NEW_PRIMARY = (Kind.REPLACE_AND_FAILOVER, Kind.REPLACE_PRIMARY, Kind.FAILOVER_TO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +200,8 @@ def _first(codes: Codes, *more: Codes) -> Codes:
 
 
 def leave(
-    around: Surroundings, crew: Crew, kinds: Iterable[Kind], force: bool, new: Ints | None = None
-) -> dict[Kind, tuple[list[NodeChange], Codes]]:
+    around: Surroundings, crew: Crew, kinds: Iterable[MoveKind], force: bool, new: Ints | None = None
+) -> dict[MoveKind, tuple[list[NodeChange], Codes]]:
     """What becomes of primary and secondary (if it has one) when instances move, and why it must not be.
 
     For each kind of move; what is the same for several is one object. ``new`` are rows of the new nodes,
@@ -258,24 +249,24 @@ def leave(
     for kind in kinds:
         new_p, new_s = bare_p, bare_s
         match kind:
-            case Kind.FAILOVER:
+            case MoveKind.FAILOVER:
                 new_s, codes = takes_over(together)
                 kept: Any = state.peers[s, p]
                 new_p, again = _coded(
                     node_rules.add_secondary, bare_p, asked, kept, force=force, lost=lost, ignore_disk=True
                 )
                 codes = passing(_first(codes, again), p, s)
-            case Kind.REPLACE_SECONDARY:
+            case MoveKind.REPLACE_SECONDARY:
                 new_p, codes = node_rules.add_primary(
                     bare_p, asked, others, desired_p + shared(p), force=True
                 )
-            case Kind.REPLACE_AND_FAILOVER:
+            case MoveKind.REPLACE_AND_FAILOVER:
                 kept = 0 if new is None else state.peers[new, p]
                 new_p, codes = _coded(
                     node_rules.add_secondary, bare_p, asked, kept, force=force, lost=old_s.offline
                 )
                 codes = passing(codes, p, new)
-            case Kind.REPLACE_PRIMARY:
+            case MoveKind.REPLACE_PRIMARY:
                 kept = 0 if new is None else state.peers[new, s]
                 meanwhile, codes = takes_over(0)
                 back = node_rules.remove_primary(meanwhile, asked, conflicts, desired_s)
@@ -289,7 +280,7 @@ def leave(
 
 
 def arrive(
-    around: Surroundings, crew: Crew, kind: Kind, force: bool, new: Ints, apart: bool = False
+    around: Surroundings, crew: Crew, kind: MoveKind, force: bool, new: Ints, apart: bool = False
 ) -> tuple[NodeChange, Codes]:
     """What becomes of the new nodes (rows), and why the instances must not come.
 
@@ -299,7 +290,7 @@ def arrive(
     state, asked = around.state, crew.asked
     old = state.columns.take(new)
     if apart:
-        if kind in NEW_PRIMARY:
+        if kind.to_primary:
             conflicts, location = around.present[crew.tags, new], around.unmet[crew.desires, new]
             came, codes = node_rules.add_primary(old, asked, conflicts, location, force=force)
         else:
@@ -307,41 +298,32 @@ def arrive(
         return NodeChange(new, old, came), codes
     p, s = state.pnode[crew.rows], state.snode[crew.rows]
     offline = state.columns.offline
-    if kind in NEW_PRIMARY:
+    if kind.to_primary:
         location = around.unmet[crew.desires, new]
-        if state.location_rows and kind is Kind.FAILOVER_TO:
+        if state.location_rows and kind is MoveKind.FAILOVER_TO:
             location = location + affinity.shared_locations(state, p, s) * (s != NOWHERE)
         elif state.location_rows:
-            other = p if kind is Kind.REPLACE_AND_FAILOVER else s
+            other = p if kind is MoveKind.REPLACE_AND_FAILOVER else s
             location = location + affinity.shared_locations(state, other, new)
-        lost: Any = np.False_ if kind is Kind.REPLACE_AND_FAILOVER else offline[p]
+        lost: Any = np.False_ if kind is MoveKind.REPLACE_AND_FAILOVER else offline[p]
         facts = old, asked, around.present[crew.tags, new], location
         came, codes = _coded(node_rules.add_primary, *facts, force=force, lost=lost)
     else:
-        stays, gone = (p, s) if kind is Kind.REPLACE_SECONDARY else (s, p)
+        stays, gone = (p, s) if kind is MoveKind.REPLACE_SECONDARY else (s, p)
         kept = state.peers[stays, new]
         came, codes = _coded(node_rules.add_secondary, old, asked, kept, force=force, lost=offline[gone])
     return NodeChange(new, old, came), codes
 
 
-def nodes_after(state: State, crew: Crew, kind: Kind, new: Ints | None) -> tuple[Ints, Ints]:
+def nodes_after(state: State, crew: Crew, kind: MoveKind, new: Ints | None) -> tuple[Ints, Ints]:
     """Rows of primary and secondary after the move."""
     p, s = state.pnode[crew.rows], state.snode[crew.rows]
-    if kind is Kind.FAILOVER:
-        return s, p
-    assert new is not None
-    after: dict[Kind, tuple[Ints, Ints]] = {
-        Kind.FAILOVER_TO: (new, s),
-        Kind.REPLACE_SECONDARY: (p, new),
-        Kind.REPLACE_AND_FAILOVER: (new, p),
-        Kind.REPLACE_PRIMARY: (new, s),
-        Kind.FAILOVER_AND_REPLACE: (s, new),
-    }
-    return after[kind]
+    after: tuple[Ints, Ints] = kind.nodes(p, s, new)
+    return after
 
 
 def relocate(
-    around: Surroundings, crew: Crew, kind: Kind, force: bool, new: Ints | None
+    around: Surroundings, crew: Crew, kind: MoveKind, force: bool, new: Ints | None
 ) -> tuple[list[NodeChange], Codes]:
     """The moves of instances, each to its own new node: what becomes of all nodes, and why it must not be."""
     touched, codes = leave(around, crew, [kind], force, new)[kind]
@@ -351,7 +333,7 @@ def relocate(
     return [*touched, came], _first(codes, more)
 
 
-def tried(around: Surroundings, crew: Crew, member: int, kind: Kind, node: int, force: bool) -> Trial:
+def tried(around: Surroundings, crew: Crew, member: int, kind: MoveKind, node: int, force: bool) -> Trial:
     """The move of one member to one new node (a row, NOWHERE for a failover), to be settled if it fits."""
     crew, new = crew.take(np.array([member])), None if node == NOWHERE else np.array([node])
     touched, codes = relocate(around, crew, kind, force, new)
@@ -359,10 +341,10 @@ def tried(around: Surroundings, crew: Crew, member: int, kind: Kind, node: int, 
     return Trial(asked, codes, *nodes_after(around.state, crew, kind, new), tuple(touched))
 
 
-def crowding_change(around: Surroundings, crew: Crew, kind: Kind, new: Ints | None, scope: Bools) -> Any:
+def crowding_change(around: Surroundings, crew: Crew, kind: MoveKind, new: Ints | None, scope: Bools) -> Any:
     """How the location exclusion score changes with each move."""
     state = around.state
-    if kind is Kind.REPLACE_SECONDARY or not state.location_rows or crew.asked.forthcoming:
+    if kind is MoveKind.REPLACE_SECONDARY or not state.location_rows or crew.asked.forthcoming:
         return 0.0
     tagged = np.flatnonzero(crew.tags)
     if not len(tagged):

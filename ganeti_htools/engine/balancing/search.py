@@ -20,8 +20,6 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.relocate import (
     FIGURES,
-    MIRRORED,
-    NEW_PRIMARY,
     Crew,
     Surroundings,
     arrive,
@@ -39,7 +37,7 @@ from ganeti_htools.engine.rules.components import (
     SPREAD,
     WEIGHTS,
 )
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MIRRORED, RANK, SHARED, MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import changed, node_values, variants
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
@@ -49,7 +47,6 @@ from ganeti_htools.model.state import State
 BLOCK = 1 << 15  # candidates looked at together
 BATCH = BLOCK >> 3  # from so many on, promising ones are scored before more are looked for
 SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more
-ORDER = (Kind.FAILOVER, *MIRRORED, Kind.FAILOVER_TO)
 # From so many nodes on, memory kept free costs more in total than it can gain by being even.
 MONOTONE = 16
 
@@ -161,7 +158,7 @@ class Arrivals:
         around: Surroundings,
         scale: Scale,
         crew: Crew,
-        kind: Kind,
+        kind: MoveKind,
         targets: Ints,
         forces: Sequence[bool],
     ) -> None:
@@ -253,12 +250,12 @@ class Arrivals:
         } | {which: changes[classes, places] for which, changes in self.pairs.items()}
 
 
-def alike(crew: Crew, kind: Kind = Kind.REPLACE_PRIMARY) -> tuple[Ints, Ints]:
+def alike(crew: Crew, kind: MoveKind = MoveKind.REPLACE_PRIMARY) -> tuple[Ints, Ints]:
     """A class for each instance, of those that a new node cannot tell apart; the first of each class."""
     asked, load = crew.asked, crew.asked.row.load
     figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]
     traits: list[Any] = [*figures, load.cpu, load.mem, load.dsk, load.net, crew.tags, crew.desires]
-    if kind not in NEW_PRIMARY:
+    if not kind.to_primary:
         names = ("secondary_mem", "dsk", "spindles", "spindle_use")
         traits = [getattr(asked, name) for name in names if getattr(asked, name) is not None]
         traits.append(load.dsk)
@@ -322,7 +319,13 @@ class Departures:
     """That for all kinds of moves a crew may make."""
 
     def __init__(
-        self, around: Surroundings, scale: Scale, crew: Crew, kinds: Sequence[Kind], force: bool, may: "May"
+        self,
+        around: Surroundings,
+        scale: Scale,
+        crew: Crew,
+        kinds: Sequence[MoveKind],
+        force: bool,
+        may: "May",
     ) -> None:
         self.around, self.scale, self.crew, self.force, self.may = around, scale, crew, force, may
         size = len(crew.rows)
@@ -345,7 +348,7 @@ class Departures:
             self.kinds[kind].put(members, own, free)
 
 
-May = Callable[[Crew, Kind], Bools]
+May = Callable[[Crew, MoveKind], Bools]
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +356,7 @@ class Found:
     """Moves of one kind: members of a crew, rows of new nodes (NOWHERE for failovers), scores."""
 
     crew: Crew
-    kind: Kind
+    kind: MoveKind
     members: Ints
     new: Ints
     scores: Floats
@@ -368,7 +371,7 @@ class Best:
     """The best move: what to settle, its kind and new node (a row), and the score it leads to."""
 
     trial: Trial
-    kind: Kind
+    kind: MoveKind
     node: int
     score: float
 
@@ -390,15 +393,15 @@ class Search:
         forces = [force] if force or not (scope & offline).any() else [False, True]
         self.crews = list(crews)
         self.departures: list[Departures] = []
-        self.arrivals: list[dict[Kind, Arrivals]] = []
+        self.arrivals: list[dict[MoveKind, Arrivals]] = []
         for crew in crews:
-            kinds = (Kind.FAILOVER, *MIRRORED) if crew.asked.mirrored else (Kind.FAILOVER_TO,)
+            kinds = MIRRORED if crew.asked.mirrored else SHARED
             self.departures.append(Departures(around, self.scale, crew, kinds, force, may))
             arrivals: dict[bool, Arrivals] = {}
             self.arrivals.append({})
             for kind in kinds:
-                if kind is not Kind.FAILOVER and len(self.targets):
-                    role = kind in NEW_PRIMARY
+                if kind.takes_node and len(self.targets):
+                    role = kind.to_primary
                     if role not in arrivals:
                         arrivals[role] = Arrivals(around, self.scale, crew, kind, self.targets, forces)
                     self.arrivals[-1][kind] = arrivals[role]
@@ -421,7 +424,7 @@ class Search:
         """The move that leaves the lowest score below the ``current`` one; of equal ones the first.
 
         That is in the order of instances, a failover before all else, new nodes in order, and for each of
-        them kinds in ORDER. Instances that are ``barred`` stay.
+        them kinds in the order of their table. Instances that are ``barred`` stay.
         """
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             return _Round(self, current, barred).best()
@@ -469,7 +472,7 @@ class _Round:
 
     def all(self) -> list[Found]:
         for number, departures in enumerate(self.search.departures):
-            if Kind.FAILOVER in departures.kinds:
+            if MoveKind.FAILOVER in departures.kinds:
                 self._fail_over(number)
         self._look_at(self._rows())
         return [found.take(found.scores <= self.bound + self.slack) for found in self.found]
@@ -518,14 +521,14 @@ class _Round:
         return total
 
     def _fail_over(self, number: int) -> None:
-        crew, departure = self.search.crews[number], self.search.departures[number].kinds[Kind.FAILOVER]
-        members = np.flatnonzero(self.free[number][Kind.FAILOVER])
+        crew, departure = self.search.crews[number], self.search.departures[number].kinds[MoveKind.FAILOVER]
+        members = np.flatnonzero(self.free[number][MoveKind.FAILOVER])
         rest = departure.rest[members]
         crowds = self.crowds[number]
         if crowds is not None:
             rest = rest + crowds[members, self.state.snode[crew.rows[members]]]
         scores = self._score(departure.changes[:, members], departure.squares[:, members], rest)
-        self._keep(Found(crew, Kind.FAILOVER, members, np.full(len(members), NOWHERE), scores))
+        self._keep(Found(crew, MoveKind.FAILOVER, members, np.full(len(members), NOWHERE), scores))
 
     def _chords(self, departure: Departure, arrival: Arrivals) -> tuple[Floats, float]:
         """Slopes of a linear lower bound, in changes of the sums of squares about the mean, and its start."""
@@ -541,14 +544,14 @@ class _Round:
         starts = weights * np.sqrt(variances + low) - slopes * (low + cross)
         return slopes / self.number, float(starts.sum()) + self.rest
 
-    def _forced(self, crew: Crew, kind: Kind) -> Bools:
+    def _forced(self, crew: Crew, kind: MoveKind) -> Bools:
         """Which members come to a new node although soft limits say no."""
         state = self.state
         if self.search.force or len(self.search.targets) == len(self.search.scale.rows):
             return np.full(len(crew.rows), self.search.force)
-        if kind is Kind.REPLACE_AND_FAILOVER:
+        if kind is MoveKind.REPLACE_AND_FAILOVER:
             return np.zeros(len(crew.rows), np.bool_)
-        left = state.snode if kind is Kind.REPLACE_SECONDARY else state.pnode
+        left = state.snode if kind is MoveKind.REPLACE_SECONDARY else state.pnode
         offline: Bools = state.columns.offline[left[crew.rows]]
         return offline
 
@@ -566,9 +569,9 @@ class _Round:
                 base -= np.einsum("i,ij->j", 2 * slopes * self.means, departure.changes)
                 base += start + departure.rest
                 crowds = self.crowds[number]
-                if crowds is not None and kind is Kind.FAILOVER_AND_REPLACE:
+                if crowds is not None and kind is MoveKind.FAILOVER_AND_REPLACE:
                     base += crowds[np.arange(len(base)), self.state.snode[crew.rows]]
-                elif crowds is not None and kind in NEW_PRIMARY:
+                elif crowds is not None and kind.to_primary:
                     base += crowds[:, self.search.targets].min(axis=1)
                 forced = self._forced(crew, kind)
                 least = np.full(len(base), np.inf)
@@ -632,10 +635,8 @@ class _Round:
         p, s = state.pnode[crew.rows[chosen]], state.snode[crew.rows[chosen]]
         good = (new != p) & (new != s)
         if state.migrates is not None:
-            if kind in (Kind.REPLACE_AND_FAILOVER, Kind.FAILOVER_TO):
-                good &= state.migrates[p, new]
-            elif kind is Kind.REPLACE_PRIMARY:
-                good &= state.migrates[s, new]
+            for source, target in kind.migrations(p, s, new):
+                good &= state.migrates[source, target]
         chosen, places, new, p, s = chosen[good], places[good], new[good], p[good], s[good]
         if not len(chosen):
             return
@@ -645,20 +646,15 @@ class _Round:
             squares[group] += change * (change + 2 * self.heights[group][places])
         rest = departure.rest[chosen] + arrival.rest[arrival.classes[chosen], places]
         crowds = self.crowds[rows.number]
-        if crowds is not None and kind is not Kind.REPLACE_SECONDARY:
-            rest = rest + crowds[chosen, s if kind is Kind.FAILOVER_AND_REPLACE else new]
-        if state.location_rows and kind is not Kind.FAILOVER_TO and not crew.asked.forthcoming:
-            other = p if kind in (Kind.REPLACE_SECONDARY, Kind.REPLACE_AND_FAILOVER) else s
-            counts = ~state.columns.offline[p] if kind is Kind.REPLACE_SECONDARY else True
+        if crowds is not None and kind is not MoveKind.REPLACE_SECONDARY:
+            rest = rest + crowds[chosen, s if kind is MoveKind.FAILOVER_AND_REPLACE else new]
+        if state.location_rows and kind is not MoveKind.FAILOVER_TO and not crew.asked.forthcoming:
+            other = p if kind in (MoveKind.REPLACE_SECONDARY, MoveKind.REPLACE_AND_FAILOVER) else s
+            counts = ~state.columns.offline[p] if kind is MoveKind.REPLACE_SECONDARY else True
             rest = rest + affinity.shared_locations(state, other, new) * counts
         scores = self._score(changes, squares, rest)
-        if kind is not Kind.FAILOVER_TO:
-            kept = {
-                Kind.REPLACE_SECONDARY: (p, new),
-                Kind.REPLACE_AND_FAILOVER: (new, p),
-                Kind.REPLACE_PRIMARY: (new, s),
-                Kind.FAILOVER_AND_REPLACE: (s, new),
-            }[kind]
+        if kind is not MoveKind.FAILOVER_TO:
+            kept = kind.nodes(p, s, new)
             known = np.flatnonzero(state.peers[kept] > 0)
             if monotone:
                 least = np.fmin.reduce(np.delete(scores, known), initial=np.inf)
@@ -667,11 +663,11 @@ class _Round:
                 scores[known], _ = self._exact(crew, kind, chosen[known], new[known])
         self._keep(Found(crew, kind, chosen, new, scores))
 
-    def _exact(self, crew: Crew, kind: Kind, members: Ints, new: Ints) -> tuple[Floats, Floats]:
+    def _exact(self, crew: Crew, kind: MoveKind, members: Ints, new: Ints) -> tuple[Floats, Floats]:
         """Scores with everything taken into account, infinite for moves that must not be; and what they
         may be off by.
         """
-        taken, known = crew.take(members), None if kind is Kind.FAILOVER else new
+        taken, known = crew.take(members), None if kind is MoveKind.FAILOVER else new
         touched, codes = relocate(self.search.around, taken, kind, self.search.force, known)
         effects = [self.search.scale.effect(node) for node in touched]
         changes, squares = added(effects, len(self.means), len(members))
@@ -694,7 +690,7 @@ class _Round:
         # So many ties are between moves that are the same for all that matters: the first will do.
         most = max(1, TIES // len(self.search.scale.rows))
         ranks = sorted(
-            (int(found.crew.rows[member]), node, ORDER.index(found.kind), which, position)
+            (int(found.crew.rows[member]), node, RANK[found.kind], which, position)
             for which, found in enumerate(near)
             for position, (member, node) in enumerate(
                 zip(found.members.tolist(), found.new.tolist(), strict=True)
@@ -714,7 +710,7 @@ class _Round:
             for start in range(0, len(near.members), width):
                 some = near.take(slice(start, start + width))
                 crew = some.crew.take(some.members)
-                new = None if some.kind is Kind.FAILOVER else some.new
+                new = None if some.kind is MoveKind.FAILOVER else some.new
                 touched, codes = relocate(search.around, crew, some.kind, search.force, new)
                 changes = []
                 for node in touched:
@@ -725,7 +721,7 @@ class _Round:
                 scores = variants(values, changes, offline, np.broadcast_to(crowding, codes.shape))
                 scores = np.where(codes == FITS, scores, np.inf)
                 least = np.fmin.reduce(scores)
-                order = ORDER.index(some.kind)
+                order = RANK[some.kind]
                 ranks = [
                     ((float(least), int(crew.rows[i]), int(some.new[i]), order), i)
                     for i in np.flatnonzero(scores == least).tolist()
@@ -756,7 +752,7 @@ class _Rows:
     """
 
     number: int
-    kind: Kind
+    kind: MoveKind
     free: Bools
     departure: Departure
     arrival: Arrivals

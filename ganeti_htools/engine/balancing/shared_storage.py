@@ -18,7 +18,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, score_of
 from ganeti_htools.engine.rules.components import COMPONENTS, INDEX
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.score import node_values, variants
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
@@ -110,7 +110,7 @@ def rebalance(state: State, scope: Bools, instances: Floating) -> tuple[State, l
     while (found := run.best()) is not None:
         run.move(*found)
         row, node = int(instances.rows[found[0]]), int(run.nodes[found[1]])
-        steps.append(Step(row, Kind.FAILOVER_TO, node, node, NOWHERE, run.score() + rest))
+        steps.append(Step(row, MoveKind.FAILOVER_TO, node, node, NOWHERE, run.score() + rest))
     return run.settled(), steps
 
 

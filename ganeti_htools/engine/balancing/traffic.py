@@ -2,29 +2,23 @@
 
 import numpy as np
 
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.state import State
 
-# How often a move copies the disks, and the memory if the instance runs: it is then migrated.
-COPIES = {
-    Kind.FAILOVER: (0, 1),
-    Kind.FAILOVER_TO: (0, 1),
-    Kind.REPLACE_SECONDARY: (1, 0),
-    Kind.REPLACE_AND_FAILOVER: (1, 1),
-    Kind.REPLACE_PRIMARY: (1, 2),
-    Kind.FAILOVER_AND_REPLACE: (1, 1),
-}
-
 USUAL = 100  # Mbit/s between nodes of which no tag tells
 
 
-def copied(kind: Kind, row: Instance) -> tuple[int, int]:
-    """What such a move of an instance copies of disks and of memory, MiB."""
-    disks, memory = COPIES[kind]
-    return disks * row.dsk, memory * row.mem if row.status.running else 0
+def copied(kind: MoveKind, row: Instance) -> tuple[int, int]:
+    """What such a move of an instance copies of disks and of memory, MiB.
+
+    Memory is copied by migrations, and only instances that run are migrated.
+    """
+    disks = kind.operations.count(Operation.REPLACE_SECONDARY)
+    migrations = len(kind.operations) - disks if row.status.running else 0
+    return disks * row.dsk, migrations * row.mem
 
 
 def bandwidths(state: State) -> Ints:
@@ -47,19 +41,12 @@ def bandwidths(state: State) -> Ints:
     return np.array([[known[own, other] for other in classes] for own in classes], np.int64)
 
 
-def seconds(state: State, speeds: Ints, index: int, kind: Kind, node: int) -> float:
-    """How long a move of an instance to a new node (a row) takes, with :func:`bandwidths`.
-
-    The disks come from where the instance runs then.
-    """
-    row, p, s = state.cluster.instances[index], int(state.pnode[index]), int(state.snode[index])
+def seconds(state: State, speeds: Ints, index: int, kind: MoveKind, node: int) -> float:
+    """How long a move of an instance to a new node (a row) takes, with :func:`bandwidths`."""
+    row = state.cluster.instances[index]
     memory = row.mem if row.status.running else 0
-    copies = {
-        Kind.FAILOVER: [(memory, p, s)],
-        Kind.FAILOVER_TO: [(memory, p, node)],
-        Kind.REPLACE_SECONDARY: [(row.dsk, p, node)],
-        Kind.REPLACE_AND_FAILOVER: [(row.dsk, p, node), (memory, p, node)],
-        Kind.REPLACE_PRIMARY: [(memory, p, s), (row.dsk, s, node), (memory, s, node)],
-        Kind.FAILOVER_AND_REPLACE: [(memory, p, s), (row.dsk, s, node)],
-    }[kind]
-    return sum(8 * volume / float(speeds[source, goal]) for volume, source, goal in copies)
+    total = 0.0
+    for operation, source, target in kind.transfers(int(state.pnode[index]), int(state.snode[index]), node):
+        volume = row.dsk if operation is Operation.REPLACE_SECONDARY else memory
+        total += 8 * volume / float(speeds[source, target])
+    return total

@@ -12,7 +12,7 @@ from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.explaining.allocation_options import Prospect, commonest, weighed
 from ganeti_htools.engine.explaining.move_options import judged
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
@@ -37,7 +37,7 @@ def departures(
     except RequestFailed:
         return base, []
     found = list(_tried(state, asked, kind, scope, targets, options, base))
-    if kind is not Kind.FAILOVER:
+    if kind is not Operation.FAILOVER:
         mine = {int(state.pnode[asked.index]), int(state.snode[asked.index])}
         for node in np.setdiff1d(np.arange(len(state.group)), targets).tolist():
             found.append(Prospect(node, NOWHERE, _closed(state, node, group, mine)))
@@ -53,30 +53,30 @@ def _closed(state: State, node: int, group: int, mine: set[int]) -> str:
     return "offline" if state.columns.offline[node] else "not to be used"
 
 
-def _new_node(prospect: Prospect, kind: Kind | None) -> int:
+def _new_node(prospect: Prospect, kind: Operation | None) -> int:
     """The node that tells prospects apart."""
-    secondary = kind is Kind.REPLACE_SECONDARY and prospect.snode != NOWHERE
+    secondary = kind is Operation.REPLACE_SECONDARY and prospect.snode != NOWHERE
     return prospect.snode if secondary else prospect.pnode
 
 
 def _tried(
     state: State,
     asked: Asked,
-    kind: Kind | None,
+    kind: Operation | None,
     scope: Bools,
     targets: Ints,
     options: Options,
     base: Statistics,
 ) -> Iterator[Prospect]:
     force = options.ignore_soft_errors
-    if kind is Kind.FAILOVER:
+    if kind is Operation.FAILOVER:
         everywhere = np.ones(len(state.group), np.bool_)
         trial = placements.failover(state, asked, everywhere, force)
     elif not len(targets):
         return
-    elif kind is Kind.FAILOVER_TO:
+    elif kind is Operation.FAILOVER_TO:
         trial = placements.failover_to(state, asked, targets, scope, force)
-    elif kind is Kind.REPLACE_SECONDARY:
+    elif kind is Operation.REPLACE_SECONDARY:
         trial = placements.replace_secondary(state, asked, targets, force)
     else:
         yield from _pairs(state, asked, scope, targets, options, base)

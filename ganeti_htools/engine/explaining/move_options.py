@@ -8,10 +8,9 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing, allowed
 from ganeti_htools.engine.balancing.relocate import crowding_change, muster, nodes_after, relocate
-from ganeti_htools.engine.balancing.search import ORDER
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.components import CROWDING
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.score import Statistics, node_values
 from ganeti_htools.engine.rules.trial import NodeChange
@@ -27,7 +26,7 @@ class Alternative:
     Either ``fail`` says why it must not be, or there is the score with its components (unweighted).
     """
 
-    kind: Kind
+    kind: MoveKind
     node: int
     pnode: int
     snode: int
@@ -48,10 +47,10 @@ def alternatives(state: State, scope: Bools, index: int, options: Balancing) -> 
     targets = np.flatnonzero(scope & ~state.columns.offline)
     targets = targets[(targets != state.pnode[index]) & (targets != state.snode[index])]
     base = choice.base(state, scope, affinity.crowding(state, scope))
-    for kind in ORDER if crews else ():
+    for kind in MoveKind if crews else ():
         if not allowed(around, crews[0], kind, options)[0]:
             continue
-        new = None if kind is Kind.FAILOVER else targets
+        new = None if not kind.takes_node else targets
         crew = crews[0].take(np.zeros(1 if new is None else len(new), np.int64))
         touched, codes = relocate(around, crew, kind, options.ignore_soft_errors, new)
         change = crowding_change(around, crew, kind, new, scope)

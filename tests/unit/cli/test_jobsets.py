@@ -4,7 +4,7 @@ import numpy as np
 
 from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
 from ganeti_htools.engine.balancing.balance import Step
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -15,7 +15,7 @@ DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
 SIZES = {f"n{number}.example.org": 10_000 for number in range(6)}
 
 
-def moves(*places: tuple[Kind, int, int, int]) -> list[Move]:
+def moves(*places: tuple[MoveKind, int, int, int]) -> list[Move]:
     """Moves of one instance after the other: kind, new node, primary and secondary afterwards."""
     rows = [instance(f"i{row}.example.org", DRBD, "n0.example.org", "n1.example.org") for row in range(3)]
     rows.append(instance("e.example.org", EXT, "n0.example.org", status=Status.DOWN))
@@ -30,11 +30,11 @@ def test_commands_of_each_kind() -> None:
     told = [
         (move.summary, *move.commands)
         for place in (
-            (Kind.FAILOVER, NOWHERE, 1, 0),
-            (Kind.REPLACE_SECONDARY, 2, 0, 2),
-            (Kind.REPLACE_AND_FAILOVER, 2, 2, 0),
-            (Kind.REPLACE_PRIMARY, 2, 2, 1),
-            (Kind.FAILOVER_AND_REPLACE, 2, 1, 2),
+            (MoveKind.FAILOVER, NOWHERE, 1, 0),
+            (MoveKind.REPLACE_SECONDARY, 2, 0, 2),
+            (MoveKind.REPLACE_AND_FAILOVER, 2, 2, 0),
+            (MoveKind.REPLACE_PRIMARY, 2, 2, 1),
+            (MoveKind.FAILOVER_AND_REPLACE, 2, 1, 2),
         )
         for move in moves(place)
     ]
@@ -48,23 +48,23 @@ def test_commands_of_each_kind() -> None:
 
 
 def test_an_instance_that_does_not_run_is_failed_over() -> None:
-    stays = (Kind.FAILOVER, NOWHERE, 1, 0)
-    *_, move = moves(stays, stays, stays, (Kind.FAILOVER_TO, 3, 3, NOWHERE))
+    stays = (MoveKind.FAILOVER, NOWHERE, 1, 0)
+    *_, move = moves(stays, stays, stays, (MoveKind.FAILOVER_TO, 3, 3, NOWHERE))
     assert (move.was, move.now) == (("n0",), ("n3",))
     assert (move.summary, move.commands) == ("fa:n3", ("failover -f -n n3 e",))
     assert (move.disk, move.memory) == (0, 0)
 
 
 def test_what_is_copied() -> None:
-    (move,) = moves((Kind.REPLACE_PRIMARY, 2, 2, 1))
+    (move,) = moves((MoveKind.REPLACE_PRIMARY, 2, 2, 1))
     assert (move.disk, move.memory) == (1024, 2000)
 
 
 def test_a_second_move_starts_where_the_first_ended() -> None:
     rows = [instance("i", DRBD, "n0", "n1")]
     names = Names(derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows)))
-    names.move(Step(0, Kind.FAILOVER, NOWHERE, 1, 0, 1.0))
-    assert names.move(Step(0, Kind.REPLACE_SECONDARY, 2, 1, 2, 1.0)).was == ("n1", "n0")
+    names.move(Step(0, MoveKind.FAILOVER, NOWHERE, 1, 0, 1.0))
+    assert names.move(Step(0, MoveKind.REPLACE_SECONDARY, 2, 1, 2, 1.0)).was == ("n1", "n0")
 
 
 def test_no_set_touches_a_node_twice_and_order_is_kept() -> None:
@@ -74,9 +74,9 @@ def test_no_set_touches_a_node_twice_and_order_is_kept() -> None:
     made = []
     for row in range(30):
         p, s = rng.choice(12, 2, replace=False).tolist()
-        names.move(Step(row, Kind.FAILOVER, NOWHERE, p, s, 1.0))
+        names.move(Step(row, MoveKind.FAILOVER, NOWHERE, p, s, 1.0))
         q = int(rng.integers(12))
-        made.append(names.move(Step(row, Kind.REPLACE_SECONDARY, q, p, q, 1.0)))
+        made.append(names.move(Step(row, MoveKind.REPLACE_SECONDARY, q, p, q, 1.0)))
     sets = jobsets(made)
     assert [move for jobs in sets for move in jobs] == made
     assert max(map(len, sets)) > 1
@@ -87,7 +87,7 @@ def test_no_set_touches_a_node_twice_and_order_is_kept() -> None:
 
 
 def test_commands_for_reading_and_for_the_shell() -> None:
-    sets = jobsets(moves((Kind.FAILOVER, NOWHERE, 1, 0)))
+    sets = jobsets(moves((MoveKind.FAILOVER, NOWHERE, 1, 0)))
     assert commands(sets) == (
         "\necho jobset 1, 1 jobs\n  echo job 1/1\n  check\n  gnt-instance migrate -f i0\n"
     )

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.backends import luxi
 from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.execution.run import (
     Away,
     Changed,
@@ -41,14 +41,14 @@ from tests.support.worlds import world
 PATIENCE = Patience(answer=30, away=300, late=10)
 
 
-def job(instance: str, kind: Kind, node: str | None, was: str, now: str) -> Job:
+def job(instance: str, kind: MoveKind, node: str | None, was: str, now: str) -> Job:
     step = NamedStep(instance, kind, node, tuple(was.split(":")), tuple(now.split(":")))
     return Job(f"{instance}: {was} => {now}", move(step, forthcoming=False), (), step)
 
 
-SHARED = job("shared", Kind.FAILOVER_TO, "three", "one", "three")
-MIRRORED = job("mirrored", Kind.REPLACE_SECONDARY, "three", "one:two", "one:three")
-BACK = job("mirrored", Kind.FAILOVER, None, "one:three", "three:one")
+SHARED = job("shared", MoveKind.FAILOVER_TO, "three", "one", "three")
+MIRRORED = job("mirrored", MoveKind.REPLACE_SECONDARY, "three", "one:two", "one:three")
+BACK = job("mirrored", MoveKind.FAILOVER, None, "one:three", "three:one")
 PLAN: Plan = [[SHARED], [MIRRORED], [BACK]]
 
 
@@ -91,19 +91,19 @@ def statuses(run: Run) -> list[JobStatus | None]:
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
-        (Kind.FAILOVER, [opcodes.migrate("i")]),
-        (Kind.FAILOVER_TO, [opcodes.migrate("i", "n")]),
-        (Kind.REPLACE_SECONDARY, [opcodes.replace_secondary("i", "n")]),
-        (Kind.REPLACE_AND_FAILOVER, [opcodes.replace_secondary("i", "n"), opcodes.migrate("i")]),
-        (Kind.FAILOVER_AND_REPLACE, [opcodes.migrate("i"), opcodes.replace_secondary("i", "n")]),
+        (MoveKind.FAILOVER, [opcodes.migrate("i")]),
+        (MoveKind.FAILOVER_TO, [opcodes.migrate("i", "n")]),
+        (MoveKind.REPLACE_SECONDARY, [opcodes.replace_secondary("i", "n")]),
+        (MoveKind.REPLACE_AND_FAILOVER, [opcodes.replace_secondary("i", "n"), opcodes.migrate("i")]),
+        (MoveKind.FAILOVER_AND_REPLACE, [opcodes.migrate("i"), opcodes.replace_secondary("i", "n")]),
         (
-            Kind.REPLACE_PRIMARY,
+            MoveKind.REPLACE_PRIMARY,
             [opcodes.migrate("i"), opcodes.replace_secondary("i", "n"), opcodes.migrate("i")],
         ),
     ],
 )
-def test_moves_as_opcodes(step: Kind, expected: Sequence[opcodes.Opcode]) -> None:
-    node = None if step is Kind.FAILOVER else "n"
+def test_moves_as_opcodes(step: MoveKind, expected: Sequence[opcodes.Opcode]) -> None:
+    node = None if step is MoveKind.FAILOVER else "n"
     assert list(move(NamedStep("i", step, node, ("a", "b"), ("a", "n")), False)) == expected
 
 

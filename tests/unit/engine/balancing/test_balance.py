@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine.balancing.balance import COPYING, Balancing, rebalance, score_of
-from ganeti_htools.engine.balancing.search import ORDER
+from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
 from ganeti_htools.engine.explaining import move_options as engine
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -55,7 +54,7 @@ def check_first_step(state: State, scope: Bools, options: Balancing) -> None:
     """The first step is the best of all moves, each looked at by itself."""
     current = score_of(state, scope)
     moves = [
-        (each.score, index, each.node, ORDER.index(each.kind))
+        (each.score, index, each.node, RANK[each.kind])
         for index, row in enumerate(state.cluster.instances)
         if scope[state.pnode[index]]
         and (state.snode[index] == NOWHERE or scope[state.snode[index]])
@@ -70,7 +69,7 @@ def check_first_step(state: State, scope: Bools, options: Balancing) -> None:
         return
     near = [rank for score, *rank in moves if score <= lowest + CLOSE]
     assert steps[0].score == pytest.approx(lowest, abs=CLOSE)
-    assert [steps[0].instance, steps[0].node, ORDER.index(steps[0].kind)] in near
+    assert [steps[0].instance, steps[0].node, RANK[steps[0].kind]] in near
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -172,10 +171,10 @@ def test_only_a_move_without_copying_that_gains_too_stops_one_that_copies() -> N
     for factor in (None, 1.0, 1e6):
         _, steps = rebalance(state, everyone(state), Balancing(disk_moves_factor=factor))
         kinds.append([step.kind for step in steps])
-    assert kinds[0][0] in COPYING
-    assert kinds[2][0] is Kind.FAILOVER
+    assert kinds[0][0].copies_disks
+    assert kinds[2][0] is MoveKind.FAILOVER
     # Once no failover gains, disks are copied whatever the factor.
-    assert set(kinds[2]) & COPYING
+    assert any(kind.copies_disks for kind in kinds[2])
 
 
 def test_a_move_that_the_first_step_makes_possible_is_found() -> None:
@@ -185,4 +184,4 @@ def test_a_move_that_the_first_step_makes_possible_is_found() -> None:
     state = derive(replace(described, nodes=lost))
     # With its secondary offline, the instance cannot be failed over before it has a new one.
     _, steps = rebalance(state, everyone(state), Balancing(restricted_migration=True))
-    assert [step.kind for step in steps] == [Kind.REPLACE_SECONDARY, Kind.FAILOVER]
+    assert [step.kind for step in steps] == [MoveKind.REPLACE_SECONDARY, MoveKind.FAILOVER]

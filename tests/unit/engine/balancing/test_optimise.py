@@ -8,7 +8,7 @@ from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.engine.balancing.optimise import Plan, optimise, shared_out
 from ganeti_htools.engine.balancing.relocate import muster
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -109,6 +109,6 @@ def test_lost_nodes_are_left_once() -> None:
     state = derive(replace(described, nodes=lost))
     greedy, best = optimise(state, everyone(state), Balancing(evacuation=True), None, rounds(30))
     assert best.score < greedy.score
-    assert not {step.kind for step in best.steps} & {Kind.REPLACE_AND_FAILOVER}
+    assert not {step.kind for step in best.steps} & {MoveKind.REPLACE_AND_FAILOVER}
     assert {step.instance for step in best.steps} == set(range(6))
     assert 0 not in {*best.after.pnode.tolist(), *best.after.snode.tolist()}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import Balancing, Step, rebalance, score_of
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -59,8 +59,8 @@ def test_a_long_plan_goes_on_where_that_divides_the_score_by_enough(number: int)
 def test_where_disks_take_too_long_instances_fail_over() -> None:
     rows = [instance(name, DRBD, "n0", "n1") for name in "abcd"]
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 10_000}, rows))
-    assert plan(state)[0].kind is not Kind.FAILOVER
+    assert plan(state)[0].kind is not MoveKind.FAILOVER
     # Disks are 1,024 MiB.
-    for threshold, kinds in ((81.0, [Kind.FAILOVER]), (79.0, [])):
+    for threshold, kinds in ((81.0, [MoveKind.FAILOVER]), (79.0, [])):
         steps = plan(state, long_factor=1000.0, long_threshold=threshold)
         assert [step.kind for step in steps] == kinds

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.balancing.traffic import bandwidths, copied, seconds
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -14,15 +14,15 @@ from tests.support.by_hand import instance
 @pytest.mark.parametrize(
     ("kind", "disks", "memory"),
     [
-        (Kind.FAILOVER, 0, 1000),
-        (Kind.FAILOVER_TO, 0, 1000),
-        (Kind.REPLACE_SECONDARY, 1024, 0),
-        (Kind.REPLACE_AND_FAILOVER, 1024, 1000),
-        (Kind.REPLACE_PRIMARY, 1024, 2000),
-        (Kind.FAILOVER_AND_REPLACE, 1024, 1000),
+        (MoveKind.FAILOVER, 0, 1000),
+        (MoveKind.FAILOVER_TO, 0, 1000),
+        (MoveKind.REPLACE_SECONDARY, 1024, 0),
+        (MoveKind.REPLACE_AND_FAILOVER, 1024, 1000),
+        (MoveKind.REPLACE_PRIMARY, 1024, 2000),
+        (MoveKind.FAILOVER_AND_REPLACE, 1024, 1000),
     ],
 )
-def test_a_running_instance_is_migrated(kind: Kind, disks: int, memory: int) -> None:
+def test_a_running_instance_is_migrated(kind: MoveKind, disks: int, memory: int) -> None:
     row = instance("a", DiskTemplate.DRBD, "n0", "n1")
     assert copied(kind, row) == (disks, memory)
     stopped = instance("a", DiskTemplate.DRBD, "n0", "n1", status=Status.DOWN)
@@ -70,14 +70,14 @@ def test_the_least_of_several_counts() -> None:
 @pytest.mark.parametrize(
     ("index", "kind", "node", "expected"),
     [
-        (0, Kind.FAILOVER, -1, 8 * 1000 / 1000),
-        (0, Kind.REPLACE_SECONDARY, 2, 8 * 1024 / 50),
-        (0, Kind.REPLACE_AND_FAILOVER, 2, 8 * 1024 / 50 + 8 * 1000 / 50),
-        (0, Kind.REPLACE_PRIMARY, 2, 8 * 1000 / 1000 + 8 * 1024 / 50 + 8 * 1000 / 50),
-        (0, Kind.FAILOVER_AND_REPLACE, 3, 8 * 1000 / 1000 + 8 * 1024 / 100),
-        (1, Kind.FAILOVER_TO, 3, 8 * 1000 / 100),
+        (0, MoveKind.FAILOVER, -1, 8 * 1000 / 1000),
+        (0, MoveKind.REPLACE_SECONDARY, 2, 8 * 1024 / 50),
+        (0, MoveKind.REPLACE_AND_FAILOVER, 2, 8 * 1024 / 50 + 8 * 1000 / 50),
+        (0, MoveKind.REPLACE_PRIMARY, 2, 8 * 1000 / 1000 + 8 * 1024 / 50 + 8 * 1000 / 50),
+        (0, MoveKind.FAILOVER_AND_REPLACE, 3, 8 * 1000 / 1000 + 8 * 1024 / 100),
+        (1, MoveKind.FAILOVER_TO, 3, 8 * 1000 / 100),
     ],
 )
-def test_seconds(index: int, kind: Kind, node: int, expected: float) -> None:
+def test_seconds(index: int, kind: MoveKind, node: int, expected: float) -> None:
     state = networks()
     assert seconds(state, bandwidths(state), index, kind, node) == pytest.approx(expected)

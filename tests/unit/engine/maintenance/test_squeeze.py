@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.engine.maintenance.squeeze import Action
-from ganeti_htools.engine.rules.moves import Kind
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
@@ -17,7 +17,7 @@ from tests.support.by_hand import instance
 
 SMALL = Instance("small", 100, 0, (), 1, auto_balance=False, template=DiskTemplate.EXT)
 HUGE = replace(SMALL, mem=9500)
-AWAY = NamedStep("a", Kind.FAILOVER_TO, "n0", ("n2",), ("n0",))
+AWAY = NamedStep("a", MoveKind.FAILOVER_TO, "n0", ("n2",), ("n0",))
 
 
 def described(**changes: object) -> Cluster:
@@ -115,7 +115,7 @@ def test_groups_that_have_enough_wait_for_those_that_lack() -> None:
 
 def test_powering_up() -> None:
     asleep = described(offline=True, tags=("htools:standby:auto",))
-    back = NamedStep("b", Kind.FAILOVER_TO, "n2", ("n1",), ("n2",))
+    back = NamedStep("b", MoveKind.FAILOVER_TO, "n2", ("n1",), ("n2",))
     assert obstacle(asleep, Action.ONLINE, steps=(back,)) is None
     for other in (described(offline=True), described(tags=("htools:standby:auto",))):
         assert obstacle(other, Action.ONLINE, steps=()) == "node n2 is not offline with a standby tag"

@@ -1,0 +1,119 @@
+"""The ways in which one move changes the nodes of an instance (``hbal(1)``): one entry for each.
+
+A move is a few operations of Ganeti, one after the other. Everything else follows from these: where the
+instance is afterwards, what is copied, which migrations are needed, opcodes, commands and what reports show.
+"""
+
+from enum import Enum
+from typing import Any
+
+# Functions on nodes take whatever stands for a node: rows, arrays of rows, or names.
+Node = Any
+
+
+class Operation(Enum):
+    """One operation of Ganeti on an instance. The value is its abbreviation in a list of steps."""
+
+    FAILOVER = "f"  # primary and secondary change roles; an instance that runs is migrated
+    FAILOVER_TO = "fa"  # to a new primary, on storage that all nodes see
+    REPLACE_SECONDARY = "r"  # the disks are copied to a new secondary
+
+    @property
+    def takes_node(self) -> bool:
+        """Whether it brings the instance to a node that is new to it."""
+        return self is not Operation.FAILOVER
+
+    def nodes(self, primary: Node, secondary: Node, new: Node) -> tuple[Node, Node]:
+        """Primary and secondary afterwards."""
+        match self:
+            case Operation.FAILOVER:
+                return secondary, primary
+            case Operation.FAILOVER_TO:
+                return new, secondary
+            case Operation.REPLACE_SECONDARY:
+                return primary, new
+
+
+_FAIL_OVER, _FAIL_OVER_TO, _REPLACE = Operation
+
+
+class MoveKind(Enum):
+    """What a move does: its name, its operations, and what several such moves are called.
+
+    Of moves that are equally good the one whose kind stands first is made.
+    """
+
+    operations: tuple[Operation, ...]
+    plural: str
+
+    def __new__(cls, title: str, operations: tuple[Operation, ...] = (), plural: str = "") -> "MoveKind":
+        kind = object.__new__(cls)
+        kind._value_, kind.operations, kind.plural = title, operations, plural
+        return kind
+
+    FAILOVER = "failover", (_FAIL_OVER,), "failovers"
+    FAILOVER_TO = "failover to", (_FAIL_OVER_TO,), "failovers to any node"
+    REPLACE_SECONDARY = "replace secondary", (_REPLACE,), "replaced secondaries"
+    REPLACE_AND_FAILOVER = (
+        "replace secondary and fail over",  # the new node becomes primary
+        (_REPLACE, _FAIL_OVER),
+        "replaced secondaries with failover",
+    )
+    REPLACE_PRIMARY = (
+        "replace primary",  # by way of the secondary, which stays one
+        (_FAIL_OVER, _REPLACE, _FAIL_OVER),
+        "replaced primaries",
+    )
+    FAILOVER_AND_REPLACE = (
+        "fail over and replace secondary",  # the primary is left
+        (_FAIL_OVER, _REPLACE),
+        "failovers with replaced secondary",
+    )
+
+    @property
+    def takes_node(self) -> bool:
+        """Whether it brings the instance to a node that is new to it."""
+        return any(operation.takes_node for operation in self.operations)
+
+    @property
+    def copies_disks(self) -> bool:
+        """Whether disks are copied."""
+        return _REPLACE in self.operations
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether it is for instances with a secondary, not for those on storage that all nodes see."""
+        return _FAIL_OVER_TO not in self.operations
+
+    @property
+    def to_primary(self) -> bool:
+        """Whether the new node becomes the primary."""
+        return bool(self.nodes("primary", "secondary", "new")[0] == "new")
+
+    def nodes(self, primary: Node, secondary: Node, new: Node) -> tuple[Node, Node]:
+        """Primary and secondary afterwards."""
+        for operation in self.operations:
+            primary, secondary = operation.nodes(primary, secondary, new)
+        return primary, secondary
+
+    def transfers(self, primary: Node, secondary: Node, new: Node) -> list[tuple[Operation, Node, Node]]:
+        """What goes from where to where, in order: the instance itself, or, when the secondary is replaced,
+        its disks, from where it is by then.
+        """
+        result = []
+        for operation in self.operations:
+            source = primary
+            primary, secondary = operation.nodes(primary, secondary, new)
+            target = secondary if operation is _REPLACE else primary
+            result.append((operation, source, target))
+        return result
+
+    def migrations(self, primary: Node, secondary: Node, new: Node) -> list[tuple[Node, Node]]:
+        """From where to where the instance itself goes, in order."""
+        transfers = self.transfers(primary, secondary, new)
+        return [(source, target) for operation, source, target in transfers if operation is not _REPLACE]
+
+
+MIRRORED = tuple(kind for kind in MoveKind if kind.mirrored)
+SHARED = tuple(kind for kind in MoveKind if not kind.mirrored)
+RANK = {kind: rank for rank, kind in enumerate(MoveKind)}

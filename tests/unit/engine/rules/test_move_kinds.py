@@ -1,0 +1,41 @@
+import pytest
+
+from ganeti_htools.engine.rules.move_kinds import MIRRORED, RANK, SHARED, MoveKind, Operation
+
+P, S, NEW = "p", "s", "new"
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "after", "migrations"),
+    [
+        (MoveKind.FAILOVER, "f", (S, P), [(P, S)]),
+        (MoveKind.FAILOVER_TO, "fa", (NEW, S), [(P, NEW)]),
+        (MoveKind.REPLACE_SECONDARY, "r", (P, NEW), []),
+        (MoveKind.REPLACE_AND_FAILOVER, "r f", (NEW, P), [(P, NEW)]),
+        (MoveKind.REPLACE_PRIMARY, "f r f", (NEW, S), [(P, S), (S, NEW)]),
+        (MoveKind.FAILOVER_AND_REPLACE, "f r", (S, NEW), [(P, S)]),
+    ],
+)
+def test_what_becomes_of_the_nodes(
+    kind: MoveKind, steps: str, after: tuple[str, str], migrations: list[tuple[str, str]]
+) -> None:
+    assert " ".join(operation.value for operation in kind.operations) == steps
+    assert kind.nodes(P, S, NEW) == after
+    assert kind.migrations(P, S, NEW) == migrations
+    assert kind.takes_node is (NEW in after)
+    assert kind.to_primary is (after[0] == NEW)
+    assert kind.copies_disks is ("r" in steps)
+
+
+def test_disks_come_from_where_the_instance_is_by_then() -> None:
+    assert MoveKind.REPLACE_PRIMARY.transfers(P, S, NEW) == [
+        (Operation.FAILOVER, P, S),
+        (Operation.REPLACE_SECONDARY, S, NEW),
+        (Operation.FAILOVER, S, NEW),
+    ]
+
+
+def test_each_kind_is_for_one_sort_of_instances() -> None:
+    assert MoveKind.FAILOVER_TO in SHARED
+    assert sorted((*MIRRORED, *SHARED), key=RANK.__getitem__) == list(MoveKind)
+    assert [MoveKind(kind.value) for kind in MoveKind] == list(MoveKind)
