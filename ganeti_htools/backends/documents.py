@@ -1,7 +1,7 @@
-"""JSON documents of strangers: what there is of them is looked at before they are parsed.
+"""JSON documents from strangers: size and nesting are checked before they are parsed.
 
-What a parser does to nested or to many values costs far more than their text, and it cannot be interrupted.
-That a name stands twice in an object is noticed: parsers do not agree on what it means, and do not tell.
+Parsing nested or many values costs far more than their text, and a parser cannot be interrupted. A name that
+stands twice in an object is noticed, because parsers differ in what they make of it and do not report it.
 """
 
 import gc
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-DEEPEST = 100  # objects and lists within each other; Ganeti's have six
+DEEPEST = 100  # levels of objects and lists within each other; Ganeti's messages have six
 
 _CHUNK = 1 << 20
 _MARKS = b'"[]{},'
@@ -23,7 +23,7 @@ _NESTING[list(b"[{")], _NESTING[list(b"]}")] = 1, -1
 
 
 class DocumentError(Exception):
-    """Text that is not taken for a document; the exception's text says why."""
+    """Text that is refused as a document; the exception's text says why."""
 
 
 class RepeatedError(DocumentError):
@@ -44,13 +44,13 @@ def parsed(text: bytes) -> Any:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise DocumentError(str(error)) from None
-    if _quotes(text) != _quotes(orjson.dumps(value)):  # less was kept than there is
+    if _quotes(text) != _quotes(orjson.dumps(value)):  # the parser kept fewer names than the text has
         raise RepeatedError("a name stands twice in an object")
     return value
 
 
 def parsed_as_repeating(text: bytes) -> Any:
-    """The value of a document that :func:`parsed` found to be repeating: the first of a name counts."""
+    """The value of a document in which names repeat (see :func:`parsed`): the first of a name counts."""
     return json.loads(text, object_pairs_hook=_first, parse_int=orjson.loads, parse_float=orjson.loads)
 
 
@@ -68,20 +68,20 @@ def _first(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def has_at_most(text: bytes, most: int) -> bool:
-    """Whether a document has no more values than ``most``: objects, lists, what is in them."""
-    quickly = sum(text.count(mark) for mark in (b",", b"[", b"{")) + 1  # those in strings counted as well
+    """Whether a document has at most ``most`` values: objects, lists and what they contain."""
+    quickly = sum(text.count(mark) for mark in (b",", b"[", b"{")) + 1  # an upper bound
     return quickly <= most or measured(text)[0] <= most
 
 
 def measured(text: bytes) -> tuple[int, int]:
-    """The most values that a document can have, and how many are within each other.
+    """An upper bound for the number of values in a document, and how deep they are nested.
 
-    Of text that is no document these hold as far as a parser would come.
+    For text that is not JSON these hold up to where a parser would stop.
     """
     values, deepest, depth, quoted, escape = 1, 0, 0, 0, b""
     for start in range(0, len(text), _CHUNK):
         chunk = escape + text[start : start + _CHUNK]
-        escape = b"\\" * ((len(chunk) - len(chunk.rstrip(b"\\"))) % 2)  # of what the next chunk begins with
+        escape = b"\\" * ((len(chunk) - len(chunk.rstrip(b"\\"))) % 2)  # belongs to the next chunk
         chunk = _unescaped(chunk[: len(chunk) - len(escape)])
         marks = np.frombuffer(chunk.translate(None, _OTHERS), np.uint8)
         quotes = np.cumsum(marks == ord('"'), dtype=np.int32) + quoted
@@ -96,20 +96,20 @@ def measured(text: bytes) -> tuple[int, int]:
 
 
 def _quotes(text: bytes) -> int:
-    """How many quotation marks there are: two for each string, names among them."""
+    """The number of quotation marks: two for each string, names included."""
     return _unescaped(text).count(b'"')
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Without the backslashes and quotation marks that stand escaped in strings."""
+    """The text without escaped backslashes and escaped quotation marks."""
     return text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without looking for garbage meanwhile, which takes longer the more there is that is none.
+    """Runs a block without garbage collection, which takes longer the more live objects there are.
 
-    In several threads at once: for as long as the first to begin needs.
+    When several threads do so at once, collection starts again when the one that began first has finished.
     """
     collecting = gc.isenabled()
     if collecting:

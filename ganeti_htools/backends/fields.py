@@ -25,7 +25,7 @@ def parse_json(data: bytes, what: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """The beginning of a value; no more of it is looked at."""
+    """The beginning of a value, for an error message; the rest is not even formatted."""
     text = "".join(islice(_written(value), 40))
     return text if len(text) <= 40 else text[:37] + "..."
 
@@ -52,7 +52,7 @@ def _written(value: Any) -> Iterator[str]:
 
 
 class Fields:
-    """One JSON object, and how to call it in errors."""
+    """One JSON object, and its name in error messages."""
 
     __slots__ = ("owner", "values")
 
@@ -85,7 +85,7 @@ class Fields:
         raise self.wrong(key, "Int", f"a whole number from {low} to {high}")
 
     def count(self, key: str) -> int:
-        """A number of things."""
+        """A whole number from 0 up."""
         return self.integer(key, 0, MAX_COUNT)
 
     def free(self, key: str) -> int:

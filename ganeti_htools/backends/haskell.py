@@ -21,7 +21,7 @@ def positional(value: float) -> str:
 
 
 def show(value: float) -> str:
-    """``show``: the same, with an exponent below 0.1 and from ten million."""
+    """``show``: all digits, at least one after the point; an exponent below 0.1 and from ten million."""
     if value == 0 or 0.1 <= abs(value) < 1e7 or not math.isfinite(value):
         return positional(value)
     mantissa, exponent = f"{_decimal(value).normalize():E}".split("E")
@@ -41,20 +41,20 @@ def _special(value: float) -> str:
 
 
 def _decimal(value: float) -> Decimal:
-    """The fewest digits that lie nearer to this number than to any other; of such the nearest.
+    """The fewest digits that identify this number; among those, the digits nearest to it.
 
-    Not quite Python's ``repr``: what lies in the middle between two numbers identifies none of them, and of
-    two that are equally near this is the larger. The way to them is that of Burger and Dybvig, "Printing
-    Floating-Point Numbers Quickly and Accurately" (1996).
+    This differs from Python's ``repr`` in two points: a decimal half-way between two numbers identifies
+    neither, and of two decimals that are equally near the larger is chosen. The method is that of Burger and
+    Dybvig, "Printing Floating-Point Numbers Quickly and Accurately" (1996).
     """
     size = abs(float(value))
     if size < 2**53 and size.is_integer():
         return Decimal(value)
     place = Decimal(repr(size)).adjusted() + 1
-    # Counted in halves of the step to the number below: the number, and what is nearest to it on both sides.
+    # The number and the middle to its neighbour on either side, in halves of the step to the number below.
     step = math.ulp(math.nextafter(size, 0))
     rest, above, below = 2 * int(size / step), int(math.ulp(size) / step), 1
-    # All of them as parts of one in the first digit's place.
+    # The three of them as fractions of one unit in the first digit's place.
     part, whole = step.as_integer_ratio()
     part, whole = part * 10 ** max(-place, 0), 2 * whole * 10 ** max(place, 0)
     rest, above, below = rest * part, above * part, below * part

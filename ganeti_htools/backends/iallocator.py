@@ -43,7 +43,7 @@ def _read(data: bytes) -> Message:
 
 
 def _section(message: Fields, key: str) -> Iterable[tuple[str, Any]]:
-    """The members of a section, none of which is lost. Raises DataError."""
+    """The members of a section. Raises DataError if a name stands twice, so that no member is lost."""
     values = message.object(key).values
     if isinstance(values, Repeating):
         raise DataError(f"{message.owner}: key '{key}': the name '{values.name}' stands twice")
@@ -57,7 +57,7 @@ def assemble(
     instances: Iterable[Instance],
     warnings: Iterable[str],
 ) -> Message:
-    """A message from its parsed parts; what is asked is read here."""
+    """A message from its parsed parts and the request, which is read here."""
     cluster = Cluster(tuple(groups), tuple(nodes), tuple(instances), message.texts("cluster_tags"))
     check(cluster)
     request = Fields("invalid request dict", message.object("request").values)
@@ -65,7 +65,7 @@ def assemble(
 
 
 def default_hypervisor(message: Fields) -> str | None:
-    """The first enabled hypervisor, taken to be that of all nodes: the message does not say."""
+    """The first enabled hypervisor; the message does not say which one a node runs."""
     enabled = message.texts("enabled_hypervisors")
     return enabled[0] if enabled else None
 
@@ -114,7 +114,7 @@ def _ispec(fields: Fields) -> ISpec:
 
 
 def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) -> Node:
-    """A node. Figures that Ganeti leaves out where there is no local storage are noted and taken for none."""
+    """A node. Figures that Ganeti leaves out where there is no local storage count as 0 and are noted."""
     fields = Fields(f"invalid data for node '{name}'", values)
     params = Fields(fields.owner, fields.object("ndparams").values)
     exclusive = params.boolean("exclusive_storage")
@@ -213,7 +213,7 @@ def _request(fields: Fields, cluster: Cluster) -> asked.Request:
 
 
 def check_known(request: asked.Request, cluster: Cluster) -> None:
-    """Everything a request names, new instances and their groups aside, must exist. Raises DataError."""
+    """Check that what a request names exists, new instances and their groups aside. Raises DataError."""
     match request:
         case asked.Relocate(name, _, leaving):
             _known("instance", [name], [row.name for row in cluster.instances])

@@ -1,19 +1,19 @@
 """Reading an iallocator request when a similar one has been read before.
 
-Ganeti writes every request alike: on one line, groups, nodes and instances before what is asked, and
-in a node or an instance no object but a last one. So the text of the latter sections can be cut
-between their members without parsing it, and what has been seen before needs no parsing.
+Ganeti writes every request alike: on one line; groups, nodes and instances before the request itself; and
+only the last field of a node or an instance is an object. So the text of nodes and instances can be cut
+between members without parsing it, and members that have been seen before need no parsing.
 
-This cannot misread a request, however it was written. A cut is only believed if
+This cannot misread a request, however it was written. A cut is only accepted if
 
-* the text before the sections would be a whole object if it were closed: so they are those of the request,
-  not of an object within it;
+* the text before the sections would be a whole object if it were closed: so the sections belong to the
+  request itself, not to an object within it;
 * each piece parses as exactly one member, and the text around the sections parses with numbers in their
   places: then the pieces put together are the document;
-* no name stands twice in any object of these: so nothing takes the place of a section or of a member.
+* no name stands twice in any of these objects: so nothing replaces a section or a member.
 
-Any doubt or error, and the whole is read the plain way. What is kept of a member depends on its text alone
-(of a node, on the hypervisor, too), and is found by the whole of it.
+In any other case the whole text is read the plain way. What is kept of a member depends on its text alone
+(that of a node also on the hypervisor), and the whole text is the key that finds it.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class Memory:
         self.hypervisor: str | None = None
 
     def read(self, data: bytes) -> Message:
-        """As :func:`.iallocator.read`, taking over what has not changed. Raises DataError."""
+        """Parse a message like :func:`.iallocator.read`; known text is not parsed again. Raises DataError."""
         with documents.uncollected():
             try:
                 return self._read(data)
@@ -73,7 +73,7 @@ class Memory:
 
 
 def _cut(data: bytes) -> tuple[Fields, list[bytes]]:
-    """What is around the sections, and the text within each."""
+    """The text around the sections, and the text within each section."""
     positions, end = [], 0
     for start in STARTS:
         begin = data.find(start, end) if start is not STARTS[-1] else data.rfind(start, end)
@@ -98,7 +98,7 @@ def _groups(text: bytes) -> list[Group]:
 def _members(
     text: bytes, known: dict[bytes, Row], make: Callable[[str, Any], Row]
 ) -> tuple[dict[bytes, Row], list[Row]]:
-    """The members of an object by their text, and in order, made anew only where not known."""
+    """The members of an object, by their text and in order; only unknown ones are parsed."""
     if not text:
         return {}, []
     if text[:1] != BETWEEN[-1:] or text[-1:] != BETWEEN[:1]:

@@ -1,4 +1,4 @@
-"""A cluster as luxid tells of it, from the answers to the four requests that Ganeti's tools make."""
+"""A cluster from luxid's answers to the four requests that Ganeti's tools make."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import DiskTemplate, Status
 
-# What fields are taken for that older versions of Ganeti do not have.
+# Defaults for fields that older versions of Ganeti do not have.
 _UNKNOWN: Mapping[str, Any] = {
     "be/spindle_use": 1,
     "cnos": 1,
@@ -32,7 +32,7 @@ _REASONS = {
 def parse(answers: ClusterAnswers, before: tuple[ClusterAnswers, Cluster] | None = None) -> Cluster:
     """The cluster in the answers. Raises DataError, also for a node that is in use and does not report.
 
-    What is made of a row that was in the answers ``before``, the same object, is taken from their cluster.
+    A row that is the same object as one in the answers ``before`` is not read again.
     """
     known = _known(*before) if before else {}
     return queried.cluster(

@@ -71,7 +71,7 @@ def _checked(kind: type[T], value: object, place: str) -> T:
 
 
 def apply(cluster: Cluster, reports: Reports, xen: bool) -> tuple[Cluster, tuple[str, ...]]:
-    """The cluster with the reported loads; or the cluster as it was, and warnings why."""
+    """The cluster with the reported loads; or, if they cannot be used, the same cluster and warnings why."""
     data = [reports.get(node.name, {}).get(collector(xen)) for node in cluster.nodes]
     try:
         return _with_instance_loads(cluster, data) if xen else _with_node_loads(cluster, data), ()

@@ -1,4 +1,4 @@
-"""Rows of the model from fields as Ganeti's queries name them, over whatever protocol they came."""
+"""Rows of the model from fields as Ganeti's queries name them, whatever protocol they came by."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ def _led(node: Node, master: bool, hypervisor: str) -> Node:
 
 
 def group(fields: Fields) -> Group:
-    """A node group. Networks cannot be asked for."""
+    """A node group. Its networks are unknown: queries do not report them."""
     return Group(
         fields.text("name"),
         fields.text("uuid"),

@@ -1,4 +1,4 @@
-"""A cluster as Ganeti's remote API tells of it (``ganeti-rapi(8)``), from the documents of four resources."""
+"""A cluster from the documents of four resources of Ganeti's remote API (``ganeti-rapi(8)``)."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ _DEFAULT_GROUP = "00000000-0000-0000-0000-000000000000"
 def parse(documents: Mapping[str, bytes], state_of_record: bool = False) -> Cluster:
     """The cluster in these documents, by the names of RESOURCES. Raises DataError.
 
-    The memory of an instance is what it runs with, or with ``state_of_record`` what it is configured with.
+    An instance's memory is what it runs with; with ``state_of_record``, what it is configured with.
     """
     info = Fields("Parsing cluster info", parse_json(documents["info"], "Parsing cluster info"))
     groups = [queried.group(fields) for fields in _objects(documents["groups"], "group")]
@@ -32,7 +32,7 @@ def parse(documents: Mapping[str, bytes], state_of_record: bool = False) -> Clus
 
 
 def _objects(data: bytes, kind: str) -> list[Fields]:
-    """The objects of a list, each called by its name."""
+    """The objects of a list; errors call each by its name."""
     task = f"Parsing {kind} data"
     objects = Fields(task, {"list": parse_json(data, task)}).objects("list")
     for fields in objects:

@@ -20,7 +20,7 @@ _POLICIES = {
 }
 _FLAGS = {"True": True, "False": False}
 
-# More than any cluster has; a slip of the finger shall not fill the memory.
+# More than any cluster has, so that a typing error does not fill the memory.
 _MOST_NODES = 100_000
 
 

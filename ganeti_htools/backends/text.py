@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The columns of a section, and what the last ones hold where a file does not have them."""
+    """The columns of a section, and defaults for the last ones, which older files do not have."""
 
     kind: str
     section: str
@@ -67,7 +67,7 @@ _LIVE = ("total memory", "memory used by the node", "free memory", "total disk",
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line of a section: its fields by column, and how to complain about them."""
+    """A line of a section: its fields by column, and errors about them."""
 
     place: str
     kind: str
@@ -130,7 +130,7 @@ def parse(text: str, source: str) -> Cluster:
     except DataError as error:
         raise DataError(f"{source}: {error}") from error
     cluster = _with_policies(cluster, _rows(source, _POLICIES, policies))
-    # Unlike those of nodes, names of instances may recur: they do in files that Ganeti's tools read.
+    # Names of instances may repeat, unlike those of nodes: they do in files that Ganeti's tools accept.
     names = {node.name for node in cluster.nodes}
     rows = _rows(source, _INSTANCES, instances)
     return replace(cluster, instances=tuple(_instance(row, names) for row in rows))

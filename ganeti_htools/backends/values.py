@@ -31,12 +31,12 @@ _LONG = {"mib": "m", "gib": "g", "tib": "t", "mb": "M", "gb": "G", "tb": "T"}
 
 
 def shown(text: str) -> str:
-    """Foreign text as an error message quotes it: on one line, and not too much of it."""
+    """Foreign text, quoted for an error message: on one line and not too long."""
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def read(reader: Callable[[str], T], text: str, *place: str) -> T:
-    """What ``reader`` makes of ``text``; an error it raises is told with the place."""
+    """What ``reader`` makes of ``text``; the place is added to an error that it raises."""
     try:
         return reader(text)
     except DataError as error:

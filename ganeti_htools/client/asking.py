@@ -10,16 +10,16 @@ from ganeti_htools.client.protocol import DEFAULT_SOCKET, Call, encode_call
 from ganeti_htools.luxi.framing import Decoder, FramingError, decode
 from ganeti_htools.model.errors import HtoolsError
 
-PATIENCE = 5.0  # seconds for what the daemon has to look up only
+PATIENCE = 5.0  # seconds for answers that the daemon only has to look up
 _LARGEST = 1 << 30  # bytes of an answer
 
 
 class NoAnswerError(HtoolsError):
-    """The daemon could not be asked, or what came back was no answer."""
+    """The daemon could not be asked, or its reply was not an answer."""
 
 
 class RefusedError(HtoolsError):
-    """The daemon's answer was a refusal, of a kind that :mod:`.protocol` lists."""
+    """The daemon refused; :mod:`.protocol` lists the kinds of refusals."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class RefusedError(HtoolsError):
 
 
 def usual_socket() -> str:
-    """Where the daemon is asked unless somebody says otherwise."""
+    """The daemon's socket, unless an option names another."""
     return os.environ.get("HTOOLSD_SOCKET") or DEFAULT_SOCKET
 
 
@@ -57,7 +57,7 @@ def ask(
 
 
 def _hint(path: str, error: OSError) -> str:
-    """What may be done about it, to be told after the error."""
+    """A hint about what may help, to be printed after the error."""
     match error:
         case FileNotFoundError() | ConnectionRefusedError():
             return "; is htoolsd running?"
@@ -84,7 +84,7 @@ def _exchange(sock: socket.socket, path: str, message: bytes, file: int | None, 
     sock.connect(path)
     sent = socket.send_fds(sock, [message], [file]) if file is not None else 0
     _allow(sock, deadline)
-    with suppress(BrokenPipeError):  # a daemon that does not read it all has said why
+    with suppress(BrokenPipeError):  # a daemon that stops reading has already said why
         sock.sendall(message[sent:])
     decoder = Decoder(_LARGEST)
     while True:

@@ -7,15 +7,15 @@ from typing import Any
 from ganeti_htools.client.asking import PATIENCE, NoAnswerError, RefusedError, ask
 from ganeti_htools.client.protocol import Kind
 
-GOING = ("running", "stopping")  # states of a plan of which there is going to be news
+GOING = ("running", "stopping")  # states in which a plan will still change
 
 LONGEST = 20.0  # seconds that the daemon waits for news
-_AWAY = 30.0  # seconds that the daemon may be away, to be started again say
+_AWAY = 30.0  # seconds that the daemon may be away, for example while it restarts
 _PAUSE = 0.5
 
 
 def changes(path: str, plan: str) -> Iterator[Any]:
-    """The plan as it is, and again each time it has changed, until it has ended.
+    """Yields the plan as it is, and again each time it has changed, until it has ended.
 
     Raises NoAnswerError, RefusedError.
     """

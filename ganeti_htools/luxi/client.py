@@ -1,4 +1,4 @@
-"""A client of luxid, Ganeti's master daemon: one request and its answer after the other. Runs under trio."""
+"""A client of luxid, Ganeti's master daemon: one request at a time, each with its answer. Runs under trio."""
 
 import errno
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,14 +21,14 @@ _NO_ANSWER = (OSError, ValueError, trio.BrokenResourceError, trio.ClosedResource
 
 
 class LuxiError(HtoolsError):
-    """A request that came to nothing."""
+    """A request failed."""
 
     def __init__(self, text: str) -> None:
         super().__init__(on_one_line(text))
 
 
 class NoAnswerError(LuxiError):
-    """luxid could not be asked, or what came back was no answer.
+    """luxid could not be asked, or its reply was not an answer.
 
     ``sent`` tells whether luxid may have got the request, and so may have carried it out.
     """
@@ -39,7 +39,7 @@ class NoAnswerError(LuxiError):
 
 
 class AnswerError(NoAnswerError):
-    """An answer of another shape than the request lets expect: it tells nothing of what luxid has done."""
+    """An answer of an unexpected shape: it does not tell what luxid has done."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, sent=True)
@@ -62,8 +62,8 @@ class Client:
 
     luxid hangs up on clients that are silent for some minutes. A request that finds the connection closed
     goes over a new one; that is safe, because luxid acts on complete messages only. Each request makes at
-    most one connection, after a pause if the last request got no answer, so whoever just tries again
-    does so in decent intervals.
+    most one connection, after a pause if the last request got no answer, so callers may simply repeat a
+    request without pausing themselves.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Client:
                     result = expect(result) if expect else result
                 except RefusedError as error:
                     self._pause = 0.0
-                    if not error.kind:  # luxid hangs up on whom it does not understand
+                    if not error.kind:  # luxid closes the connection when it does not understand a request
                         await self._hang_up()
                     raise RefusedError(f"{method}: {error}", error.kind, error.arguments) from None
                 except AnswerError:
@@ -131,7 +131,7 @@ class Client:
                     during = method if sent else "Ganeti cannot be reached"
                     raise NoAnswerError(f"{self.path}: {during}: {reason}", sent) from error
                 except trio.Cancelled:
-                    # An answer may still come: it must not be taken for that to the next request.
+                    # A late answer may still arrive and must not be taken for the answer to the next request.
                     await (self._fail() if deadline.cancel_called else self._hang_up())
                     raise
                 self._pause = 0.0
@@ -149,7 +149,7 @@ class Client:
         await self._stream.send_all(message)
 
     async def _receive(self) -> bytes:
-        """The next message, and nothing must come after it. Raises FramingError, trio.BrokenResourceError."""
+        """The next message, after which nothing may follow. Raises FramingError, trio.BrokenResourceError."""
         assert self._stream is not None
         decoder = Decoder(_LARGEST)
         while data := bytes(await self._stream.receive_some(_CHUNK)):
@@ -178,7 +178,7 @@ async def reach(path: str) -> trio.abc.Stream:
         stream = await trio.open_unix_socket(path)
         try:
             stream.socket.getpeername()
-        except OSError as error:  # that is how a full queue shows when nobody blocks
+        except OSError as error:  # how a socket that does not block reports a full queue
             await trio.aclose_forcefully(stream)
             if error.errno != errno.ENOTCONN:
                 raise
@@ -188,7 +188,7 @@ async def reach(path: str) -> trio.abc.Stream:
 
 
 def _result(answer: object) -> Any:
-    """What an answer brings. Raises RefusedError, FramingError."""
+    """The result in an answer. Raises RefusedError, FramingError."""
     match answer:
         case {"success": True, "result": result}:
             return result

@@ -13,11 +13,11 @@ END = b"\x03"
 
 
 class FramingError(HtoolsError):
-    """Bytes that are no message, or a value that cannot be one."""
+    """Bytes that are not a message, or a value that cannot be encoded as one."""
 
 
 def encode(value: object) -> bytes:
-    """One framed message. Raises FramingError for what JSON cannot say (or UTF-8, or 64 bits)."""
+    """One framed message. Raises FramingError for what JSON, UTF-8 or 64 bits cannot express."""
     try:
         return orjson.dumps(value) + END
     except TypeError as err:
@@ -35,7 +35,7 @@ def decode(message: bytes) -> object:
 class Decoder:
     """Cuts a stream, fed in pieces of any size, into messages of at most ``limit`` bytes.
 
-    After a FramingError the stream has lost its place and cannot be used any more.
+    After a FramingError message boundaries are unknown, and the stream cannot be used any more.
     """
 
     def __init__(self, limit: int) -> None:

@@ -15,13 +15,13 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 
 Value = TypeVar("Value")
 
-# Called with what has to be waited for, and with None once that is over.
+# Called with a text that says what is being waited for, and with None once the wait is over.
 Away = Callable[[str | None], Awaitable[None]]
-# Called with the number of a job, and its state (None if it is not in the queue any more) or what it says.
+# Called with the number of a job and its new state (None if it has left the queue) or a line of its log.
 News = Callable[[int, JobStatus | str | None], Awaitable[None]]
 
 _FIRST_LOOK, _LAST_LOOK = 1, 15  # seconds until all jobs are looked at again; doubling, as long as Ganeti's
-_PAUSE = 1.0  # seconds before asking again who answered
+_PAUSE = 1.0  # seconds before the next question after an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ PATIENCE = Patience()
 
 
 class GivenUpError(LuxiError):
-    """Ganeti could not be asked for too long."""
+    """Ganeti has been out of reach for too long."""
 
 
 class _Absence:
-    """How long Ganeti cannot be asked by now."""
+    """How long Ganeti has been out of reach."""
 
     def __init__(self, patience: Patience, away: Away) -> None:
         self._patience = patience
@@ -49,7 +49,7 @@ class _Absence:
         self._since: float | None = None
 
     async def note(self, error: HtoolsError) -> None:
-        """It could not be asked. Raises GivenUpError once that has been so for too long."""
+        """Note a failure. Raises GivenUpError once failures have gone on for too long."""
         now = trio.current_time()
         if self._since is None:
             self._since = now
@@ -59,14 +59,14 @@ class _Absence:
             raise GivenUpError(f"{error}; given up after {self._patience.away:g} s") from error
 
     async def end(self) -> None:
-        """It has answered."""
+        """Note an answer: the absence, if any, is over."""
         if self._since is not None:
             self._since = None
             await self._away(None)
 
 
 async def persistently(request: Callable[[], Awaitable[Value]], patience: Patience, away: Away) -> Value:
-    """The result of a request that changes nothing, made until there is an answer.
+    """The result of a request that changes nothing, repeated until there is an answer.
 
     A node that should report and does not (DataError) is no answer either: it may be starting up.
     Raises GivenUpError.
@@ -77,7 +77,7 @@ async def persistently(request: Callable[[], Awaitable[Value]], patience: Patien
             result = await request()
         except (LuxiError, DataError) as error:
             await absence.note(error)
-            if not isinstance(error, NoAnswerError):  # after which the client pauses by itself
+            if not isinstance(error, NoAnswerError):  # the client itself pauses before it connects again
                 await trio.sleep(_PAUSE)
         else:
             await absence.end()
@@ -124,7 +124,7 @@ async def find(
 ) -> dict[int, int]:
     """Which of the jobs with these comments are in the queue, and their numbers there.
 
-    Until a time (of trio's clock) they are waited for. Raises GivenUpError.
+    Waits for them until ``until`` (a time of trio's clock). Raises GivenUpError.
     """
     while True:
         found = await persistently(lambda: _in_queue(ganeti, comments, patience), patience, away)
@@ -152,7 +152,7 @@ async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, awa
         return await queries.job_statuses(ganeti, pending, patience.answer)
 
     async def listen() -> None:
-        """Hear what the first of them says, until its state changes or it is time to look at all."""
+        """Listen to the first job's log until its state changes or all jobs are due to be looked at."""
         nonlocal serial
         first, until = pending[0], trio.current_time() + look
         while (left := until - trio.current_time()) > 0:
@@ -167,7 +167,7 @@ async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, awa
                 return
             if change is None:
                 return
-            if not change.log and change.fields == state:  # it need not have taken the time that it has
+            if not change.log and change.fields == state:  # the answer may come earlier than the timeout
                 await trio.sleep(min(_PAUSE, max(0.0, until - trio.current_time())))
             for entry in change.log:
                 serial = entry[0]
@@ -193,7 +193,7 @@ async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, awa
 
 
 async def failures(ganeti: Client, numbers: Sequence[int], patience: Patience, away: Away) -> dict[int, str]:
-    """What Ganeti says of jobs that failed: the first opcode that did, and its error. Raises GivenUpError."""
+    """Why jobs failed: for each, the first opcode that failed and its error. Raises GivenUpError."""
 
     async def ask() -> list[str]:
         fields = ["summary", "opstatus", "opresult"]

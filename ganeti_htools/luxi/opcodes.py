@@ -1,6 +1,6 @@
 """The opcodes that are submitted, with the fields that Ganeti's htools give them (``OpCodes.hs``).
 
-They are the JSON objects of the protocol. Names are whole names.
+They are the JSON objects of the protocol. Objects are named by their full names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def migrate(instance: str, target: str | None = None) -> Opcode:
 
 
 def failover(instance: str, target: str | None = None) -> Opcode:
-    """The same for an instance that is forthcoming, which cannot migrate."""
+    """Fail over a forthcoming instance (it cannot migrate); on shared storage to ``target``."""
     return {
         "OP_ID": "OP_INSTANCE_FAILOVER",
         "instance_name": instance,
@@ -100,7 +100,7 @@ def power(nodes: Sequence[str], on: bool) -> list[Opcode]:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What jobs say of where they come from.
+    """What jobs say about their origin.
 
     ``source`` is the program, ``reason`` why it was run, ``purpose`` what the jobs are for; ``run``
     tells one run from all others. With ``purpose``, ``run`` and its number every job has a comment

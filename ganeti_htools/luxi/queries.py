@@ -1,6 +1,6 @@
 """What is asked of luxid, with typed answers; the methods are those of Ganeti's ``lib/luxi.py``.
 
-All raise what :meth:`.Client.call` does: AnswerError, too, if Ganeti answers something else than expected.
+All raise what :meth:`.Client.call` raises, which includes AnswerError for an answer of an unexpected shape.
 """
 
 import os
@@ -26,9 +26,9 @@ INSTANCE_FIELDS = (
 )
 GROUP_FIELDS = ("uuid", "name", "alloc_policy", "ipolicy", "tags")
 
-# The same at two rates. For any of the fields that nodes have to be asked for, luxid asks all of them;
-# the others it has in memory (``Ganeti.Query.Node`` and ``Instance``). A status is told with what it was
-# found for.
+# The fields above, divided by how often they are read. If only one field is such that nodes have to be
+# asked for it, luxid asks all nodes; configuration fields it has in memory (``Ganeti.Query.Node`` and
+# ``Instance``). A status is read together with the wish and the node that it was found for.
 NODE_LIVE_FIELDS = (
     "name",
     *("mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "sptotal", "spfree"),
@@ -38,7 +38,7 @@ INSTANCE_LIVE_FIELDS = ("name", "status", "admin_state", "pnode")
 INSTANCE_CONFIG_FIELDS = (*(field for field in INSTANCE_FIELDS if field != "status"), "admin_state")
 INFO_KEYS = ("name", "master", "tags", "ipolicy", "default_hypervisor")
 
-LONGEST_WAIT = 89  # seconds that luxid waits for a job to change; it takes no more for an answer
+LONGEST_WAIT = 89  # seconds that luxid waits for a job to change; it accepts no longer wait
 
 
 def default_socket() -> str:
@@ -162,16 +162,16 @@ class JobStatus(Enum):
 
     @property
     def final(self) -> bool:
-        """Whether it stays as it is."""
+        """Whether the job has ended."""
         return self in (JobStatus.CANCELED, JobStatus.SUCCESS, JobStatus.ERROR)
 
 
 async def jobs(
     client: Client, ids: Sequence[int], fields: Sequence[str], patience: float = PATIENCE
 ) -> list[list[Any]]:
-    """``fields`` of jobs, in the order of ``ids``, None for all but the id of a job that is not there.
+    """``fields`` of jobs, in the order of ``ids``; for a job that is not there, all but the id are None.
 
-    Without ids, of all jobs in the queue.
+    Without ids: of all jobs in the queue.
     """
     return await each_job(client, ids, fields, lambda *cells: list(cells), patience)
 
@@ -183,7 +183,10 @@ async def each_job(
     read: Callable[..., Value],
     patience: float = PATIENCE,
 ) -> list[Value]:
-    """The same, each as ``read`` makes it of these; it may raise TypeError, ValueError, LookupError."""
+    """What ``read`` makes of the ``fields`` of each job; without ids, of each job in the queue.
+
+    ``read`` may raise TypeError, ValueError and LookupError for fields of an unexpected shape.
+    """
 
     def rows(answer: Any) -> list[Value]:
         return [read(*_listed(row, len(fields))) for row in _listed(answer, len(ids) or None)]
@@ -203,7 +206,7 @@ def _status(value: object) -> JobStatus | None:
 
 
 async def opcodes(client: Client, patience: float = PATIENCE) -> list[tuple[int, list[Mapping[str, Any]]]]:
-    """The number and the opcodes of each job in the queue, none of one that has just left it."""
+    """The number and the opcodes of each job in the queue; no opcodes for a job that has just left it."""
 
     def read(number: object, work: object) -> tuple[int, list[Mapping[str, Any]]]:
         return _of(int, number), [_of(dict, opcode) for opcode in _listed(work or [])]
@@ -216,7 +219,7 @@ async def submit(
 ) -> list[int | str]:
     """Submit jobs, each a sequence of opcodes: the id of each, or why Ganeti did not take it.
 
-    When NoAnswerError says that the request was sent, the jobs may be there all the same.
+    When NoAnswerError says that the request was sent, luxid may have accepted the jobs.
     """
 
     def read(answer: Any) -> list[int | str]:
@@ -248,8 +251,8 @@ async def wait_for_change(
 ) -> Change | None:
     """Wait until ``fields`` of a job differ from ``known`` or its log is longer; None if nothing changed.
 
-    ``timeout`` is seconds, at most LONGEST_WAIT, to which ``patience`` for the answer is added. The
-    connection is busy that long: better one of its own.
+    ``timeout`` is seconds, at most LONGEST_WAIT; ``patience`` for the answer is added. The connection is
+    busy that long, so it should be one of its own.
     """
     args = [job, fields, known, log_serial, min(timeout, LONGEST_WAIT)]
 

@@ -1,4 +1,4 @@
-"""What Ganeti answered, as htoolsd hands it on: one JSON object of tables in the form of luxid's own."""
+"""Ganeti's answers as htoolsd passes them on: one JSON object of tables in luxid's own form."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ FIELDS = {"nodes": NODE_FIELDS, "instances": INSTANCE_FIELDS, "groups": GROUP_FI
 
 
 def tell(fields: Sequence[str], table: Sequence[Row]) -> dict[str, Any]:
-    """A table as luxid tells it: for each row and field a state and a value."""
+    """A table in luxid's form: for each row and field a state and a value."""
     return {"fields": list(fields), "data": [[_cell(row, field) for field in fields] for row in table]}
 
 
@@ -29,7 +29,7 @@ def _cell(row: Row, field: str) -> list[Any]:
 
 
 def read(told: Any) -> ClusterAnswers:
-    """The answers again. Raises AnswerError."""
+    """The answers, read from what :func:`tell` wrote. Raises AnswerError."""
     try:
         tables = {name: rows(name.removesuffix("s"), told[name]["fields"], told[name]) for name in FIELDS}
         return ClusterAnswers(tables["nodes"], tables["instances"], info(told["info"]), tables["groups"])

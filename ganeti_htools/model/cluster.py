@@ -11,13 +11,13 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
-# One exbibyte. Larger figures are taken for damage; with this bound sums stay exact in 64 bits.
+# One exbibyte. A larger figure is refused as damage; below this bound, sums stay exact in 64 bits.
 MAX_MIB = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Dynamic utilisation: of an instance, or (a sum) of a node. No unit; 1 is the usual instance."""
+    """Dynamic utilisation of an instance, or the sum over a node. It has no unit; 1 is the usual instance."""
 
     cpu: float = 1.0
     mem: float = 1.0
@@ -41,9 +41,9 @@ class Group:
 class Node:
     """A node. ``offline`` also stands for drained, not vm_capable and without live data.
 
-    ``t_`` are totals, ``f_`` what is free, ``n_`` what the node's own system uses, all that perhaps of a
-    time when it had other instances (``updating``). ``load`` is
-    None unless a monitor measured it.
+    ``t_`` are totals, ``f_`` what is free, ``n_`` what the node's own system uses. With ``updating`` these
+    figures may have been measured when the node had other instances. ``load`` is None unless a monitor
+    measured it.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Instance:
 
     @property
     def spindles(self) -> int | None:
-        """Spindles of all disks together, None if one does not say."""
+        """Spindles of all disks together; None if a disk does not say how many it has."""
         total = 0
         for disk in self.disks:
             if disk.spindles is None:
@@ -133,7 +133,7 @@ class Instance:
 
     @property
     def demand(self) -> Demand:
-        """What an instance policy looks at."""
+        """The figures of this instance that an instance policy judges."""
         return Demand(
             self.mem,
             self.vcpus,
@@ -156,7 +156,7 @@ class Cluster:
 
 
 def check(cluster: Cluster) -> None:
-    """Every reference must resolve, every name stand once. Raises DataError naming the first that fails."""
+    """Check that references resolve and names are unique. Raises DataError naming the first that fails."""
     groups = _unique("group", [group.uuid for group in cluster.groups])
     nodes = _unique("node", [node.name for node in cluster.nodes])
     _unique("instance", [instance.name for instance in cluster.instances])

@@ -22,7 +22,7 @@ class Columns(NamedTuple):
     """Figures of nodes, one array per figure; all arrays broadcast against each other.
 
     ``..._forth`` figures count forthcoming instances too. While a cluster has none, such a column
-    *is* the plain one (the same object), and whoever computes with it need not do so twice.
+    *is* the plain one (the same object), so what was computed from one need not be computed again.
     ``conflicts`` counts primary instances in excess of one per exclusion tag; ``location`` is the
     sum of the primary instances' location and unmet desired-location scores. ``load_...`` are sums
     of dynamic utilisation.
@@ -63,7 +63,7 @@ class Columns(NamedTuple):
     location: Ints
 
     def map(self, change: Callable[[Any], Any]) -> "Columns":
-        """Every column changed alike; columns that are one object stay one object."""
+        """Apply ``change`` to every column; columns that are one object stay one object."""
         keys = tuple(map(id, self))
         done = {key: change(column) for key, column in dict(zip(keys, self, strict=True)).items()}
         return Columns._make([done[key] for key in keys])
@@ -73,7 +73,7 @@ class Columns(NamedTuple):
         return self.map(lambda column: column[rows])
 
     def changed(self, **new: Any) -> "Columns":
-        """The same with some columns replaced."""
+        """These columns, with the named ones replaced."""
         return self._replace(**new)
 
     def with_forthcoming_apart(self) -> "Columns":
@@ -95,7 +95,7 @@ class Columns(NamedTuple):
 FIGURES = Columns._fields
 _FIRST_CHANGING = FIGURES.index("i_mem")
 CHANGING = FIGURES[_FIRST_CHANGING:]
-# Columns that have a counterpart which counts forthcoming instances, too, and its name.
+# For each column that has a counterpart which counts forthcoming instances: that counterpart's name.
 FORTHCOMING = {name: f"{name}_forth" for name in FIGURES if f"{name}_forth" in FIGURES}
 
 

@@ -1,4 +1,4 @@
-"""From the rows that were read to a state: every figure computed once, and which of them do not add up."""
+"""Makes a state of the rows that were read, and finds nodes whose figures do not add up."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def _sum_by(rows: Ints, values: Any, size: int) -> Any:
 
 
 def _spindles_left(free: Ints, nodes: Ints, spindles: Ints, vague: Bools) -> Ints:
-    """Free spindles once instances came, in order: one that does not say what it needs leaves -1."""
+    """Free spindles after instances are placed in order; one that does not say what it needs leaves -1."""
     order, last = np.arange(len(nodes)), np.full(len(free), NOWHERE)
     np.maximum.at(last, nodes[vague], order[vague])
     after = order > last[nodes]
@@ -42,7 +42,7 @@ def _spindles_left(free: Ints, nodes: Ints, spindles: Ints, vague: Bools) -> Int
 
 
 def _tag_columns(tag_sets: Sequence[frozenset[str]]) -> tuple[dict[str, int], Bools]:
-    """Rows for all tags met, and a matrix of who has which."""
+    """A row number for each tag that occurs, and a matrix of which node or instance has which tag."""
     rows = {tag: row for row, tag in enumerate(sorted(frozenset().union(*tag_sets)))}
     has = np.zeros((len(tag_sets), len(rows)), np.bool_)
     for holder, held in enumerate(tag_sets):
@@ -236,8 +236,9 @@ def _exclusion(
 
 
 def missing_resources(state: State) -> list[str]:
-    """A line for each node that lacks more than 512 MiB of memory or 1 GiB of disk, last node first; of its
-    figures, if they are of another time than its instances, nothing can be said.
+    """A line for each node that lacks more than 512 MiB of memory or 1 GiB of disk, last node first.
+
+    Nodes that are ``updating`` are left out: their figures and their instances are of different times.
     """
     size = len(state.cluster.nodes)
     placed = [(state.pnode, ~state.forthcoming), (state.snode, ~state.forthcoming & (state.snode != NOWHERE))]

@@ -1,7 +1,7 @@
-"""Instances as one table of figures, most of which is taken over when the next cluster comes.
+"""Instances as one table of figures, most of which is reused for the next cluster.
 
-Between two requests nearly all instances stay what they were, the very same rows; their figures are
-copied with one array operation.
+Between two requests nearly all instances stay the same row objects, and their figures are copied with one
+array operation.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,12 +19,12 @@ TEMPLATE_CODE = {template: code for code, template in enumerate(DiskTemplate)}
 FIELDS = np.dtype(
     [
         ("mem", np.int64),
-        ("record_mem", np.int64),  # what it takes from the primary's state of record
-        ("secondary_mem", np.int64),  # what its secondary has to keep free for it
+        ("record_mem", np.int64),  # MiB taken from the primary's state of record
+        ("secondary_mem", np.int64),  # MiB that the secondary has to keep free for it
         ("dsk", np.int64),
         ("vcpus", np.int64),  # 0 if administratively offline
-        ("spindles", np.int64),  # 0 if it does not say
-        ("vague", np.bool_),  # it does not
+        ("spindles", np.int64),  # 0 if unknown
+        ("vague", np.bool_),  # its spindles are unknown
         ("spindle_use", np.int64),  # 0 without local storage
         ("template", np.int64),  # position in DiskTemplate
         ("local", np.bool_),
@@ -40,7 +40,7 @@ FIELDS = np.dtype(
 class Figures:
     """Figures of instances, a record for each row, and the different demands they make on policies.
 
-    ``verdicts`` is for whoever asks a policy about a demand: whether it refuses it.
+    ``verdicts`` caches whether a policy refuses each demand.
     """
 
     rows: tuple[Instance, ...]
@@ -55,7 +55,7 @@ def tabulate(
 ) -> Figures:
     """The figures of instances, taken over from ``known`` where the row is the same object.
 
-    Of its verdicts, those of ``policies`` are.
+    Its verdicts are kept for the policies in ``policies`` only.
     """
     demands: dict[Demand, int] = known.demands if known else {}
     positions = known.positions if known else {}

@@ -28,7 +28,7 @@ class MinMax:
 
 @dataclass(frozen=True, slots=True)
 class IPolicy:
-    """Intervals of which an instance must match one, the standard size, templates and ratios."""
+    """Intervals (an instance must match one of them), the standard size, allowed templates and ratios."""
 
     minmax: tuple[MinMax, ...]
     std: ISpec
@@ -48,7 +48,7 @@ DEFAULT_IPOLICY = IPolicy(
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a policy looks at in an instance. ``spindles`` is the sum over its disks, if all have one."""
+    """The figures of an instance that a policy judges. ``spindles`` (of all disks) may be unknown."""
 
     memory: int
     vcpus: int

@@ -17,7 +17,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """Place one instance, if ``restrict_to`` is given on those nodes only."""
+    """Place one instance; on the nodes in ``restrict_to`` only, if any are given."""
 
     placement: Placement
     restrict_to: tuple[str, ...] | None = None
@@ -25,7 +25,7 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True)
 class MultiAllocate:
-    """Place instances, each with those before it in place."""
+    """Place several instances in order; each sees those before it already placed."""
 
     placements: tuple[Placement, ...]
 
@@ -39,7 +39,7 @@ class AllocateSecondary:
 
 @dataclass(frozen=True, slots=True)
 class Relocate:
-    """Exchange ``count`` nodes of an instance, those it is ``leaving``."""
+    """Replace the ``count`` nodes that an instance is ``leaving``."""
 
     instance: str
     count: int
@@ -56,7 +56,7 @@ class NodeEvacuate:
 
 @dataclass(frozen=True, slots=True)
 class ChangeGroup:
-    """Move instances to one of the groups (UUIDs), to any other if there are none."""
+    """Move instances to one of the given groups (UUIDs); to any other group if none are given."""
 
     instances: tuple[str, ...]
     groups: tuple[str, ...]

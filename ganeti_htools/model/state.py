@@ -1,7 +1,7 @@
 """The cluster as a state: what was read, and everything that follows from it, ready to compute with.
 
 :func:`ganeti_htools.model.derive.derive` makes one; :mod:`ganeti_htools.engine.rules.settling`
-changes it in place: whoever wants to keep a state works on a copy.
+changes it in place. Callers who want to keep a state work on a copy.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from ganeti_htools.model.types import DiskTemplate, Status
 class Asked:
     """An instance as a placement sees it. Sizes in MiB.
 
-    ``record_mem`` is taken from the primary's state of record, ``secondary_mem`` kept free on the
+    ``record_mem`` is taken from the primary's state of record, ``secondary_mem`` is kept free on the
     secondary; ``vcpus`` is 0 if it is administratively offline; ``spindles`` is None if a disk does
     not tell; ``tags`` are the rows of its exclusion tags in the state's table and ``desired`` those
     of its desired locations, ``unknown_desires`` counts those no node has. ``index`` is its row, or
@@ -80,7 +80,7 @@ class State:
     location_rows: dict[str, int]
 
     def copy(self) -> "State":
-        """A state of its own to try things on."""
+        """A copy that can be changed without touching this state."""
         tag_counts = self.tag_counts.copy()
         alike = self.settled_tag_counts is self.tag_counts
         return replace(
@@ -123,7 +123,7 @@ class State:
         )
 
     def primaries_of(self, node: int) -> Ints:
-        """Settled instances with that primary, latest come first."""
+        """Rows of the instances with that primary, forthcoming ones aside; the latest arrival comes first."""
         here = np.flatnonzero((self.pnode == node) & ~self.forthcoming)
         return here[np.argsort(-self.stamp[here], kind="stable")]
 
@@ -132,7 +132,7 @@ class State:
         return [self.cluster.nodes[row].name for row in rows]
 
     def settled(self) -> Cluster:
-        """The cluster as it would be described after the placements made on this state."""
+        """The cluster as a backend would describe it after the placements made on this state."""
         columns = self.columns
         figures = (column.tolist() for column in (columns.n_mem, columns.f_dsk, columns.f_spindles))
         nodes = tuple(

@@ -33,7 +33,7 @@ def exclusion_prefixes(cluster_tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def exclusion_tags(prefixes: Iterable[str], instance_tags: Iterable[str]) -> tuple[str, ...]:
-    """Those of an instance's tags that exclude."""
+    """The exclusion tags among an instance's tags."""
     return _starting(prefixes, instance_tags)
 
 
@@ -76,7 +76,7 @@ def bandwidth_tags(
 
 
 def bandwidths(cluster_tags: Iterable[str]) -> list[tuple[str, str, int]]:
-    """Pairs of network classes with what is between them (Mbit/s), from cluster tags ``FROM::TO::SPEED``."""
+    """Bandwidth (Mbit/s) between pairs of network classes, from cluster tags ``FROM::TO::SPEED``."""
     rules = [rule.split("::") for rule in _suffixes(BANDWIDTH, cluster_tags)]
     return [
         (rule[0], rule[1], int(rule[2]))

@@ -57,7 +57,7 @@ class DiskTemplate(Enum):
 
     @property
     def survives_node(self) -> bool:
-        """Whether a lost node's instance can be started elsewhere from the same data, DRBD aside.
+        """Whether an instance of a lost node can be started elsewhere from the same data, DRBD aside.
 
         Others have to be recreated. Blockdev counts as not movable here although its mirror type is
         external: Ganeti cannot know which other nodes see the device.
