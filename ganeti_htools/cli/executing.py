@@ -13,8 +13,8 @@ import trio
 
 from ganeti_htools import streams
 from ganeti_htools.backends import luxi
-from ganeti_htools.cli import files, jobsets
-from ganeti_htools.cli.jobsets import Move
+from ganeti_htools.cli import files
+from ganeti_htools.cli.report import script
 from ganeti_htools.commandline.reading import CommandLine, Program, title
 from ganeti_htools.engine.balancing.recheck import NamedStep, named
 from ganeti_htools.engine.rules.move_kinds import MoveKind
@@ -41,6 +41,7 @@ from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.state import State
+from ganeti_htools.planning.jobsets import Move
 
 _SAID = 60  # characters of what a job says that fit on a line with the rest
 
@@ -105,7 +106,7 @@ def save(prefix: str, cluster: Cluster | None, rest: Sequence[Sequence[Sequence[
     """
     if cluster is not None:
         files.say(files.save(prefix, "executed", "after execution", cluster) + "\n")
-    files.write_text(f"{prefix}.remaining", jobsets.script(jobsets.listed(rest)))
+    files.write_text(f"{prefix}.remaining", script.script(script.listed(rest)))
     files.say(f"What was not submitted has been written to file '{prefix}.remaining'\n")
 
 

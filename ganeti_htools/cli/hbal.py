@@ -9,26 +9,29 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, general
-from ganeti_htools.cli import files, states
-from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
+from ganeti_htools.cli import files
 from ganeti_htools.cli.report import balance, tables
 from ganeti_htools.cli.report.records import policy_record
+from ganeti_htools.cli.report.script import commands, script, shown
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json
+from ganeti_htools.cli.viewing import seen, view_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, Step, optimal_score, score_of, stepwise
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
+from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobsets
 
 if TYPE_CHECKING:
-    from ganeti_htools.cli.proposal import Proposal
-    from ganeti_htools.cli.report.staying import Staying
     from ganeti_htools.engine.balancing.optimise import Plan as Optimised
     from ganeti_htools.execution.run import Check, Plan, Review
+    from ganeti_htools.planning.proposal import Proposal
+    from ganeti_htools.planning.staying import Staying
 
 _PURPOSE = "rebalancing"
 
@@ -72,8 +75,8 @@ def run(line: CommandLine) -> None:
             print(*texts, sep="\n", flush=True)
 
     cluster, generations = files.load_dated(line)
-    state = states.of(cluster, line)
-    movable = states.movable(state, line)
+    state = seen(cluster, line)
+    movable = view.movable(state, view_of(line))
     if line.verbose > 1:
         tell(f"Loaded cluster tags: {','.join(cluster.tags)}")
         tell(f"Loaded cluster ipolicy: {policy_record(cluster.ipolicy)}")
@@ -83,7 +86,7 @@ def run(line: CommandLine) -> None:
             print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []})
         return
     _tell_of_cluster(state, line, tell)
-    _save(line, "original", "before balancing", states.loaded(state, cluster))
+    _save(line, "original", "before balancing", view.loaded(state, cluster))
     group, scope = _select_group(state, line.group)
     tell(*balance.about_group(state, scope, group, line))
     _show(state, scope, "Initial", line)
@@ -159,7 +162,7 @@ def _left_behind(
     """Say which instances a plan of so many steps leaves on nodes that are offline or drained."""
     if not (scope & state.columns.offline).any():
         return ()
-    from ganeti_htools.cli.report.staying import staying  # seldom needed
+    from ganeti_htools.planning.staying import staying  # seldom needed
 
     left = tuple(staying(state, scope, movable, balancing(line), steps))
     if left and line.verbose > 0 and not line.json:
@@ -173,13 +176,13 @@ Tell = Callable[..., None]
 
 def _tell_of_cluster(state: State, line: CommandLine, tell: Tell) -> None:
     cluster = state.cluster
-    parted = np.flatnonzero(states.split(state)).tolist()
+    parted = np.flatnonzero(view.split(state)).tolist()
     if parted and line.verbose > 1:
         files.say("Found instances belonging to multiple node groups:\n")
         files.say("".join(f"  {cluster.instances[row].name}\n" for row in parted))
         files.say("These instances will not be moved.\n")
     tell(f"Loaded {len(cluster.nodes)} nodes, {len(cluster.instances)} instances")
-    suffix = tables.common_suffix(cluster)
+    suffix = common_suffix(cluster)
     if suffix and line.verbose > 1:
         tell(f"Note: Stripping common suffix of '{suffix}' from names")
 
@@ -230,7 +233,7 @@ def _plan(
     with files.progress() as progress:
         steps: Iterable[Step] = stepwise(found, scope, balancing(line), movable)
         if told is not None:
-            from ganeti_htools.cli.proposal import retraced
+            from ganeti_htools.planning.proposal import retraced
 
             steps = retraced(found, movable, told["found"]["steps"])
             if told["found"]["greedy"] is not None:
@@ -295,12 +298,13 @@ def _execute(
 
 def propose(cluster: Cluster, line: CommandLine, heed: Callable[[], None]) -> "Proposal":
     """The plan that the program makes for a cluster; ``heed`` is called meanwhile. Raises HtoolsError."""
-    from ganeti_htools.cli import executing, proposal
+    from ganeti_htools.cli import executing
+    from ganeti_htools.planning import proposal
 
     line = replace(line, verbose=0)
-    state = states.of(files.with_dynamics(cluster, line), line)
+    state = seen(files.with_dynamics(cluster, line), line)
     group, scope = _select_group(state, line.group, _name_groups)
-    movable = states.movable(state, line)
+    movable = view.movable(state, view_of(line))
     initial = score_of(state, scope)
     _, made, greedy = _plan(state, scope, movable, line, lambda *_texts: heed(), heed=heed)
     sets = jobsets(made)
@@ -331,9 +335,9 @@ def reviewer(line: CommandLine, group: str, tell: Tell) -> "Check":
     line = replace(line, group=group, verbose=0)
 
     def check(cluster: Cluster, rest: "Plan", made: int) -> "Review":
-        state = states.of(files.with_dynamics(cluster, line), line)
-        scope = state.group == states.group(state, group, f"node group {group} is gone")
-        movable = states.movable(state, line)
+        state = seen(files.with_dynamics(cluster, line), line)
+        scope = state.group == view.group(state, group, f"node group {group} is gone")
+        movable = view.movable(state, view_of(line))
         steps = [job.step for jobs in rest for job in jobs if job.step is not None]
         found = state.copy()
         obstacle = recheck.obstacle(found, scope, steps, balancing(line), movable)

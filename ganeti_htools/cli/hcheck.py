@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import clusters, states
+from ganeti_htools.cli import clusters
 from ganeti_htools.cli.hbal import balancing
 from ganeti_htools.cli.report import keys, tables
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say
+from ganeti_htools.cli.viewing import seen, view_of
 from ganeti_htools.commandline.programs import HCHECK
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import stepwise
@@ -22,6 +23,7 @@ from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
 
 # What is counted: the end of its key, and what it is called.
 COUNTS = (
@@ -60,8 +62,8 @@ def run(line: CommandLine) -> int:
     """Load, check and print; the exit status. Raises HtoolsError."""
     if line.machine_readable and line.json:
         raise HtoolsError("Only one of --machine-readable and --json can be printed.")
-    state = states.of(clusters.load(line), line)
-    movable = states.movable(state, line)
+    state = seen(clusters.load(line), line)
+    movable = view.movable(state, view_of(line))
     if line.print_instances:
         say(tables.instance_map("Instances", state))
     if line.print_nodes is not None:
@@ -190,7 +192,7 @@ def what_if_lost(state: State, line: CommandLine, name: str) -> int:
     if line.machine_readable:
         raise HtoolsError("--what-if-lost has no KEY=VALUE form; take --json.")
     one = name != "any"
-    nodes = [states.node(state, name)] if one else np.flatnonzero(~state.columns.offline).tolist()
+    nodes = [view.node(state, name)] if one else np.flatnonzero(~state.columns.offline).tolist()
     rows = sorted({int(state.group[node]) for node in nodes})
     losses = []
     with progress() as tell:

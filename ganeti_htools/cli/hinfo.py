@@ -8,18 +8,21 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import clusters, states
+from ganeti_htools.cli import clusters
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import say
+from ganeti_htools.cli.viewing import seen
 from ganeti_htools.commandline.programs import HINFO
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,9 @@ def run(line: CommandLine) -> int:
     """Load and show; the exit status. Raises HtoolsError."""
     cluster = clusters.load(line)
     if line.json:
-        _report_json(states.of(cluster, line))
+        _report_json(seen(cluster, line))
         return 0
-    state = states.of(cluster, line)
+    state = seen(cluster, line)
     print(f"Loaded cluster tags: {','.join(cluster.tags)}")
     if line.verbose > 2:
         print(f"Loaded cluster ipolicy: {policy_record(cluster.ipolicy)}")
@@ -101,13 +104,13 @@ def _sizes(state: State, verbose: int) -> None:
         )
     ]
     print(f"Loaded {', '.join(counts)}")
-    suffix = tables.common_suffix(cluster)
+    suffix = common_suffix(cluster)
     if suffix and verbose > 2:
         print(f"Note: Stripping common suffix of '{suffix}' from names")
 
 
 def _split_names(state: State) -> list[str]:
-    return [state.cluster.instances[row].name for row in np.flatnonzero(states.split(state)).tolist()]
+    return [state.cluster.instances[row].name for row in np.flatnonzero(view.split(state)).tolist()]
 
 
 def _split(state: State, verbose: int) -> None:

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ganeti_htools.cli import clusters, states
+from ganeti_htools.cli import clusters
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
+from ganeti_htools.cli.viewing import seen
 from ganeti_htools.commandline.programs import HROLLER
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.maintenance import rolling
@@ -16,6 +17,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,10 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(line: CommandLine) -> int:
     """Load, group and print; the exit status. Raises HtoolsError."""
     cluster = clusters.load(line)
-    state = states.of(cluster, line)
+    state = seen(cluster, line)
     _look_for_master(cluster, line.force)
     if line.save is not None:
-        original = states.loaded(state, cluster)
+        original = view.loaded(state, cluster)
         say(clusters.save(line.save, "original", "before hroller run", original) + "\n")
     members = _members(state, line)
     graph = rolling.node_graph(state, members, line.offline_maintenance)
@@ -82,7 +84,7 @@ def _members(state: State, line: CommandLine) -> Bools:
         wanted = set(line.node_tags)
         members &= np.array([bool(wanted & set(node.tags)) for node in state.cluster.nodes], np.bool_)
     if line.group is not None:
-        members &= state.group == states.group(state, line.group, "Cannot find target group.")
+        members &= state.group == view.group(state, line.group, "Cannot find target group.")
     return members
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
-from ganeti_htools.cli import clusters, states
+from ganeti_htools.cli import clusters
 from ganeti_htools.cli.report import keys, tables
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
+from ganeti_htools.cli.viewing import seen
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.commandline.reading import CommandLine
@@ -22,7 +23,7 @@ from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size
 from ganeti_htools.engine.capacity.totals import Resources, total
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import affinity, choice
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.policy import ISpec
@@ -55,7 +56,7 @@ STANDARD = Mode("Standard", "Standard (fixed-size)", "SPEC", "FIN", "ALLOC")
 def run(line: CommandLine) -> int:
     """Load, allocate both ways, tell; the exit status. Raises HtoolsError."""
     cluster = clusters.load(line)
-    state = states.of(cluster, line)
+    state = seen(cluster, line)
     kind, sizes, size = _asked(cluster, line)
     initial = total(state)
     _introduce(state, line)
@@ -111,7 +112,7 @@ def _given(spec: Sequence[int]) -> Size:
 
 def _introduce(state: State, line: CommandLine) -> None:
     """What is told of the cluster on standard error."""
-    suffix = tables.common_suffix(state.cluster)
+    suffix = common_suffix(state.cluster)
     if suffix and line.verbose > 1:
         warn(f"Note: Stripping common suffix of '{suffix}' from names")
     if line.print_nodes is not None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ganeti_htools.cli import files, states
-from ganeti_htools.cli.jobsets import Move, Names, commands, cost_of, jobsets, script, shown
+from ganeti_htools.cli import files
 from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.report.script import commands, script, shown
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json
+from ganeti_htools.cli.viewing import seen, view_of
 from ganeti_htools.commandline.programs import HSQUEEZE
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import score_of
@@ -21,12 +22,14 @@ from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning import view
+from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobsets
 
 if TYPE_CHECKING:
     from ganeti_htools.cli.executing import Say
-    from ganeti_htools.cli.proposal import Proposal
     from ganeti_htools.execution.run import Check, Review
     from ganeti_htools.execution.run import Plan as Jobs
+    from ganeti_htools.planning.proposal import Proposal
 
 _TITLES = {
     Action.NOTHING: "'No action'",
@@ -50,8 +53,8 @@ def run(line: CommandLine) -> int:
     """Plan and tell; the exit status. Raises HtoolsError."""
     check_exec(HSQUEEZE, line)
     cluster, generations = files.load_dated(line)
-    state = states.of(cluster, line)
-    _save(line, "original", "before hsqueeze run", states.loaded(state, cluster))
+    state = seen(cluster, line)
+    _save(line, "original", "before hsqueeze run", view.loaded(state, cluster))
     _show(line, "Initial", state)
     told = None
     if line.daemon is not None:
@@ -114,10 +117,10 @@ def propose(cluster: Cluster, line: CommandLine, heed: Callable[[], None]) -> "P
 
     Made anew, it may touch any node, so it is one for all groups.
     """
-    from ganeti_htools.cli import proposal
+    from ganeti_htools.planning import proposal
 
     line = replace(line, verbose=0)
-    state = states.of(files.with_dynamics(cluster, line), line)
+    state = seen(files.with_dynamics(cluster, line), line)
     plan = _plan(line, state, cluster.ipolicy.std, heed)
     sets = _sets(state, plan)
     everywhere = np.ones(len(state.group), np.bool_)
@@ -139,12 +142,12 @@ def propose(cluster: Cluster, line: CommandLine, heed: Callable[[], None]) -> "P
 
 def _heard(line: CommandLine, state: State, told: Any) -> Plan:
     """The plan that htoolsd has told of. Raises DataError."""
-    from ganeti_htools.cli import proposal
+    from ganeti_htools.planning import proposal
 
     action = Action(told["action"])
     rows = tuple(state.nodes[name] for name in told["nodes"])
     after = squeeze.switched(state, rows, action is Action.OFFLINE)
-    steps = tuple(proposal.retraced(after, states.movable(state, line), told["steps"]))
+    steps = tuple(proposal.retraced(after, view.movable(state, view_of(line)), told["steps"]))
     return Plan(action, rows, steps, after, told["enough"])
 
 
@@ -187,14 +190,14 @@ def reviewer(line: CommandLine, state: State, plan: Plan, tell: "Say") -> "Check
 
     def check(cluster: Cluster, rest: "Jobs", _made: int) -> "Review":
         nonlocal action, nodes
-        now = states.of(files.with_dynamics(cluster, line), line)
+        now = seen(files.with_dynamics(cluster, line), line)
         target = _instance(cluster.ipolicy.std, line.target_resources)
         steps = [job.step for jobs in rest for job in jobs if job.step is not None]
         powering = any(job.step is None for jobs in rest for job in jobs)
         left = nodes if powering else ()
         if action is Action.ONLINE and not powering:
             powered.update(nodes)
-        obstacle = squeeze.obstacle(now, action, left, steps, target, states.movable(now, line))
+        obstacle = squeeze.obstacle(now, action, left, steps, target, view.movable(now, view_of(line)))
         if obstacle is None:
             return Review()
         if line.on_change == "stop":
@@ -222,7 +225,7 @@ def _plan(line: CommandLine, state: State, standard: ISpec, heed: Callable[[], N
             state,
             minimum=_instance(standard, line.minimal_resources),
             target=_instance(standard, line.target_resources),
-            movable=states.movable(state, line),
+            movable=view.movable(state, view_of(line)),
             progress=progress,
         )
 

@@ -189,3 +189,17 @@ def with_loads(cluster: Cluster, loads: Mapping[str, Load]) -> Cluster:
             for instance in cluster.instances
         ),
     )
+
+
+def without_loads(cluster: Cluster) -> Cluster:
+    """The cluster with the utilisation of all instances taken to be 0."""
+    idle = Load(0.0, 0.0, 0.0, 0.0)
+    return replace(cluster, instances=tuple(replace(instance, load=idle) for instance in cluster.instances))
+
+
+def common_suffix(cluster: Cluster) -> str:
+    """The longest domain, with its dot, that all names of nodes and instances end in; or nothing."""
+    names = [*(node.name for node in cluster.nodes), *(instance.name for instance in cluster.instances)]
+    first = names[0] if names else ""
+    domains = (first[start:] for start, letter in enumerate(first) if letter == ".")
+    return next((domain for domain in domains if all(name.endswith(domain) for name in names)), "")

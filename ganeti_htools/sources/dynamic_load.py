@@ -1,11 +1,11 @@
 """The load of instances and nodes, from a file (``-U``) or the monitoring daemons (``--mond``)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ganeti_htools.files import read_bytes, read_text
-from ganeti_htools.model.cluster import Cluster, Load, with_loads
+from ganeti_htools.model.cluster import Cluster, with_loads, without_loads
 from ganeti_htools.model.errors import HtoolsError, during
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def with_dynamic_load(cluster: Cluster, wanted: DynamicLoad, warn: Callable[[str
         with during("can't parse utilisation data"):
             loads = utilisation.parse(content, wanted.utilisation)
     if wanted.ignore:
-        idle = Load(0.0, 0.0, 0.0, 0.0)
-        instances = tuple(replace(instance, load=idle) for instance in cluster.instances)
-        return replace(cluster, instances=instances)
+        return without_loads(cluster)
     cluster = with_loads(cluster, loads)
     return _with_reports(cluster, wanted, warn) if wanted.mond else cluster
 

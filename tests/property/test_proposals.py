@@ -9,8 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from ganeti_htools.cli import hbal, hsqueeze, proposal
-from ganeti_htools.cli.proposal import Proposal
+from ganeti_htools.cli import hbal, hsqueeze
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import score_of, stepwise
 from ganeti_htools.engine.maintenance import squeeze
@@ -19,6 +18,8 @@ from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.state import State
+from ganeti_htools.planning import proposal
+from ganeti_htools.planning.proposal import Proposal
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.rows import any_cluster, with_master
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import trio
 
 from ganeti_htools.cli import executing, hbal, hsqueeze
-from ganeti_htools.cli.proposal import Proposal
 from ganeti_htools.client.following import LONGEST
 from ganeti_htools.client.protocol import Kind, RefusalError
 from ganeti_htools.commandline.parameters import parse_plan
@@ -16,6 +15,7 @@ from ganeti_htools.commandline.reading import CommandLine, Program
 from ganeti_htools.execution.run import Run
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.sources.source import unheard
 from htoolsd.plans.plan import Plan, State
 from htoolsd.plans.plans import Plans

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.jobsets import Move, cost_of, jobsets
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
@@ -14,9 +13,10 @@ from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns
 from ganeti_htools.model.state import State
+from ganeti_htools.planning.jobsets import Move, cost_of, jobsets
 
 if TYPE_CHECKING:
-    from ganeti_htools.cli.report.staying import Staying
+    from ganeti_htools.planning.staying import Staying
 
 
 def about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Iterator[str]:

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from ganeti_htools import streams
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import states
-from ganeti_htools.cli.jobsets import Names
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
@@ -25,13 +23,15 @@ from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.request import NodeEvacuate, Relocate, Request
 from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
+from ganeti_htools.planning.jobsets import Names
 
 
 def tell(
     state: State, scope: Bools, line: CommandLine, options: Balancing, before: Statistics, score: float
 ) -> None:
     """Print what can be said of ``--explain INSTANCE``. Raises HtoolsError."""
-    index = states.instance(state, line.explain or "")
+    index = view.instance(state, line.explain or "")
     if not scope[state.pnode[index]]:
         raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
     figures = tuple(float(value) for value in before.components())

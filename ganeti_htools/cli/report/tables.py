@@ -9,7 +9,7 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed, show
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import State
 
@@ -28,14 +28,6 @@ def table(
         width = max(map(len, cells))
         columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
     return "".join(f"{prefix} {' '.join(line)}\n" for line in zip(*columns, strict=True))
-
-
-def common_suffix(cluster: Cluster) -> str:
-    """The longest domain, with its dot, that all names of nodes and instances end in; or nothing."""
-    names = [*(node.name for node in cluster.nodes), *(instance.name for instance in cluster.instances)]
-    first = names[0] if names else ""
-    domains = (first[start:] for start, letter in enumerate(first) if letter == ".")
-    return next((domain for domain in domains if all(name.endswith(domain) for name in names)), "")
 
 
 class _Field(NamedTuple):

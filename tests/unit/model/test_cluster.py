@@ -2,7 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node, check, with_loads
+from ganeti_htools.model.cluster import (
+    Cluster,
+    Disk,
+    Group,
+    Instance,
+    Load,
+    Node,
+    check,
+    common_suffix,
+    with_loads,
+    without_loads,
+)
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import Status
 
@@ -63,3 +74,28 @@ def test_memory_that_an_instance_takes() -> None:
     assert uses(status=Status.OFFLINE) == (False, False)
     assert uses(auto_balance=False) == (True, False)
     assert uses(forthcoming=True) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("names", "suffix"),
+    [
+        ((), ""),
+        (("a", "b"), ""),
+        (("a.x.y", "b.x.y"), ".x.y"),
+        (("a.x.y", "b.z.y"), ".y"),
+        (("a.x.y", "ba.x.y", "c"), ""),
+        (("a.xy", "b.y"), ""),
+    ],
+)
+def test_the_domain_that_all_names_share(names: tuple[str, ...], suffix: str) -> None:
+    node, instance = CLUSTER.nodes[0], INSTANCE
+    cluster = Cluster(
+        nodes=tuple(replace(node, name=name) for name in names[:-1]),
+        instances=tuple(replace(instance, name=name) for name in names[-1:]),
+    )
+    assert common_suffix(cluster) == suffix
+
+
+def test_no_load() -> None:
+    (row,) = without_loads(changed(load=Load(1.0, 2.0, 3.0, 4.0))).instances
+    assert row.load == Load(0.0, 0.0, 0.0, 0.0)

@@ -1,7 +1,6 @@
 from dataclasses import replace
 from typing import TypeVar
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,26 +83,6 @@ def test_a_cluster_with_nothing_in_it() -> None:
         " p_fmem p_fdsk r_cpu lCpu lMem lDsk lNet"
     ]
     assert tables.instances(derive(Cluster())).startswith(" F Name Pri_node")
-
-
-@pytest.mark.parametrize(
-    ("names", "suffix"),
-    [
-        ((), ""),
-        (("a", "b"), ""),
-        (("a.x.y", "b.x.y"), ".x.y"),
-        (("a.x.y", "b.z.y"), ".y"),
-        (("a.x.y", "ba.x.y", "c"), ""),
-        (("a.xy", "b.y"), ""),
-    ],
-)
-def test_the_domain_that_all_names_share(names: tuple[str, ...], suffix: str) -> None:
-    node, instance = CLUSTER.nodes[0], CLUSTER.instances[0]
-    cluster = Cluster(
-        nodes=tuple(replace(node, name=name) for name in names[:-1]),
-        instances=tuple(replace(instance, name=name) for name in names[-1:]),
-    )
-    assert tables.common_suffix(cluster) == suffix
 
 
 T = TypeVar("T")

@@ -2,12 +2,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from ganeti_htools.cli.jobsets import Move, Names, commands, jobsets, script, shown
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.planning.jobsets import Move, Names, jobsets
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
@@ -84,16 +84,3 @@ def test_no_set_touches_a_node_twice_and_order_is_kept() -> None:
         assert sum(len(move.nodes) for move in jobs) == len(set().union(*(move.nodes for move in jobs)))
     for jobs, following in pairwise(sets):  # as few sets as can be, counted from the last
         assert jobs[-1].nodes & set().union(*(move.nodes for move in following))
-
-
-def test_commands_for_reading_and_for_the_shell() -> None:
-    sets = jobsets(moves((MoveKind.FAILOVER, NOWHERE, 1, 0)))
-    assert commands(sets) == (
-        "\necho jobset 1, 1 jobs\n  echo job 1/1\n  check\n  gnt-instance migrate -f i0\n"
-    )
-    assert (
-        shown(commands(sets))
-        == "  \n  echo jobset 1, 1 jobs\n    echo job 1/1\n    gnt-instance migrate -f i0\n"
-    )
-    assert script(commands(sets)).startswith("#!/bin/sh\n")
-    assert script(commands(sets)).endswith(commands(sets))

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.cli import states
 from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.engine.explaining.move_options import alternatives
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Mirror
+from ganeti_htools.planning import view
 
 
 class Staying(NamedTuple):
@@ -24,7 +24,7 @@ class Staying(NamedTuple):
 
 def staying(state: State, scope: Bools, movable: Bools, options: Balancing, steps: int) -> Iterator[Staying]:
     """Those with a node in scope, in a state that a plan of so many steps has led to."""
-    split = states.split(state)
+    split = view.split(state)
     full = 0 <= options.max_length <= steps
     for index in np.flatnonzero(_away(state, state.pnode, scope) | _away(state, state.snode, scope)).tolist():
         nodes = [int(state.pnode[index]), int(state.snode[index])]

@@ -1,42 +1,57 @@
-"""The state of the cluster that a command line describes."""
+"""A cluster as options have it seen: what is taken for offline, kept apart, limited, left where it is."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganeti_htools.cli import files
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, without_loads
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.derive import derive, missing_resources
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 
 
-def of(cluster: Cluster, line: CommandLine) -> State:
-    """The cluster with everything derived, as the options see it: nodes taken for offline
-    (``--offline``), exclusion tags (``--exclusion-tags``, in the cluster's tags), limits (``--max-cpu``,
-    ``--min-disk``). What does not add up is told on standard error. Raises HtoolsError.
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a cluster is seen. Nodes and instances may be named by the beginning of a name, up to a dot.
+
+    ``offline``: nodes taken for offline. ``exclusion_tags``: prefixes of tags that keep instances apart,
+    besides those that the cluster's tags name. ``min_disk``: part of each node's disk that has to stay free.
+    ``max_cpu``: virtual CPUs for each of a node's CPUs; None for what the policies say.
+    ``static_kvm_node_memory``: MiB that a node running KVM is taken to need for itself; 0 to believe what it
+    reports. ``select_instances``: the only ones that may be moved, if any are named; ``exclude_instances``:
+    those that may not. ``ignore_dynu``: the utilisation of all instances is taken to be 0.
     """
-    _named(cluster, line)  # whoever asks for what is not there should be told first
-    excluding = tuple(f"{tags.EXCLUSION}{tag}:" for tag in line.exclusion_tags)
+
+    offline: tuple[str, ...] = ()
+    exclusion_tags: tuple[str, ...] = ()
+    min_disk: float = 0.0
+    max_cpu: float | None = None
+    static_kvm_node_memory: int = 4096
+    select_instances: tuple[str, ...] = ()
+    exclude_instances: tuple[str, ...] = ()
+    ignore_dynu: bool = False
+
+
+def state_of(cluster: Cluster, view: View) -> State:
+    """The cluster as it is seen, with everything derived. Raises HtoolsError for unknown names."""
+    _named(cluster, view)  # whoever asks for what is not there should be told first
+    excluding = tuple(f"{tags.EXCLUSION}{tag}:" for tag in view.exclusion_tags)
     away = set(
-        _found((node.name for node in cluster.nodes), line.offline, "wrong node name(s) set as offline")
+        _found((node.name for node in cluster.nodes), view.offline, "wrong node name(s) set as offline")
     )
     seen = replace(
-        cluster,
+        without_loads(cluster) if view.ignore_dynu else cluster,
         tags=(*cluster.tags, *excluding),
         nodes=tuple(replace(node, offline=True) if node.name in away else node for node in cluster.nodes),
     )
-    state = derive(seen, static_kvm_node_memory=line.static_kvm_node_memory)
-    if line.verbose:
-        files.say(files.inconsistencies(missing_resources(state)))
+    state = derive(seen, static_kvm_node_memory=view.static_kvm_node_memory)
     columns = state.columns
-    columns.lo_dsk[:] = np.floor(line.min_disk * columns.t_dsk)
-    if line.max_cpu is not None:
-        columns.vcpu_ratio[:] = line.max_cpu
+    columns.lo_dsk[:] = np.floor(view.min_disk * columns.t_dsk)
+    if view.max_cpu is not None:
+        columns.vcpu_ratio[:] = view.max_cpu
     return state
 
 
@@ -50,22 +65,23 @@ def loaded(state: State, cluster: Cluster) -> Cluster:
     return replace(settled, nodes=nodes, tags=cluster.tags)
 
 
-def movable(state: State, line: CommandLine) -> Bools:
-    """Which instances may be moved: those that ``--select-instances`` and ``--exclude-instances`` leave,
-    with both nodes in one group. Raises HtoolsError for unknown names.
+def movable(state: State, view: View) -> Bools:
+    """Which instances may be moved: those that the view leaves, with both nodes in one group.
+
+    Raises HtoolsError for unknown names.
     """
-    chosen, kept = _named(state.cluster, line)
+    chosen, kept = _named(state.cluster, view)
     names = [instance.name for instance in state.cluster.instances]
     wanted = np.array([(not chosen or name in chosen) and name not in kept for name in names], np.bool_)
     return wanted & ~split(state)
 
 
-def _named(cluster: Cluster, line: CommandLine) -> tuple[set[str], set[str]]:
+def _named(cluster: Cluster, view: View) -> tuple[set[str], set[str]]:
     """The instances that are selected, and those that are excluded."""
-    asked = (*line.select_instances, *line.exclude_instances)
+    asked = (*view.select_instances, *view.exclude_instances)
     names = (instance.name for instance in cluster.instances)
     found = _found(names, asked, "failed to load data, aborting: Unknown instance(s)")
-    return set(found[: len(line.select_instances)]), set(found[len(line.select_instances) :])
+    return set(found[: len(view.select_instances)]), set(found[len(view.select_instances) :])
 
 
 def group(state: State, name: str, problem: str) -> int:

@@ -1,0 +1,49 @@
+"""Jobs as a shell script, for people to read or to run."""
+
+from collections.abc import Sequence
+
+from ganeti_htools.planning.jobsets import Move
+
+_SCRIPT = """\
+#!/bin/sh
+
+# Auto-generated script for executing cluster rebalancing
+
+# To stop, touch the file /tmp/stop-htools
+
+set -e
+
+check() {
+  if [ -f /tmp/stop-htools ]; then
+    echo 'Stop requested, exiting'
+    exit 0
+  fi
+}
+
+"""
+
+
+def commands(sets: Sequence[Sequence[Move]]) -> str:
+    """Shell commands that carry the sets out, one after the other."""
+    return listed([[[f"gnt-instance {each}" for each in move.commands] for move in jobs] for jobs in sets])
+
+
+def listed(sets: Sequence[Sequence[Sequence[str]]]) -> str:
+    """The same for sets of jobs, each of which is some shell commands."""
+    lines = []
+    for number, jobs in enumerate(sets, 1):
+        lines += ["", f"echo jobset {number}, {len(jobs)} jobs"]
+        for place, commands in enumerate(jobs, 1):
+            lines += [f"  echo job {number}/{place}", "  check"]
+            lines += [f"  {command}" for command in commands]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def shown(lines: str) -> str:
+    """Shell commands for reading."""
+    return "".join(f"  {line}\n" for line in lines.splitlines() if line != "  check")
+
+
+def script(lines: str) -> str:
+    """A script that runs shell commands, and stops between two jobs when asked to."""
+    return _SCRIPT + lines
