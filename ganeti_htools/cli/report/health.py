@@ -1,0 +1,113 @@
+"""What ``hcheck`` tells of the health of a cluster: as text, as ``KEY=VALUE`` lines and as JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.report import keys
+from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.redundancy.check import Health, Tolerance
+from ganeti_htools.model.state import State
+
+# What is counted: the end of its key, what it is called, and its name in JSON.
+COUNTS = (
+    ("N1_FAIL", "Nodes not N+1 happy", "n1_fail"),
+    ("CONFLICT_TAGS", "Nodes with conflicting instances", "conflict_tags"),
+    ("OFFLINE_PRI", "Instances having the primary node offline", "offline_pri"),
+    ("OFFLINE_SEC", "Instances having a secondary node offline", "offline_nodes"),
+    ("GN1_FAIL", "Nodes not directly evacuateable", "gn1_fail"),
+)
+PHASES = {"INIT": "initially", "FINAL": "after rebalancing"}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A node group (row): its health and its score."""
+
+    row: int
+    health: Health
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The health of each group and of all together, before or after rebalancing."""
+
+    groups: tuple[Group, ...]
+    cluster: Health
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing bad was counted."""
+        return not any(self.cluster.counts)
+
+
+def group_keys(state: State) -> str:
+    """The ``KEY=VALUE`` lines with the UUIDs of the groups."""
+    uuids = [(f"GROUP_UUID_{row}", group.uuid) for row, group in enumerate(state.cluster.groups)]
+    return keys.lines("HCHECK", uuids)
+
+
+def as_keys(findings: Findings, phase: str, rebalancing: bool) -> str:
+    """The ``KEY=VALUE`` lines of what was found in a phase (INIT or FINAL)."""
+    pairs: list[tuple[str, str]] = []
+    for group in findings.groups:
+        level = f"{phase}_GROUP_{group.row}"
+        counts = zip(COUNTS, group.health.counts, strict=False)
+        pairs += ((f"{level}_{key}", str(count)) for (key, *_), count in counts)
+        pairs.append((f"{level}_SCORE", fixed(group.score, 8)))
+    counts = zip(COUNTS, findings.cluster.counts, strict=False)
+    pairs += ((f"{phase}_CLUSTER_{key}", str(count)) for (key, *_), count in counts)
+    pairs.append((f"{phase}_CLUSTER_NEED_REBALANCE", str(int(rebalancing))))
+    return keys.lines("HCHECK", pairs)
+
+
+def as_text(state: State, findings: Findings, phase: str, rebalancing: bool, tolerance: bool) -> str:
+    """What was found in a phase (INIT or FINAL); with ``tolerance``, also how many nodes may be lost."""
+    lines: list[str] = []
+    for group in findings.groups:
+        lines += ("", f"Statistics for group {state.cluster.groups[group.row].name} {PHASES[phase]}")
+        lines += _counts(group.health)
+        lines.append(f"    Group score: {fixed(group.score, 8)}")
+        if tolerance:
+            lines.append(f"    {tolerated(check.tolerance(state, state.group == group.row))}")
+    lines += ("", f"Cluster statistics {PHASES[phase]}", *_counts(findings.cluster))
+    lines.append(f"    Cluster is not healthy: {rebalancing}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _counts(health: Health) -> Iterator[str]:
+    for (_, name, _), count in zip(COUNTS, health.counts, strict=False):
+        yield f"    {name}: {count}"
+
+
+def tolerated(count: Tolerance) -> str:
+    """How many nodes may be lost, in words."""
+    told = f"Nodes that may be lost one after the other, largest first: {count.intact}"
+    return f"{told} ({count.recreating} if data may be lost)" if count.recreating > count.intact else told
+
+
+def as_json(state: State, before: Findings, after: Findings | None) -> dict[str, Any]:
+    """The health before and, if it was simulated, after rebalancing as a JSON document."""
+    finals: Sequence[Group | None] = after.groups if after else [None] * len(before.groups)
+    return {
+        "healthy": before.healthy,
+        "groups": [
+            {
+                "name": state.cluster.groups[group.row].name,
+                "uuid": state.cluster.groups[group.row].uuid,
+                "tolerated_losses": tolerance.intact,
+                "tolerated_losses_without_data": tolerance.recreating,
+                "initial": {**_counts_json(group.health), "score": group.score},
+                "final": final and {**_counts_json(final.health), "score": final.score},
+            }
+            for group, final in zip(before.groups, finals, strict=True)
+            for tolerance in [check.tolerance(state, state.group == group.row)]
+        ],
+        "cluster": {"initial": _counts_json(before.cluster), "final": after and _counts_json(after.cluster)},
+    }
+
+
+def _counts_json(health: Health) -> dict[str, int]:
+    return {name: count for (_, _, name), count in zip(COUNTS, health.counts, strict=False)}

@@ -1,0 +1,91 @@
+"""What ``hcheck --what-if-lost`` tells of nodes that are lost, as text and as JSON."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti_htools.cli.report.health import tolerated
+from ganeti_htools.engine.redundancy.check import Loss, Tolerance
+from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.state import State
+
+OUTCOMES = {
+    Return.FAILOVER: "fails over to",
+    Return.MOVE: "moves to",
+    Return.RECREATE: "is recreated, without its data, on",
+}
+
+
+def as_text(
+    state: State, losses: Sequence[Loss], tolerances: Mapping[int, Tolerance], everything: bool
+) -> str:
+    """What becomes of the instances of each lost node; ``tolerances`` are those of groups, by row.
+
+    Without ``everything``, instances that come back with their data are only counted.
+    """
+    lines = [line for loss in losses for line in _loss(state, loss, everything)]
+    names = state.cluster.groups
+    lines += (f"Group {names[row].name}: {tolerated(count)}" for row, count in tolerances.items())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _loss(state: State, loss: Loss, everything: bool) -> list[str]:
+    (name,) = state.names([loss.node])
+    back = f"{loss.restarted} of {len(loss.refuges)} instances come back"
+    if loss.recreated:
+        back = (
+            f"{loss.recreated} of {len(loss.refuges)} instances come back without their data,"
+            f" {loss.restarted} with it, {loss.lost} not at all"
+        )
+    listed = [
+        f"    {_instance(state, refuge)} {_outcome(state, refuge)}"
+        for refuge in sorted(loss.refuges, key=_restarted)
+        if everything or not _restarted(refuge)
+    ]
+    return [f"Without node {name}: {back}; {loss.unmirrored} elsewhere left without secondary", *listed]
+
+
+def _restarted(refuge: Refuge) -> bool:
+    """Whether the instance comes back with its data."""
+    return refuge.node != NOWHERE and refuge.kind is not Return.RECREATE
+
+
+def _outcome(state: State, refuge: Refuge) -> str:
+    if refuge.node == NOWHERE:
+        return "does not come back"
+    return f"{OUTCOMES[refuge.kind]} {state.names([refuge.node])[0]}"
+
+
+def _instance(state: State, refuge: Refuge) -> str:
+    return state.cluster.instances[refuge.instance].name
+
+
+def as_json(state: State, losses: Sequence[Loss], tolerances: Mapping[int, Tolerance]) -> dict[str, Any]:
+    """The losses and what each group (by row) tolerates as a JSON document."""
+    groups = state.cluster.groups
+    return {
+        "lost": [_loss_json(state, loss) for loss in losses],
+        "tolerated_losses": {groups[row].name: count.intact for row, count in tolerances.items()},
+        "tolerated_losses_without_data": {
+            groups[row].name: count.recreating for row, count in tolerances.items()
+        },
+    }
+
+
+def _loss_json(state: State, loss: Loss) -> dict[str, Any]:
+    return {
+        "node": state.names([loss.node])[0],
+        "survived": loss.restarted == len(loss.refuges),
+        "with_data": loss.restarted,
+        "without_data": loss.recreated,
+        "not_back": loss.lost,
+        "unmirrored": loss.unmirrored,
+        "instances": [
+            {
+                "name": _instance(state, refuge),
+                "by": refuge.kind.value,
+                "node": None if refuge.node == NOWHERE else state.names([refuge.node])[0],
+            }
+            for refuge in loss.refuges
+        ],
+    }
