@@ -10,10 +10,11 @@ import trio
 
 from ganeti_htools import streams
 from ganeti_htools.cli import executing, files
-from ganeti_htools.cli.executing import Say
 from ganeti_htools.client import asking, following
 from ganeti_htools.client.protocol import Kind
 from ganeti_htools.commandline.reading import CommandLine, Program
+from ganeti_htools.execution.record import INTERRUPTED
+from ganeti_htools.execution.wording import Say
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sources.source import Source, read
 
@@ -45,7 +46,7 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
     else:
         plan = trio.run(_follow, _socket(line), number, say)
     outcome: Mapping[str, Any] = plan["execution"]
-    if outcome["ending"] == executing.INTERRUPTED:
+    if outcome["ending"] == INTERRUPTED:
         doing = outcome["going_on"]
         files.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
     elif line.save is not None and outcome["ending"] is not None:

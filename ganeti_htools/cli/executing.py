@@ -4,8 +4,7 @@ import signal
 import sys
 import time
 import uuid
-from collections import Counter
-from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,38 +15,20 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.cli import files
 from ganeti_htools.cli.report import script
 from ganeti_htools.commandline.reading import CommandLine, Program, title
-from ganeti_htools.engine.balancing.recheck import NamedStep, named
-from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.execution.run import (
-    Away,
-    Check,
-    Ending,
-    Event,
-    Job,
-    Plan,
-    Progress,
-    Run,
-    Submitted,
-    Task,
-    Tell,
-    execute,
-    going_on,
-    move,
-)
+from ganeti_htools.engine.balancing.recheck import named
+from ganeti_htools.execution.execute import execute
+from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of
+from ganeti_htools.execution.record import INTERRUPTED
+from ganeti_htools.execution.review import Check
+from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.execution.wording import Say, complaint, going_on, summary, teller
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
-from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError, on_one_line
+from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.jobsets import Move
-
-_SAID = 60  # characters of what a job says that fit on a line with the rest
-
-Say = Callable[..., None]  # lines
-
-INTERRUPTED = "interrupted"  # instead of an ending
 
 
 def undeterred(say: Say) -> Say:
@@ -69,13 +50,13 @@ def moves(state: State, sets: Sequence[Sequence[Move]]) -> list[list[Job]]:
 def _job(state: State, each: Move, step: Any) -> Job:
     return Job(
         f"{each.instance}: {':'.join(each.was)} => {':'.join(each.now)}",
-        move(step, state.cluster.instances[each.step.instance].forthcoming),
+        opcodes_of(step, state.cluster.instances[each.step.instance].forthcoming),
         tuple(f"gnt-instance {command}" for command in each.commands),
         step,
     )
 
 
-def begin(line: CommandLine, program: Program, purpose: str, plan: Plan) -> Run:
+def begin(line: CommandLine, program: Program, purpose: str, plan: Jobsets) -> Run:
     """A run that has not begun. ``purpose`` is like "rebalancing"; options say why, and how urgently."""
     version = title(program).strip()
     signature = Signature(
@@ -110,19 +91,6 @@ def save(prefix: str, cluster: Cluster | None, rest: Sequence[Sequence[Sequence[
     files.say(f"What was not submitted has been written to file '{prefix}.remaining'\n")
 
 
-def complaint(outcome: Mapping[str, Any]) -> str | None:
-    """What is wrong with a run that ended, by its record; None for one that did as it should."""
-    reason, doing = outcome["reason"], outcome["going_on"]
-    match outcome["ending"]:
-        case Ending.FAILED.value:
-            return f"Not all jobs completed successfully: {reason}"
-        case Ending.CHANGED.value:
-            return f"The plan does not fit the cluster any more: {reason}"
-        case Ending.LOST.value:
-            return f"{reason}{f'; may go on: {doing}' if doing else ''}"
-    return None
-
-
 def conclude(outcome: Mapping[str, Any]) -> None:
     """End the program as a run ended, by its record. Raises HtoolsError, or SystemExit if interrupted."""
     if outcome["ending"] == INTERRUPTED:
@@ -131,68 +99,6 @@ def conclude(outcome: Mapping[str, Any]) -> None:
     wrong = complaint(outcome)
     if wrong is not None:
         raise HtoolsError(wrong)
-
-
-def record(run: Run) -> dict[str, Any]:
-    """A run that ended as part of a JSON document. Without an ending it was interrupted."""
-    return {
-        "ending": INTERRUPTED if run.ending is None else run.ending.value,
-        "reason": run.reason or None,
-        "run": run.signature.run,
-        "purpose": run.signature.purpose,
-        "replanned": run.changes,
-        "going_on": going_on(run) or None,
-        "jobs": [
-            {
-                **_described(task.job),
-                "jobset": int(task.place.partition("/")[0]),
-                "id": task.number,
-                "status": task.status and task.status.value,
-                "error": task.error,
-            }
-            for task in run.tasks
-        ],
-        "not_submitted": [[_described(job) for job in jobs] for jobs in run.rest],
-    }
-
-
-def _described(job: Job) -> dict[str, Any]:
-    step = job.step
-    return {
-        "title": job.title,
-        "instance": step and step.instance,
-        "move": step and step.kind.value,
-        "from": step and list(step.was),
-        "to": step and list(step.now),
-        "opcodes": [opcode["OP_ID"] for opcode in job.opcodes],
-        "commands": list(job.commands),
-    }
-
-
-def restored(program: str, recorded: Mapping[str, Any]) -> Run:
-    """The run of a program again, to be told of and traced, not to be carried out: opcodes are but names.
-
-    Raises KeyError, TypeError, ValueError for what is no record.
-    """
-    signature = Signature(program, "", recorded["purpose"], recorded["run"])
-    run = Run(signature, [[_restored(job) for job in jobs] for jobs in recorded["not_submitted"]])
-    members: Counter[int] = Counter()
-    for job in recorded["jobs"]:
-        run.sets = job["jobset"]
-        members[run.sets] += 1
-        place = f"{run.sets}/{members[run.sets]}"
-        status = None if job["status"] is None else JobStatus(job["status"])
-        run.tasks.append(Task(_restored(job), place, job["id"], status, job["error"]))
-    run.changes = list(recorded["replanned"])
-    run.ending = None if recorded["ending"] in (None, INTERRUPTED) else Ending(recorded["ending"])
-    run.reason = recorded["reason"] or ""
-    return run
-
-
-def _restored(job: Mapping[str, Any]) -> Job:
-    was, now = job["from"], job["to"]
-    step = job["move"] and NamedStep(job["instance"], MoveKind(job["move"]), None, tuple(was), tuple(now))
-    return Job(job["title"], tuple({"OP_ID": name} for name in job["opcodes"]), tuple(job["commands"]), step)
 
 
 async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -> Cluster | None:
@@ -234,49 +140,3 @@ async def _heed(signals: AsyncIterable[int], stop: trio.Event, scope: trio.Cance
 
 def _warn(text: str) -> None:
     files.say(f"{text}\n")
-
-
-def teller(run: Run, say: Say, warn: Say, live: Say) -> Tell:
-    """What tells people of events: lines that stay with ``say`` and ``warn``, how it stands with ``live``."""
-
-    async def tell(event: Event) -> None:
-        live("")
-        match event:
-            case Submitted(tasks):
-                numbers = [str(task.number) for task in tasks if task.number is not None]
-                if numbers:
-                    say(f"Got job IDs {','.join(numbers)}")
-                for task in tasks:
-                    if task.error is not None:
-                        say(f"Job {task.place} ({task.job.title}) was not accepted: {task.error}")
-            case Progress(task, None) if task.over:
-                say(_ended(task))
-            case Away(None):
-                warn("Ganeti answers again")
-            case Away(reason):
-                warn(reason)
-        live(_standing(run, event.said if isinstance(event, Progress) else None))
-
-    return tell
-
-
-def _ended(task: Task) -> str:
-    status = task.status.value if task.status else "lost"
-    return f"Job {task.number} ({task.job.title}): {status}{f': {task.error}' if task.error else ''}"
-
-
-def _standing(run: Run, said: str | None) -> str:
-    states = [task.status.value for task in run.current if task.status]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    told = f" - {on_one_line(said)[:_SAID]}" if said else ""
-    return f"jobset {run.sets} of {run.sets + len(run.rest)}{f': {counts}' if counts else ''}{told}"
-
-
-def summary(run: Run) -> list[str]:
-    """What was done and what was not."""
-    done = sum(task.status is JobStatus.SUCCESS for task in run.tasks)
-    failed = sum(task.error is not None for task in run.tasks)
-    rest = [job for jobs in run.rest for job in jobs]
-    counts = {"succeeded": done, "failed": failed, "not ended": len(run.current), "not submitted": len(rest)}
-    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
-    return [f"Jobs: {told}", *(f"  not submitted: {job.title}" for job in rest)]

@@ -29,7 +29,8 @@ from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobsets
 
 if TYPE_CHECKING:
     from ganeti_htools.engine.balancing.optimise import Plan as Optimised
-    from ganeti_htools.execution.run import Check, Plan, Review
+    from ganeti_htools.execution.jobs import Jobsets
+    from ganeti_htools.execution.review import Check, Review
     from ganeti_htools.planning.proposal import Proposal
     from ganeti_htools.planning.staying import Staying
 
@@ -284,6 +285,7 @@ def _execute(
 ) -> Mapping[str, Any]:
     """Carry the plan for a group out (``-X``), or have it carried out: the record of that."""
     from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
+    from ganeti_htools.execution.record import record
 
     say = executing.undeterred(tell)
     if told is not None:
@@ -293,7 +295,7 @@ def _execute(
     plan = executing.moves(state, sets[:1] if line.first_job_group else sets)
     run = executing.begin(line, HBAL, _PURPOSE, plan)
     executing.carry_out(line, run, reviewer(line, group, say), say)
-    return executing.record(run)
+    return record(run)
 
 
 def propose(cluster: Cluster, line: CommandLine, heed: Callable[[], None]) -> "Proposal":
@@ -330,11 +332,11 @@ def reviewer(line: CommandLine, group: str, tell: Tell) -> "Check":
     """
     from ganeti_htools.cli import executing
     from ganeti_htools.engine.balancing import recheck
-    from ganeti_htools.execution.run import Review
+    from ganeti_htools.execution.review import Review
 
     line = replace(line, group=group, verbose=0)
 
-    def check(cluster: Cluster, rest: "Plan", made: int) -> "Review":
+    def check(cluster: Cluster, rest: "Jobsets", made: int) -> "Review":
         state = seen(files.with_dynamics(cluster, line), line)
         scope = state.group == view.group(state, group, f"node group {group} is gone")
         movable = view.movable(state, view_of(line))

@@ -26,9 +26,9 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobsets
 
 if TYPE_CHECKING:
-    from ganeti_htools.cli.executing import Say
-    from ganeti_htools.execution.run import Check, Review
-    from ganeti_htools.execution.run import Plan as Jobs
+    from ganeti_htools.execution.jobs import Jobsets
+    from ganeti_htools.execution.review import Check, Review
+    from ganeti_htools.execution.wording import Say
     from ganeti_htools.planning.proposal import Proposal
 
 _TITLES = {
@@ -93,6 +93,7 @@ def _execute(
 ) -> Mapping[str, Any]:
     """Carry the plan out (``-X``), or have it carried out: the record of that."""
     from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
+    from ganeti_htools.execution.record import record
 
     def tell(*texts: str) -> None:
         if not line.json:
@@ -105,7 +106,7 @@ def _execute(
         return by_daemon.carry_out(line, told["id"], say)
     run = executing.begin(line, HSQUEEZE, _purpose(plan), _jobs(state, plan, sets))
     executing.carry_out(line, run, reviewer(line, state, plan, say), say)
-    return executing.record(run)
+    return record(run)
 
 
 def _purpose(plan: Plan) -> str:
@@ -151,10 +152,10 @@ def _heard(line: CommandLine, state: State, told: Any) -> Plan:
     return Plan(action, rows, steps, after, told["enough"])
 
 
-def _jobs(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Jobs":
+def _jobs(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Jobsets":
     """Moves, and power: nodes are emptied and tagged before they are powered down."""
     from ganeti_htools.cli import executing
-    from ganeti_htools.execution.run import Job
+    from ganeti_htools.execution.jobs import Job
     from ganeti_htools.luxi import opcodes
 
     moves, nodes = executing.moves(state, sets), state.names(plan.nodes)
@@ -182,13 +183,13 @@ def _jobs(state: State, plan: Plan, sets: Sequence[Sequence[Move]]) -> "Jobs":
 
 def reviewer(line: CommandLine, state: State, plan: Plan, tell: "Say") -> "Check":
     """What looks at the rest of a plan on the cluster as it is then, and plans anew if options allow it."""
-    from ganeti_htools.execution.run import Review
+    from ganeti_htools.execution.review import Review
 
     line = replace(line, verbose=0)
     action, nodes = plan.action, state.names(plan.nodes)
     powered: set[str] = set()
 
-    def check(cluster: Cluster, rest: "Jobs", _made: int) -> "Review":
+    def check(cluster: Cluster, rest: "Jobsets", _made: int) -> "Review":
         nonlocal action, nodes
         now = seen(files.with_dynamics(cluster, line), line)
         target = _instance(cluster.ipolicy.std, line.target_resources)

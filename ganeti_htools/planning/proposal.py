@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.backends.haskell import show
-from ganeti_htools.cli.executing import Say
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.recheck import NamedStep, named, retrace
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.execution.run import Check, Plan
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Check
+from ganeti_htools.execution.wording import Say
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
@@ -28,7 +29,7 @@ class Proposal:
 
     purpose: str
     groups: tuple[str, ...]
-    jobs: Plan
+    jobs: Jobsets
     score: dict[str, float]
     cost: dict[str, Any]
     found: dict[str, Any]

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli import executing, hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
-from ganeti_htools.execution.run import Ending, Job, Run, Task
+from ganeti_htools.cli import hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
+from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.record import INTERRUPTED, record
+from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
@@ -74,7 +76,7 @@ def outcome() -> Any:
     run = Run(Signature("hbal", "reason", "rebalancing", "run"), [[job]])
     run.tasks.append(Task(job, "1/1", 1))
     run.ending = Ending.DONE
-    return executing.record(run)
+    return record(run)
 
 
 def check(page: str, documents: list[Any], values: set[str] = frozenset()) -> None:  # type: ignore[assignment]
@@ -89,7 +91,7 @@ def test_hbal(report: Callable[..., Any]) -> None:
         report(hbal, "--explain=a0"),
         {"execution": outcome()},
     ]
-    endings = {ending.value for ending in Ending} | {executing.INTERRUPTED}
+    endings = {ending.value for ending in Ending} | {INTERRUPTED}
     check("hbal.1.md", documents, endings)
 
 

@@ -12,6 +12,7 @@ from ganeti_htools.client.protocol import Kind, RefusalError
 from ganeti_htools.commandline.parameters import parse_plan
 from ganeti_htools.commandline.programs import HBAL, HSQUEEZE
 from ganeti_htools.commandline.reading import CommandLine, Program
+from ganeti_htools.execution.record import record
 from ganeti_htools.execution.run import Run
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
@@ -145,9 +146,7 @@ class PlanMethods:
         _, proposal, run = await self._proposed(tool, plan.facts["arguments"], model.cluster)
         if plan.state is not State.PLANNED or plan.review is not None:
             return  # somebody else was faster
-        made, told = (
-            (each.signature.purpose, executing.record(each)["not_submitted"]) for each in (run, plan.run)
-        )
+        made, told = ((each.signature.purpose, record(each)["not_submitted"]) for each in (run, plan.run))
         if made != told or set(plan.facts["groups"]) != set(proposal.groups):
             changed = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"
             raise RefusalError(Kind.PLAN, f"plan {plan.id} {changed}; make a new one")

@@ -9,14 +9,15 @@ from typing import Any, cast
 import orjson
 import trio
 
-from ganeti_htools.cli import executing
-from ganeti_htools.cli.executing import Say
-from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.execution.run import Check, Ending, Run
+from ganeti_htools.execution.record import RUN, count, current, identifier, record, versioned
+from ganeti_htools.execution.record import restored as restored_run
+from ganeti_htools.execution.review import Check
+from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.execution.shape import Shape, fits
+from ganeti_htools.execution.wording import Say, complaint, summary
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
 from htoolsd.process import reading
-from htoolsd.socket.shape import Shape, fits
 
 _LARGEST = 64 << 20  # bytes of a record
 
@@ -102,13 +103,13 @@ class Plan:
     def end(self, now: float) -> None:
         """It is not carried out any more, as its run tells."""
         self.state, self.ended, self.standing = _ENDED.get(self.run.ending, State.FAILED), now, ""
-        self.error = executing.complaint(executing.record(self.run))
-        self.say(*executing.summary(self.run))
+        self.error = complaint(record(self.run))
+        self.say(*summary(self.run))
         self.changed()
 
     def document(self) -> dict[str, Any]:
         """All of it as JSON."""
-        outcome = executing.record(self.run)
+        outcome = record(self.run)
         if self.state.going or self.state is State.PLANNED:
             outcome["ending"] = None
         return {
@@ -133,42 +134,19 @@ class Plan:
 
     def text(self) -> str:
         """What is kept of it."""
-        return orjson.dumps(self.document(), option=orjson.OPT_INDENT_2).decode() + "\n"
+        return orjson.dumps(versioned(self.document()), option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
 _CHANGING = ("state", "error", "began", "ended", "serial", "log", "standing", "execution")
-
-
-def _id(value: object) -> bool:
-    """Whether it can be a plan's id, which names a file and is looked for in the comments of jobs."""
-    return type(value) is str and value.isascii() and value.isalnum() and len(value) <= 32
 
 
 def _time(value: object) -> bool:
     return type(value) in (int, float) and 0 <= cast(float, value) < 1e11
 
 
-def _count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 53
-
-
-def _move(value: object) -> bool:
-    return value is None or value in {kind.value for kind in MoveKind}
-
-
 _NUMBER, _TEXT = (int, float, None), (str, None)
-_JOB: Shape = {
-    "title": str,
-    "instance": _TEXT,
-    "move": _move,
-    "from": ([str], None),
-    "to": ([str], None),
-    "opcodes": [str],
-    "commands": [str],
-}
-_SUBMITTED: Shape = {**_JOB, "jobset": _count, "id": (_count, None), "status": _TEXT, "error": _TEXT}
 _RECORD: Shape = {
-    "id": _id,
+    "id": identifier,
     "tool": str,
     "made": _time,
     "by": {"uid": int, "pid": int},
@@ -179,24 +157,16 @@ _RECORD: Shape = {
     "error": _TEXT,
     "began": (_time, None),
     "ended": (_time, None),
-    "serial": _count,
+    "serial": count,
     "log": [[str]],
-    "execution": {
-        "ending": _TEXT,
-        "reason": _TEXT,
-        "run": _id,
-        "purpose": str,
-        "replanned": [str],
-        "jobs": [_SUBMITTED],
-        "not_submitted": [[_JOB]],
-    },
+    "execution": RUN,
 }
 
 
 def restored(text: bytes) -> Plan:
     """A plan that was kept. If it was being carried out then, it is interrupted. Raises DataError."""
     try:
-        document = orjson.loads(text)
+        document = current(orjson.loads(text))
         if not fits(document, _RECORD):
             raise ValueError(f"expected {', '.join(_RECORD)}, and each of its type")
         if document["id"] != document["execution"]["run"]:
@@ -204,7 +174,7 @@ def restored(text: bytes) -> Plan:
         facts = {key: value for key, value in document.items() if key not in _CHANGING}
         plan = Plan(
             facts,
-            executing.restored(facts["tool"], document["execution"]),
+            restored_run(facts["tool"], document["execution"]),
             None,
             State(document["state"]),
             document["error"],

@@ -15,9 +15,12 @@ from typing import Any
 import structlog
 import trio
 
-from ganeti_htools.cli import executing
 from ganeti_htools.client.protocol import Kind, RefusalError
-from ganeti_htools.execution.run import Check, Ending, Event, Progress, Submitting, Tell, execute, trace
+from ganeti_htools.execution.events import Event, Progress, Submitting, Tell
+from ganeti_htools.execution.execute import execute, trace
+from ganeti_htools.execution.review import Check
+from ganeti_htools.execution.run import Ending
+from ganeti_htools.execution.wording import teller
 from ganeti_htools.files import write_text
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
@@ -188,7 +191,7 @@ class Plans:
         return model.cluster
 
     def _teller(self, plan: Plan) -> Tell:
-        said = executing.teller(plan.run, plan.say, plan.warn, plan.stand)
+        said = teller(plan.run, plan.say, plan.warn, plan.stand)
 
         async def tell(event: Event) -> None:
             await said(event)

@@ -10,11 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
+from ganeti_htools.execution.record import VERSION
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
 from htoolsd.plans.plan import Plan, State, kept, restored
-from tests.unit.execution.test_run import BACK, MIRRORED, SHARED, new
+from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
 
 def some_plan(run: Run) -> Plan:
@@ -75,6 +76,21 @@ def test_one_that_was_going_on() -> None:
     assert again.run.signature.comment(task.place) == plan.run.signature.comment("2/1")
     assert again.document()["execution"]["going_on"] == "perhaps 1 jobs with 'run beef' in their comments"
     assert again.summary()["jobs"] == {"succeeded": 1, "failed": 1, "going": 1, "left": 0}
+
+
+def test_one_of_a_daemon_that_wrote_no_version() -> None:
+    document = orjson.loads(begun().text())
+    del document["version"]
+    assert restored(orjson.dumps(document)).text() == begun().text()
+
+
+def test_one_of_a_later_version() -> None:
+    with pytest.raises(DataError, match="no record of a plan: ValueError: version: expected at most "):
+        restored(orjson.dumps({**orjson.loads(begun().text()), "version": VERSION + 1}))
+
+
+def test_the_version_is_not_told() -> None:
+    assert "version" not in restored(begun().text().encode()).document()
 
 
 def test_news() -> None:

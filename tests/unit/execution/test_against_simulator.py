@@ -7,7 +7,10 @@ import pytest
 import trio
 
 from ganeti_htools.backends import luxi
-from ganeti_htools.execution.run import Away, Ending, Event, Review, Run, Submitted, Submitting, execute
+from ganeti_htools.execution.events import Away, Event, Submitted, Submitting
+from ganeti_htools.execution.execute import execute
+from ganeti_htools.execution.review import Review
+from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi import client, queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
@@ -15,7 +18,7 @@ from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
 from tests.support.simulators import PATIENCE, Simulator, simulator
 from tests.support.worlds import world
-from tests.unit.execution.test_run import new
+from tests.unit.execution.test_execute import new
 
 
 async def carry_out(ganeti: Simulator, react: Callable[[Event], None], patience: Patience) -> Run:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from htoolsd.socket.shape import Shape, fits
+from ganeti_htools.execution.shape import Shape, fits
 
 
 def _even(value: object) -> bool:

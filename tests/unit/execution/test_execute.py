@@ -1,6 +1,6 @@
-"""A plan carried out on the simulated Ganeti."""
+"""Plans carried out on the simulated Ganeti."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -10,24 +10,13 @@ from trio.testing import MockClock
 from ganeti_htools.backends import luxi
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.execution.run import (
-    Away,
-    Changed,
-    Ending,
-    Event,
-    Job,
-    Plan,
-    Progress,
-    Review,
-    Run,
-    Submitted,
-    Submitting,
-    execute,
-    going_on,
-    move,
-    trace,
-)
-from ganeti_htools.luxi import opcodes, queries
+from ganeti_htools.execution.events import Away, Changed, Event, Progress, Submitted, Submitting
+from ganeti_htools.execution.execute import execute, trace
+from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of
+from ganeti_htools.execution.review import Review
+from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.execution.wording import going_on
+from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.opcodes import Signature
@@ -43,16 +32,16 @@ PATIENCE = Patience(answer=30, away=300, late=10)
 
 def job(instance: str, kind: MoveKind, node: str | None, was: str, now: str) -> Job:
     step = NamedStep(instance, kind, node, tuple(was.split(":")), tuple(now.split(":")))
-    return Job(f"{instance}: {was} => {now}", move(step, forthcoming=False), (), step)
+    return Job(f"{instance}: {was} => {now}", opcodes_of(step, forthcoming=False), (), step)
 
 
 SHARED = job("shared", MoveKind.FAILOVER_TO, "three", "one", "three")
 MIRRORED = job("mirrored", MoveKind.REPLACE_SECONDARY, "three", "one:two", "one:three")
 BACK = job("mirrored", MoveKind.FAILOVER, None, "one:three", "three:one")
-PLAN: Plan = [[SHARED], [MIRRORED], [BACK]]
+PLAN: Jobsets = [[SHARED], [MIRRORED], [BACK]]
 
 
-def new(plan: Plan = PLAN) -> Run:
+def new(plan: Jobsets = PLAN) -> Run:
     return Run(Signature("test", "a test", "testing", "beef"), plan)
 
 
@@ -62,7 +51,7 @@ class Caller:
 
     master: Simulated
     client: Client
-    check: Callable[[Cluster, Plan, int], Review] = lambda _cluster, _rest, _made: Review()
+    check: Callable[[Cluster, Jobsets, int], Review] = lambda _cluster, _rest, _made: Review()
     react: Callable[[Event], None] = lambda _event: None
     stop: trio.Event = field(default_factory=trio.Event)
     events: list[Event] = field(default_factory=list)
@@ -86,25 +75,6 @@ class Caller:
 
 def statuses(run: Run) -> list[JobStatus | None]:
     return [task.status for task in run.tasks]
-
-
-@pytest.mark.parametrize(
-    ("step", "expected"),
-    [
-        (MoveKind.FAILOVER, [opcodes.migrate("i")]),
-        (MoveKind.FAILOVER_TO, [opcodes.migrate("i", "n")]),
-        (MoveKind.REPLACE_SECONDARY, [opcodes.replace_secondary("i", "n")]),
-        (MoveKind.REPLACE_AND_FAILOVER, [opcodes.replace_secondary("i", "n"), opcodes.migrate("i")]),
-        (MoveKind.FAILOVER_AND_REPLACE, [opcodes.migrate("i"), opcodes.replace_secondary("i", "n")]),
-        (
-            MoveKind.REPLACE_PRIMARY,
-            [opcodes.migrate("i"), opcodes.replace_secondary("i", "n"), opcodes.migrate("i")],
-        ),
-    ],
-)
-def test_moves_as_opcodes(step: MoveKind, expected: Sequence[opcodes.Opcode]) -> None:
-    node = None if step is MoveKind.FAILOVER else "n"
-    assert list(move(NamedStep("i", step, node, ("a", "b"), ("a", "n")), False)) == expected
 
 
 async def test_done(autojump_clock: MockClock) -> None:
@@ -234,7 +204,7 @@ async def test_what_was_left_is_traced_and_nothing_is_submitted(autojump_clock: 
 async def test_a_plan_that_does_not_fit_any_more_ends_it(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
 
-        def check(_cluster: Cluster, rest: Plan, made: int) -> Review:
+        def check(_cluster: Cluster, rest: Jobsets, made: int) -> Review:
             return Review("something happened") if made else Review()
 
         caller = Caller(master, client, check)
@@ -250,7 +220,7 @@ async def test_or_is_made_anew(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         seen = []
 
-        def check(cluster: Cluster, rest: Plan, made: int) -> Review:
+        def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
             seen.append(next(row.pnode for row in cluster.instances if row.name == "shared"))
             return Review("something happened", [[MIRRORED]]) if made == 1 else Review()
 
@@ -274,7 +244,7 @@ async def test_a_new_plan_may_be_empty(autojump_clock: MockClock) -> None:
 async def test_what_cannot_be_planned_ends_it(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
 
-        def check(cluster: Cluster, rest: Plan, made: int) -> Review:
+        def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
             raise HtoolsError("no such group")
 
         run = await Caller(master, client, check).carry_out(new())

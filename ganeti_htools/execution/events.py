@@ -1,0 +1,48 @@
+"""What happens while a plan is carried out. Each event is told before anything else happens."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.run import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Submitting:
+    """These are about to be submitted."""
+
+    tasks: Sequence[Task]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """These have been submitted: they have numbers, or errors where Ganeti did not take them."""
+
+    tasks: Sequence[Task]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A task has another status, or says something."""
+
+    task: Task
+    said: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The plan did not fit the cluster any more. ``plan`` is the new one, None if there is none."""
+
+    obstacle: str
+    plan: Jobsets | None
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """Ganeti cannot be asked, or a node does not report, as the reason says; or that is over (None)."""
+
+    reason: str | None
+
+
+Event = Submitting | Submitted | Progress | Changed | Away
+Tell = Callable[[Event], Awaitable[None]]

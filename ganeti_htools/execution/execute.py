@@ -1,0 +1,157 @@
+"""A plan carried out: one set of jobs after the other, each time with a look at the cluster before.
+
+Nothing here prints, reads the clock of the day or knows of signals. Whoever wants a plan carried out
+says how the cluster is read and what is done when the plan does not fit it any more, hears of all that
+happens, and may stop it between two sets. What has been done stands in a :class:`Run`, whatever ends it.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ganeti_htools.execution.events import Away, Changed, Progress, Submitted, Submitting, Tell
+from ganeti_htools.execution.review import Check, Review
+from ganeti_htools.execution.run import Ending, Run, Task
+from ganeti_htools.luxi import jobs
+from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.framing import FramingError
+from ganeti_htools.luxi.jobs import PATIENCE, GivenUpError, Patience
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+
+Read = Callable[[], Awaitable[Cluster]]
+
+
+async def execute(
+    run: Run,
+    ganeti: Client,
+    read: Read,
+    check: Check,
+    tell: Tell,
+    stop: trio.Event,
+    time_ns: Callable[[], int],
+    patience: Patience = PATIENCE,
+) -> None:
+    """Carry out what is left of a run, until it has an ending.
+
+    ``read`` asks Ganeti for the cluster; ``stop`` ends the run before the next set of jobs; ``time_ns`` is
+    the time of the day for the jobs' reason trail. A run that was interrupted is continued: jobs that may
+    have been submitted are looked for in the queue. When this is cancelled, ``run`` tells how far it came,
+    and jobs go on.
+    """
+
+    async def away(reason: str | None) -> None:
+        await tell(Away(reason))
+
+    unsure = bool(run.current)
+    try:
+        while True:
+            if not run.current:
+                run.ending, run.reason = await _next(run, read, check, tell, stop, patience, away)
+                if run.ending is not None:
+                    return
+                run.next_set()
+                await tell(Submitting(run.current))
+            waiting = [task for task in run.current if task.number is None]
+            if waiting:
+                work = [run.signature.sign(task.job.opcodes, task.place, time_ns()) for task in waiting]
+                answers = await jobs.submit(ganeti, work, patience, away, unsure)
+                for task, answer in zip(waiting, answers, strict=True):
+                    if isinstance(answer, int):
+                        task.number = answer
+                    else:
+                        task.error = answer
+                await tell(Submitted(waiting))
+            unsure = False
+            await _follow(run, ganeti, tell, patience, away)
+    except (LuxiError, FramingError) as error:
+        run.ending, run.reason = Ending.LOST, str(error)
+
+
+async def trace(run: Run, ganeti: Client, tell: Tell, patience: Patience = PATIENCE) -> None:
+    """Learn what became of the jobs of a run that was left; nothing is submitted. Raises GivenUpError."""
+
+    async def away(reason: str | None) -> None:
+        await tell(Away(reason))
+
+    unsure = [task for task in run.current if task.number is None]
+    if unsure:
+        comments = [run.signature.comment(task.place) for task in unsure]
+        found = await jobs.find(ganeti, comments, patience, away, trio.current_time() + patience.late)
+        for place, number in found.items():
+            unsure[place].number = number
+        run.take_back([task for task in unsure if task.number is None])
+        await tell(Submitted([task for task in unsure if task.number is not None]))
+    await _follow(run, ganeti, tell, patience, away)
+
+
+async def _next(
+    run: Run, read: Read, check: Check, tell: Tell, stop: trio.Event, patience: Patience, away: jobs.Away
+) -> tuple[Ending | None, str]:
+    """Make ready what comes next, or tell how and why it ends."""
+    failed = [task for task in run.tasks if task.error is not None]
+    if failed:
+        return Ending.FAILED, "; ".join(_failure(task) for task in failed)
+    if not run.rest:
+        return Ending.DONE, ""
+    review: Review | GivenUpError = Review()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_when, stop, nursery.cancel_scope)
+        review = await _look(run, read, check, patience, away)
+        nursery.cancel_scope.cancel()
+    if stop.is_set():
+        return Ending.STOPPED, "as requested"
+    if isinstance(review, GivenUpError):
+        return Ending.LOST, str(review)
+    if review.obstacle is None:
+        return None, ""
+    await tell(Changed(review.obstacle, review.plan))
+    if review.plan is None:
+        return Ending.CHANGED, review.obstacle
+    run.changes.append(review.obstacle)
+    run.rest = review.plan
+    return (None, "") if run.rest else (Ending.DONE, "")
+
+
+async def _look(
+    run: Run, read: Read, check: Check, patience: Patience, away: jobs.Away
+) -> Review | GivenUpError:
+    """How the plan fits the cluster as it is now."""
+    try:
+        cluster = await jobs.persistently(read, patience, away)
+        return await trio.to_thread.run_sync(check, cluster, run.rest, run.moved, abandon_on_cancel=True)
+    except GivenUpError as error:
+        return error
+    except HtoolsError as error:
+        return Review(str(error))
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _failure(task: Task) -> str:
+    number = f"job {task.number}" if task.number is not None else "not submitted"
+    return f"{number} ({task.job.title}): {task.error}"
+
+
+async def _follow(run: Run, ganeti: Client, tell: Tell, patience: Patience, away: jobs.Away) -> None:
+    """Wait until all tasks are over."""
+    tasks = {task.number: task for task in run.current if task.number is not None}
+
+    async def news(number: int, told: JobStatus | str | None) -> None:
+        task = tasks[number]
+        if isinstance(told, str):
+            await tell(Progress(task, told))
+            return
+        if told is None:
+            task.error = "Ganeti does not know it any more"
+        elif told.final and told is not JobStatus.SUCCESS:
+            task.error = (await jobs.failures(ganeti, [number], patience, away))[number]
+        task.status = told
+        await tell(Progress(task))
+
+    if tasks:
+        await jobs.follow(ganeti, list(tasks), patience, away, news)

@@ -1,0 +1,147 @@
+"""A run as JSON, and its form on disk.
+
+``record`` is what ``--json`` and the daemon tell. A document that goes to disk has the number of its form as
+``version`` (:func:`versioned`); what a reader gets (:func:`current`) is always of the newest form.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.run import Ending, Run, Task
+from ganeti_htools.execution.shape import Shape
+from ganeti_htools.execution.wording import going_on
+from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.luxi.queries import JobStatus
+
+INTERRUPTED = "interrupted"  # instead of an ending
+
+VERSION = 1  # of the form on disk: one more whenever a reader of the last one would not understand it
+
+
+def _numbered(document: dict[str, Any]) -> dict[str, Any]:
+    return document  # the first files had no number, and are otherwise the same
+
+
+# From a document of each older version, one of the next.
+_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _numbered}
+
+
+def versioned(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document as it goes to disk."""
+    return {"version": VERSION, **document}
+
+
+def current(stored: Any) -> dict[str, Any]:
+    """The document that was read from disk in today's form, without its number. Raises ValueError."""
+    if not isinstance(stored, dict):
+        raise ValueError("expected an object")
+    document: dict[str, Any] = {key: value for key, value in stored.items() if key != "version"}
+    version = stored.get("version", 0)
+    if type(version) is not int or not 0 <= version <= VERSION:
+        raise ValueError(f"version: expected at most {VERSION}, got {version!r:.20}")
+    for number in range(version, VERSION):
+        document = _UPGRADES[number](document)
+    return document
+
+
+def record(run: Run) -> dict[str, Any]:
+    """A run that is over, as JSON. One without an ending was interrupted."""
+    return {
+        "ending": INTERRUPTED if run.ending is None else run.ending.value,
+        "reason": run.reason or None,
+        "run": run.signature.run,
+        "purpose": run.signature.purpose,
+        "replanned": run.changes,
+        "going_on": going_on(run) or None,
+        "jobs": [
+            {
+                **_described(task.job),
+                "jobset": int(task.place.partition("/")[0]),
+                "id": task.number,
+                "status": task.status and task.status.value,
+                "error": task.error,
+            }
+            for task in run.tasks
+        ],
+        "not_submitted": [[_described(job) for job in jobs] for jobs in run.rest],
+    }
+
+
+def identifier(value: object) -> bool:
+    """Whether it can be a run's id: that is looked for in the comments of jobs, and may name a file."""
+    return type(value) is str and value.isascii() and value.isalnum() and len(value) <= 32
+
+
+def count(value: object) -> bool:
+    """Whether it is a number of things."""
+    return type(value) is int and 0 <= value < 1 << 53
+
+
+def _move(value: object) -> bool:
+    return value is None or value in {kind.value for kind in MoveKind}
+
+
+_TEXT = (str, None)
+_JOB: Shape = {
+    "title": str,
+    "instance": _TEXT,
+    "move": _move,
+    "from": ([str], None),
+    "to": ([str], None),
+    "opcodes": [str],
+    "commands": [str],
+}
+_SUBMITTED: Shape = {**_JOB, "jobset": count, "id": (count, None), "status": _TEXT, "error": _TEXT}
+RUN: Shape = {
+    "ending": _TEXT,
+    "reason": _TEXT,
+    "run": identifier,
+    "purpose": str,
+    "replanned": [str],
+    "jobs": [_SUBMITTED],
+    "not_submitted": [[_JOB]],
+}
+
+
+def _described(job: Job) -> dict[str, Any]:
+    step = job.step
+    return {
+        "title": job.title,
+        "instance": step and step.instance,
+        "move": step and step.kind.value,
+        "from": step and list(step.was),
+        "to": step and list(step.now),
+        "opcodes": [opcode["OP_ID"] for opcode in job.opcodes],
+        "commands": list(job.commands),
+    }
+
+
+def restored(program: str, recorded: Mapping[str, Any]) -> Run:
+    """The run of a program from its record, which is of the shape ``RUN``. Raises ValueError, TypeError.
+
+    It can be told of, and its jobs can be traced. It cannot be carried out: of opcodes only the names are
+    recorded.
+    """
+    signature = Signature(program, "", recorded["purpose"], recorded["run"])
+    run = Run(signature, [[_restored(job) for job in jobs] for jobs in recorded["not_submitted"]])
+    members: Counter[int] = Counter()
+    for job in recorded["jobs"]:
+        run.sets = job["jobset"]
+        members[run.sets] += 1
+        place = f"{run.sets}/{members[run.sets]}"
+        status = None if job["status"] is None else JobStatus(job["status"])
+        run.tasks.append(Task(_restored(job), place, job["id"], status, job["error"]))
+    run.changes = list(recorded["replanned"])
+    run.ending = None if recorded["ending"] in (None, INTERRUPTED) else Ending(recorded["ending"])
+    run.reason = recorded["reason"] or ""
+    return run
+
+
+def _restored(job: Mapping[str, Any]) -> Job:
+    was, now = job["from"], job["to"]
+    step = job["move"] and NamedStep(job["instance"], MoveKind(job["move"]), None, tuple(was), tuple(now))
+    return Job(job["title"], tuple({"OP_ID": name} for name in job["opcodes"]), tuple(job["commands"]), step)

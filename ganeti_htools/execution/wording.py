@@ -1,0 +1,88 @@
+"""A run in words: its events, how far it is and how it ended.
+
+The tools print these lines; the daemon keeps them with the plan, and tools print them from there.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ganeti_htools.execution.events import Away, Event, Progress, Submitted, Tell
+from ganeti_htools.execution.run import Ending, Run, Task
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.model.errors import on_one_line
+
+_SAID = 60  # characters of what a job says that fit on a line with the rest
+
+Say = Callable[..., None]  # takes lines
+
+
+def teller(run: Run, say: Say, warn: Say, live: Say) -> Tell:
+    """A function that tells people of events.
+
+    ``say`` gets lines of the report, ``warn`` lines about Ganeti's absence; ``live`` gets how far the run is,
+    which replaces what it got before (an empty text: nothing).
+    """
+
+    async def tell(event: Event) -> None:
+        live("")
+        match event:
+            case Submitted(tasks):
+                numbers = [str(task.number) for task in tasks if task.number is not None]
+                if numbers:
+                    say(f"Got job IDs {','.join(numbers)}")
+                for task in tasks:
+                    if task.error is not None:
+                        say(f"Job {task.place} ({task.job.title}) was not accepted: {task.error}")
+            case Progress(task, None) if task.over:
+                say(_ended(task))
+            case Away(None):
+                warn("Ganeti answers again")
+            case Away(reason):
+                warn(reason)
+        live(_standing(run, event.said if isinstance(event, Progress) else None))
+
+    return tell
+
+
+def _ended(task: Task) -> str:
+    status = task.status.value if task.status else "lost"
+    return f"Job {task.number} ({task.job.title}): {status}{f': {task.error}' if task.error else ''}"
+
+
+def _standing(run: Run, said: str | None) -> str:
+    states = [task.status.value for task in run.current if task.status]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    told = f" - {on_one_line(said)[:_SAID]}" if said else ""
+    return f"jobset {run.sets} of {run.sets + len(run.rest)}{f': {counts}' if counts else ''}{told}"
+
+
+def summary(run: Run) -> list[str]:
+    """What was done and what was not."""
+    done = sum(task.status is JobStatus.SUCCESS for task in run.tasks)
+    failed = sum(task.error is not None for task in run.tasks)
+    rest = [job for jobs in run.rest for job in jobs]
+    counts = {"succeeded": done, "failed": failed, "not ended": len(run.current), "not submitted": len(rest)}
+    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
+    return [f"Jobs: {told}", *(f"  not submitted: {job.title}" for job in rest)]
+
+
+def complaint(outcome: Mapping[str, Any]) -> str | None:
+    """The error that a run ended with, from its record (:mod:`.record`); None if it ended well."""
+    reason, doing = outcome["reason"], outcome["going_on"]
+    match outcome["ending"]:
+        case Ending.FAILED.value:
+            return f"Not all jobs completed successfully: {reason}"
+        case Ending.CHANGED.value:
+            return f"The plan does not fit the cluster any more: {reason}"
+        case Ending.LOST.value:
+            return f"{reason}{f'; may go on: {doing}' if doing else ''}"
+    return None
+
+
+def going_on(run: Run) -> str:
+    """The jobs that may still be going on in Ganeti; an empty text if there are none."""
+    known = ", ".join(str(task.number) for task in run.current if task.number is not None)
+    hidden = sum(task.number is None for task in run.current)
+    comment = f"with 'run {run.signature.run}' in their comments"
+    parts = [f"jobs {known}" if known else "", f"perhaps {hidden} jobs {comment}" if hidden else ""]
+    return " and ".join(part for part in parts if part)

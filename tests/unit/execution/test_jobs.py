@@ -1,0 +1,32 @@
+from collections.abc import Sequence
+
+import pytest
+
+from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.execution.jobs import opcodes_of
+from ganeti_htools.luxi import opcodes
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (MoveKind.FAILOVER, [opcodes.migrate("i")]),
+        (MoveKind.FAILOVER_TO, [opcodes.migrate("i", "n")]),
+        (MoveKind.REPLACE_SECONDARY, [opcodes.replace_secondary("i", "n")]),
+        (MoveKind.REPLACE_AND_FAILOVER, [opcodes.replace_secondary("i", "n"), opcodes.migrate("i")]),
+        (MoveKind.FAILOVER_AND_REPLACE, [opcodes.migrate("i"), opcodes.replace_secondary("i", "n")]),
+        (
+            MoveKind.REPLACE_PRIMARY,
+            [opcodes.migrate("i"), opcodes.replace_secondary("i", "n"), opcodes.migrate("i")],
+        ),
+    ],
+)
+def test_moves_as_opcodes(step: MoveKind, expected: Sequence[opcodes.Opcode]) -> None:
+    node = None if step is MoveKind.FAILOVER else "n"
+    assert list(opcodes_of(NamedStep("i", step, node, ("a", "b"), ("a", "n")), False)) == expected
+
+
+def test_forthcoming_instances_are_failed_over() -> None:
+    step = NamedStep("i", MoveKind.FAILOVER, None, ("a", "b"), ("b", "a"))
+    assert list(opcodes_of(step, forthcoming=True)) == [opcodes.failover("i")]

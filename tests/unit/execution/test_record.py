@@ -1,0 +1,56 @@
+"""What stands on disks stays readable."""
+
+import json
+
+import pytest
+
+from ganeti_htools.execution.record import INTERRUPTED, RUN, VERSION, current, record, restored, versioned
+from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.execution.shape import fits
+from ganeti_htools.luxi.queries import JobStatus
+from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
+
+
+def begun() -> Run:
+    """One job has ended, one may have been submitted, one has not been."""
+    run = new([[SHARED], [MIRRORED], [BACK]])
+    run.next_set()
+    run.tasks[0].number, run.tasks[0].status = 1, JobStatus.SUCCESS
+    run.next_set()
+    return run
+
+
+@pytest.mark.parametrize("ending", [None, *Ending])
+def test_a_run_is_what_it_was(ending: Ending | None) -> None:
+    run = begun()
+    run.ending, run.reason, run.changes = ending, "a reason", ["a change"]
+    told = json.loads(json.dumps(record(run)))
+    assert fits(told, RUN)
+    again = restored("test", told)
+    assert record(again) == told
+    assert (again.ending, again.sets, again.moved) == (ending, 2, 1)
+    assert told["ending"] == (INTERRUPTED if ending is None else ending.value)
+
+
+def test_the_number_is_on_disk_only() -> None:
+    document = {"execution": record(begun())}
+    stored = versioned(document)
+    assert stored.pop("version") == VERSION
+    assert stored == document
+    assert current(versioned(document)) == document
+
+
+def test_the_first_files_have_no_number() -> None:
+    assert current({"execution": {}}) == {"execution": {}}
+
+
+@pytest.mark.parametrize("version", [VERSION + 1, -1, True, "1", None, 1.0, [1]])
+def test_of_another_version(version: object) -> None:
+    with pytest.raises(ValueError, match=f"version: expected at most {VERSION}"):
+        current({"version": version, "execution": {}})
+
+
+@pytest.mark.parametrize("document", [[], None, 7, "text"])
+def test_what_is_no_document(document: object) -> None:
+    with pytest.raises(ValueError, match="expected an object"):
+        current(document)

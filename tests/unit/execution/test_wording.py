@@ -1,0 +1,93 @@
+"""What people are told of a run."""
+
+import pytest
+
+from ganeti_htools.execution.events import Away, Event, Progress, Submitted
+from ganeti_htools.execution.record import record
+from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.execution.wording import complaint, going_on, summary, teller
+from ganeti_htools.luxi.queries import JobStatus
+from tests.unit.execution.test_execute import MIRRORED, SHARED, new
+
+
+def submitted() -> Run:
+    """Two jobs, of which Ganeti has taken one."""
+    run = new([[SHARED, MIRRORED], [SHARED]])
+    run.next_set()
+    run.tasks[0].number, run.tasks[0].status = 7, JobStatus.RUNNING
+    run.tasks[1].error = "no"
+    return run
+
+
+async def told(run: Run, *events: Event) -> tuple[list[str], list[str], list[str]]:
+    """What stays, what is warned of, and how far it is."""
+    said: list[str] = []
+    warned: list[str] = []
+    live: list[str] = []
+    tell = teller(run, said.append, warned.append, live.append)
+    for event in events:
+        await tell(event)
+    return said, warned, live
+
+
+async def test_jobs_that_were_submitted() -> None:
+    run = submitted()
+    said, warned, live = await told(run, Submitted(run.tasks))
+    assert said == ["Got job IDs 7", f"Job 1/2 ({MIRRORED.title}) was not accepted: no"]
+    assert not warned
+    assert live == ["", "jobset 1 of 2: 1 running"]
+
+
+async def test_what_a_job_says_is_cut_to_one_line() -> None:
+    run = submitted()
+    _, _, live = await told(run, Progress(run.tasks[0], "copying\ndisk " + 100 * "x"))
+    assert live[-1].startswith("jobset 1 of 2: 1 running - copying")
+    assert len(live[-1]) < 100
+    assert "\n" not in live[-1]
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "line"),
+    [
+        (JobStatus.SUCCESS, None, "success"),
+        (JobStatus.ERROR, "broken", "error: broken"),
+        (None, "unknown", "lost: unknown"),
+    ],
+)
+async def test_a_job_that_has_ended(status: JobStatus | None, error: str | None, line: str) -> None:
+    run = submitted()
+    task = run.tasks[0]
+    task.status, task.error = status, error
+    assert (await told(run, Progress(task)))[0] == [f"Job 7 ({SHARED.title}): {line}"]
+
+
+async def test_while_ganeti_is_away() -> None:
+    assert (await told(new(), Away("gone"), Away(None)))[1] == ["gone", "Ganeti answers again"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "error"),
+    [
+        (None, None),
+        (Ending.DONE, None),
+        (Ending.STOPPED, None),
+        (Ending.FAILED, "Not all jobs completed successfully: why"),
+        (Ending.CHANGED, "The plan does not fit the cluster any more: why"),
+        (Ending.LOST, "why; may go on: jobs 7"),
+    ],
+)
+def test_how_it_ended(ending: Ending | None, error: str | None) -> None:
+    run = submitted()
+    run.ending, run.reason = ending, "why"
+    assert complaint(record(run)) == error
+
+
+def test_summaries() -> None:
+    run = submitted()
+    assert summary(run) == [
+        "Jobs: 1 failed, 1 not ended, 1 not submitted",
+        f"  not submitted: {SHARED.title}",
+    ]
+    assert summary(new([])) == ["Jobs: none"]
+    assert going_on(run) == "jobs 7"
+    assert going_on(new()) == ""
