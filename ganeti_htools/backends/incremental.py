@@ -38,8 +38,11 @@ class Unusual(Exception):
     """The text is not as Ganeti writes it."""
 
 
-class Memory:
-    """The members of the last request, by their text. Not to be used by two readers at once."""
+class Reader:
+    """Reads requests one after the other, and keeps the members of the last one, by their text.
+
+    Not to be used by two threads at once.
+    """
 
     def __init__(self) -> None:
         self.groups: tuple[bytes, list[Group]] = (b"", [])

@@ -39,34 +39,32 @@ class TooLargeError(HtoolsError):
     """A cluster on which nothing is decided where others wait, or need the memory."""
 
 
-class Memory:
+class Cache:
     """What is kept of the last request for the next. Not to be used by two decisions at once."""
 
     def __init__(self) -> None:
-        self.texts = incremental.Memory()
+        self.reader = incremental.Reader()
         self.figures: Figures | None = None
         self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
 
 
-def decide(
-    data: bytes, options: Options, memory: Memory | None = None, known: Known | None = None
-) -> Decision:
-    """Decide a request, with what ``memory`` has of the last one.
+def decide(data: bytes, options: Options, cache: Cache | None = None, known: Known | None = None) -> Decision:
+    """Decide a request, with what ``cache`` has of the last one.
 
     What the request says is taken for true; ``known`` is looked at only for what it cannot say.
     Raises DataError if the request is wrong, TooLargeError.
     """
-    memory = memory or Memory()
-    message = memory.texts.read(data)
+    cache = cache or Cache()
+    message = cache.reader.read(data)
     cluster, note = message.cluster, ""
     if len(cluster.nodes) > MOST_NODES:
         raise TooLargeError(f"the request has more than {MOST_NODES} nodes")
     if known and lacks_disks(cluster, message.request):
-        cluster = with_disks(cluster, known.cluster, memory)
+        cluster = with_disks(cluster, known.cluster, cache)
         if cluster is not message.cluster:
             note = f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
-    state = state_for(cluster, message.request, options, memory.figures)
-    memory.figures = state.figures
+    state = state_for(cluster, message.request, options, cache.figures)
+    cache.figures = state.figures
     warnings = (*message.warnings, *missing_resources(state))
     outcome = _outcome(state, message.request, options)
     return Decision(_answer(message.request, outcome, note), warnings, gist(message.request, outcome))
@@ -86,7 +84,7 @@ def lacks_disks(cluster: Cluster, request: Request) -> bool:
     return any(row.template.local_storage for row in (*cluster.instances, *_requested(request)))
 
 
-def with_disks(cluster: Cluster, other: Cluster, memory: Memory) -> Cluster:
+def with_disks(cluster: Cluster, other: Cluster, cache: Cache) -> Cluster:
     """The cluster with the disk space (and spindles) that its nodes have in the ``other`` one.
 
     Nodes that report nothing, or are not known there, stay as they are. The same object if all do.
@@ -97,10 +95,10 @@ def with_disks(cluster: Cluster, other: Cluster, memory: Memory) -> Cluster:
         source = others.get(node.name)
         if source is not None and node.t_mem:
             key = id(node), id(source)
-            filled[key] = memory.filled.get(key) or (node, source, _with_disk(node, source))
+            filled[key] = cache.filled.get(key) or (node, source, _with_disk(node, source))
             node = filled[key][-1]
         nodes.append(node)
-    memory.filled = filled
+    cache.filled = filled
     return replace(cluster, nodes=tuple(nodes)) if filled else cluster
 
 

@@ -9,22 +9,20 @@ import sys
 from pathlib import Path
 
 from ganeti_htools.engine.allocation.options import Options
-from ganeti_htools.planning.decision import Decision, Known, Memory, decide
+from ganeti_htools.planning.decision import Cache, Decision, Known, decide
 from htoolsd.api import decisions
 from htoolsd.process import service
 
 gate = os.environ.get("HTOOLSD_TEST_GATE", "/")
 
 
-def gated(
-    data: bytes, options: Options, memory: Memory | None = None, known: Known | None = None
-) -> Decision:
+def gated(data: bytes, options: Options, cache: Cache | None = None, known: Known | None = None) -> Decision:
     if b"crash" in data:
         raise ZeroDivisionError("a defect\nin two lines")
     Path(gate + ".begun").touch()
     while not os.path.exists(gate):
         sum(range(1000))
-    return decide(data, options, memory, known)
+    return decide(data, options, cache, known)
 
 
 decisions.decide = gated  # type: ignore[attr-defined]  # as the module sees it

@@ -12,7 +12,7 @@ from ganeti_htools.backends import iallocator, incremental
 from ganeti_htools.backends.iallocator import Message
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.planning.decision import Decision, Memory, decide
+from ganeti_htools.planning.decision import Cache, Decision, decide
 from tests.property.damage import damaged, requests
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster, live_changes
@@ -31,10 +31,10 @@ TRICKY = (
 )
 
 
-def read(data: bytes, memory: incremental.Memory | None = None) -> Message | str:
+def read(data: bytes, reader: incremental.Reader | None = None) -> Message | str:
     """The message or the error."""
     try:
-        return memory.read(data) if memory else iallocator.read(data)
+        return reader.read(data) if reader else iallocator.read(data)
     except DataError as error:
         return str(error)
 
@@ -78,9 +78,9 @@ unhurried = [HealthCheck.too_slow, HealthCheck.data_too_large]
 @settings(max_examples=100, suppress_health_check=unhurried)
 @given(texts=st.lists(varied() | damaged, min_size=1, max_size=4))
 def test_any_sequence(texts: list[bytes]) -> None:
-    memory = incremental.Memory()
+    reader = incremental.Reader()
     for text in [*texts, *texts]:
-        assert read(text, memory) == read(text)
+        assert read(text, reader) == read(text)
 
 
 EDGES = (b'"nodegroups": {', b'}, "nodes": {', b'}, "', b'}, "instances": {', b'}, "request": {')
@@ -91,12 +91,12 @@ EDGES = (b'"nodegroups": {', b'}, "nodes": {', b'}, "', b'}, "instances": {', b'
 def test_damage_at_the_edge_of_a_member(edge: bytes, new: bytes) -> None:
     whole = messages.encode(messages.message(cluster(1, Shape(nodes=3, instances=4)), ALLOCATE)).encode()
     start = whole.index(edge, whole.index(b'"nodes": {') if edge == b'}, "' else 0)
-    memory = incremental.Memory()
+    reader = incremental.Reader()
     for where in range(start - 1, start + len(edge) + 1):
         for drop in (0, 1):
             broken = whole[:where] + new + whole[where + drop :]
             for text in (whole, broken):
-                assert read(text, memory) == read(text)
+                assert read(text, reader) == read(text)
 
 
 Pairs = list[tuple[str, Any]]
@@ -156,11 +156,11 @@ def firsts(members: Any) -> Any:
 @settings(max_examples=200, suppress_health_check=unhurried)
 @given(texts=st.lists(rearranged(), min_size=1, max_size=4))
 def test_sections_twice_elsewhere_and_within_others(texts: list[tuple[bytes, bytes]]) -> None:
-    memory = incremental.Memory()
-    memory.read(messages.encode(SMALL).encode())
+    reader = incremental.Reader()
+    reader.read(messages.encode(SMALL).encode())
     for text, first in texts:
         plain = read(text)
-        assert read(text, memory) == plain
+        assert read(text, reader) == plain
         assert plain == read(first) if first else isinstance(plain, str)
 
 
@@ -181,10 +181,10 @@ HARMLESS = (
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_the_first_of_a_name_counts(text: str) -> None:
-    memory = incremental.Memory()
-    whole = memory.read(WHOLE.encode())
-    for reader in (None, memory):
-        assert read(text.encode(), reader) == whole
+    reader = incremental.Reader()
+    whole = reader.read(WHOLE.encode())
+    for each in (None, reader):
+        assert read(text.encode(), each) == whole
 
 
 @pytest.mark.parametrize(
@@ -196,10 +196,10 @@ def test_a_node_group_or_instance_that_stands_twice_is_refused(
 ) -> None:
     twin = json.dumps({name: {} if changed else SMALL[section][name]})[1:-1]
     text = WHOLE.replace(f'"{section}": {{', f'"{section}": {{{twin}, ').encode()
-    memory = incremental.Memory()
-    memory.read(WHOLE.encode())
-    for reader in (None, memory):
-        assert f"key '{section}': the name '{name}' stands twice" in str(read(text, reader))
+    reader = incremental.Reader()
+    reader.read(WHOLE.encode())
+    for each in (None, reader):
+        assert f"key '{section}': the name '{name}' stands twice" in str(read(text, each))
 
 
 def test_numbers_are_the_same_beside_a_name_that_stands_twice() -> None:
@@ -208,12 +208,12 @@ def test_numbers_are_the_same_beside_a_name_that_stands_twice() -> None:
 
 
 def test_what_has_been_seen_is_taken_over() -> None:
-    memory = incremental.Memory()
-    first = memory.read(WHOLE.encode()).cluster
+    reader = incremental.Reader()
+    first = reader.read(WHOLE.encode()).cluster
     other = json.loads(WHOLE)
     other["nodes"][NODE]["free_memory"] = 1
     other["instances"] = dict(reversed(other["instances"].items()))
-    second = memory.read(json.dumps(other).encode()).cluster
+    second = reader.read(json.dumps(other).encode()).cluster
     known = {id(row) for row in (*first.groups, *first.nodes, *first.instances)}
     assert all(id(row) in known for row in (*second.groups, *second.instances))
     assert [node.name for node in second.nodes if id(node) not in known] == [NODE]
@@ -234,24 +234,24 @@ NUMBERS = ', "nodegroups": 0, "nodes": 1, "instances": 2'
     ],
 )
 def test_sections_of_an_object_within_are_not_those_of_the_request(text: str) -> None:
-    memory = incremental.Memory()
-    memory.read(WHOLE.encode())
+    reader = incremental.Reader()
+    reader.read(WHOLE.encode())
     plain = read(text.encode())
-    assert read(text.encode(), memory) == plain
+    assert read(text.encode(), reader) == plain
     assert isinstance(plain, str)
 
 
 @settings(max_examples=40, suppress_health_check=unhurried)
 @given(texts=st.lists(varied(), min_size=2, max_size=3))
 def test_decisions_are_the_same(texts: list[bytes]) -> None:
-    memory = Memory()
+    cache = Cache()
     for text in texts:
-        assert decided(text, memory) == decided(text, None)
+        assert decided(text, cache) == decided(text, None)
 
 
-def decided(text: bytes, memory: Memory | None) -> Decision | str:
+def decided(text: bytes, cache: Cache | None) -> Decision | str:
     """The decision or the error."""
     try:
-        return decide(text, Options(), memory)
+        return decide(text, Options(), cache)
     except DataError as error:
         return str(error)

@@ -15,7 +15,7 @@ from ganeti_htools.client.protocol import Kind, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies
-from ganeti_htools.planning.decision import Decision, Known, Memory, TooLargeError, decide
+from ganeti_htools.planning.decision import Cache, Decision, Known, TooLargeError, decide
 from htoolsd.process import reading
 from htoolsd.socket.methods import Args, File, Method, words
 from htoolsd.socket.peer import PassedFile
@@ -138,7 +138,7 @@ class Decisions:
         self._turn = Turn(patience)
         self._longest = longest
         self._largest = largest
-        self._memory = Memory()
+        self._cache = Cache()
         self._tally = Tally()
         self._known = known
 
@@ -174,7 +174,7 @@ class Decisions:
         if since is not None and trio.current_time() - since > self._longest:
             _log.error("decision given up", seconds=self._longest)
             self._tally.given_up += 1
-            self._memory = Memory()  # the lost thread goes on with the other
+            self._cache = Cache()  # the lost thread goes on with the other
             cast(_Call, self._turn.give_up()).scope.cancel()
 
     def stop(self) -> None:
@@ -200,8 +200,8 @@ class Decisions:
             "last_ms": tally.recent[-1] if recent else None,
             "median_ms": round(median(recent), 3) if recent else None,
             "slowest_ms": recent[-1] if recent else None,
-            "kept_nodes": len(self._memory.texts.nodes),
-            "kept_instances": len(self._memory.texts.instances),
+            "kept_nodes": len(self._cache.reader.nodes),
+            "kept_instances": len(self._cache.reader.instances),
         }
 
     async def run(self, args: Args, file: File) -> object:
@@ -230,7 +230,7 @@ class Decisions:
             raise
         except Exception:
             self._tally.broken += 1
-            self._memory = Memory()  # whatever broke may have left it half changed
+            self._cache = Cache()  # whatever broke may have left it half changed
             raise
         took = _milliseconds(began)
         self._tally.recent.append(took)
@@ -257,7 +257,7 @@ class Decisions:
         if not has_at_most(data, MOST):
             raise RefusalError(Kind.FILE, f"the request has more than {MOST} values")
         try:
-            return decide(data, options, self._memory, known)
+            return decide(data, options, self._cache, known)
         except TooLargeError as err:
             raise RefusalError(Kind.FILE, str(err)) from None
         except HtoolsError as err:

@@ -9,7 +9,7 @@ import pytest
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning.decision import Known, Memory, decide, with_disks
+from ganeti_htools.planning.decision import Cache, Known, decide, with_disks
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster
 
@@ -35,8 +35,8 @@ def rows(data: Json, request: Json) -> Cluster:
     return iallocator.read(text(data, request)).cluster
 
 
-def answer(data: bytes, known: Known | None = None, memory: Memory | None = None) -> Any:
-    return json.loads(decide(data, OPTIONS, memory, known).answer)
+def answer(data: bytes, known: Known | None = None, cache: Cache | None = None) -> Any:
+    return json.loads(decide(data, OPTIONS, cache, known).answer)
 
 
 def shape(**changes: Any) -> Shape:
@@ -121,15 +121,15 @@ def test_only_disk_space_is_taken() -> None:
 def test_nodes_that_stay_as_they_are_stay_the_same_objects() -> None:
     data = cluster(3, shape())
     request = messages.allocate("new.example.org", "sharedfile")
-    known, memory = Known(rows(data, request), 12.0), Memory()
+    known, cache = Known(rows(data, request), 12.0), Cache()
     given = text(without_disks(data), request)
-    answer(given, known, memory)
-    assert memory.figures is not None
-    first, filled = memory.figures, memory.filled
-    answer(text(without_disks(data), {**request, "name": "other.example.org"}), known, memory)
-    assert [row for *_, row in memory.filled.values()] == [row for *_, row in filled.values()]
-    assert all(memory.filled[key] is filled[key] for key in filled)
-    assert all(a is b for a, b in zip(memory.figures.rows, first.rows, strict=True))
+    answer(given, known, cache)
+    assert cache.figures is not None
+    first, filled = cache.figures, cache.filled
+    answer(text(without_disks(data), {**request, "name": "other.example.org"}), known, cache)
+    assert [row for *_, row in cache.filled.values()] == [row for *_, row in filled.values()]
+    assert all(cache.filled[key] is filled[key] for key in filled)
+    assert all(a is b for a, b in zip(cache.figures.rows, first.rows, strict=True))
 
 
 def test_a_node_that_the_request_has_no_figures_of_gets_none() -> None:
@@ -139,8 +139,8 @@ def test_a_node_that_the_request_has_no_figures_of_gets_none() -> None:
     known = rows(online, request)
     without = replace(known, nodes=tuple(node for node in known.nodes if node.name != lost))
     assert len(without.nodes) < len(known.nodes)
-    filled = with_disks(rows(without_disks(offline), request), known, Memory())
-    assert filled == with_disks(rows(without_disks(offline), request), without, Memory())
+    filled = with_disks(rows(without_disks(offline), request), known, Cache())
+    assert filled == with_disks(rows(without_disks(offline), request), without, Cache())
     assert sum(node.t_dsk > 0 for node in filled.nodes) == len(filled.nodes) - 1
 
 

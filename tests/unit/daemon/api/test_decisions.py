@@ -14,7 +14,7 @@ from ganeti_htools.client.protocol import Kind, RefusalError
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.planning.decision import Decision, Known, Memory, TooLargeError
+from ganeti_htools.planning.decision import Cache, Decision, Known, TooLargeError
 from ganeti_htools.planning.gist import Gist
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import MOST_LOST, Decisions, Turn, read_request
@@ -34,16 +34,16 @@ class Engine:
         self.begun: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.outcomes: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
         self.at_once = self.most_at_once = 0
-        self.memories: list[Memory | None] = []
+        self.caches: list[Cache | None] = []
         self.gist = GIST
 
     def decide(
-        self, data: bytes, _options: Options, memory: Memory | None = None, known: Known | None = None
+        self, data: bytes, _options: Options, cache: Cache | None = None, known: Known | None = None
     ) -> Any:
         assert known is KNOWN
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
-        self.memories.append(memory)
+        self.caches.append(cache)
         self.begun.put(data)
         outcome = self.outcomes.get(timeout=30)
         self.at_once -= 1
@@ -101,10 +101,10 @@ async def test_decisions_share_a_memory_until_one_breaks(engine: Engine, decisio
             await decisions.run({"request": ""}, None)
         except ZeroDivisionError:
             assert isinstance(outcome, ZeroDivisionError)
-    first, second, third, fourth = engine.memories
-    assert isinstance(first, Memory)
+    first, second, third, fourth = engine.caches
+    assert isinstance(first, Cache)
     assert first is second is third
-    assert isinstance(fourth, Memory)
+    assert isinstance(fourth, Cache)
     assert fourth is not first
     assert counts(decisions) == {"served": 2, "failed": 1, "broken": 1}
 
@@ -312,7 +312,7 @@ async def test_a_decision_that_takes_too_long_is_given_up(engine: Engine, autoju
     assert counts(decisions) == {"refused": MOST_LOST, "given_up": MOST_LOST, "lost": MOST_LOST}
     with pytest.raises(RefusalError, match="4 decisions do not end"):
         await decisions.run({"request": ""}, None)
-    assert len({id(memory) for memory in engine.memories}) == MOST_LOST
+    assert len({id(cache) for cache in engine.caches}) == MOST_LOST
     engine.outcomes.put("")
     while not decisions.healthy:
         await trio.lowlevel.checkpoint()
