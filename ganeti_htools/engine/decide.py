@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganeti_htools.engine.allocation import allocate, exclusive_storage
-from ganeti_htools.engine.allocation.allocate import Outcome, Solution
 from ganeti_htools.engine.allocation.evacuate import Evacuation, change_group, evacuate_nodes, relocate
 from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.pairs import on_pairs
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
 from ganeti_htools.engine.explaining.shortage import explain
 from ganeti_htools.engine.redundancy.global_n1 import Unmirrored, assess
 from ganeti_htools.engine.rules import affinity, choice, settling
-from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model import request as wanted
-from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate
@@ -46,37 +47,34 @@ class Decision:
     state: State
 
 
-def decide(state: State, request: wanted.Request, options: Options) -> Decision:
+def decide(state: State, request: wanted.Request, options: Options, reporter: Reporter = SILENT) -> Decision:
     """Decide. Raises RequestFailed with the reason, as Ganeti's administrator is to read it."""
     indices = {row.name: index for index, row in enumerate(state.cluster.instances)}
     match request:
         case wanted.Allocate(placement):
-            options = restricted(request, options)
+            if options.restrict_to is None:
+                options = replace(options, restrict_to=request.restrict_to)
             state = state.copy()
-            placed = _place(state, placement, options, is_dedicated(state, request))
+            placed = place(state, placement, options, is_dedicated(state, request), reporter)
             if not placed.nodes:
                 raise RequestFailed(placed.info)
             return Decision((placed,), state)
         case wanted.MultiAllocate(placements):
             state = state.copy()
-            special = is_dedicated(state, request)
-            return Decision(tuple(_place(state, each, options, special) for each in placements), state)
+            dedicated = is_dedicated(state, request)
+            places = tuple(place(state, each, options, dedicated, reporter) for each in placements)
+            return Decision(places, state)
         case wanted.AllocateSecondary(name):
-            return _secondary(state, indices[name], options)
+            return _secondary(state, indices[name], options, reporter)
         case wanted.Relocate(name, count, leaving):
             rows = [state.nodes[node] for node in leaving]
-            moved = relocate(state, indices[name], count, rows, options)
+            moved = relocate(state, indices[name], count, rows, options, reporter)
         case wanted.NodeEvacuate(names, mode):
-            moved = evacuate_nodes(state, [indices[name] for name in names], mode, options)
+            moved = evacuate_nodes(state, [indices[name] for name in names], mode, options, reporter)
         case wanted.ChangeGroup(names, uuids):
-            rows = [group_row(state, uuid) for uuid in uuids]
-            moved = change_group(state, [indices[name] for name in names], rows, options)
+            rows = [_group_row(state, uuid) for uuid in uuids]
+            moved = change_group(state, [indices[name] for name in names], rows, options, reporter)
     return Decision(moved, moved.state)
-
-
-def restricted(request: wanted.Allocate, options: Options) -> Options:
-    """The options with the nodes that the request allows, unless they say which."""
-    return options if options.restrict_to is not None else replace(options, restrict_to=request.restrict_to)
 
 
 def is_dedicated(state: State, request: wanted.Request) -> bool:
@@ -91,35 +89,45 @@ def is_dedicated(state: State, request: wanted.Request) -> bool:
             return False
 
 
-def _place(state: State, placement: wanted.Placement, options: Options, special: bool) -> Placed:
-    """Place a new instance, in place. Raises RequestFailed where no group can be tried."""
-    asked = state.ask(placement.instance)
+def place(
+    state: State,
+    placement: wanted.Placement,
+    options: Options,
+    dedicated: bool = False,
+    reporter: Reporter = SILENT,
+) -> Placed:
+    """Place a new instance, in place. Raises RequestFailed where no group can be tried.
+
+    Where all nodes are ``dedicated`` to exclusive storage, nothing is reported.
+    """
+    asked, count = state.ask(placement.instance), placement.count
     if placement.group is not None:
-        group = group_row(state, placement.group)
-        if special:
-            outcome = Outcome(
-                group, exclusive_storage.in_group(state, asked, placement.count, group, options)
-            )
+        group = _group_row(state, placement.group)
+        if dedicated:
+            solution = exclusive_storage.in_group(state, asked, count, group, options)
+            outcome = GroupOutcome(group, solution)
         else:
-            outcome = allocate.in_group(state, asked, placement.count, group, options)
+            outcome = allocate.in_group(state, asked, count, group, options, reporter)
         info = outcome_line(state, outcome, asked.row.name)
         if not outcome.solution or not outcome.solution.trial:
-            info += _why(state, asked, placement.count, [outcome], options)
-        return _settle(state, asked, outcome.solution, info)
-    find = exclusive_storage.in_best_group if special else allocate.in_best_group
-    best, outcomes = find(state, asked, placement.count, options)
+            info += _why(state, asked, count, [outcome], options)
+        return _settled(state, asked, outcome.solution, info, reporter)
+    if dedicated:
+        best, outcomes = exclusive_storage.in_best_group(state, asked, count, options)
+    else:
+        best, outcomes = allocate.in_best_group(state, asked, count, options, reporter=reporter)
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
     if best is None:
-        raise RequestFailed(", ".join(lines) + _why(state, asked, placement.count, outcomes, options))
+        raise RequestFailed(", ".join(lines) + _why(state, asked, count, outcomes, options))
     chosen = f"Selected group: {state.cluster.groups[best.group].name}"
-    return _settle(state, asked, best.solution, ", ".join([chosen, *lines]))
+    return _settled(state, asked, best.solution, ", ".join([chosen, *lines]), reporter)
 
 
 def _why(
     state: State,
     asked: Asked,
     count: int,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[GroupOutcome],
     options: Options,
     primary: int = NOWHERE,
 ) -> str:
@@ -127,7 +135,7 @@ def _why(
     return f"; {remark}" if remark else ""
 
 
-def group_row(state: State, name: str) -> int:
+def _group_row(state: State, name: str) -> int:
     """The row of the group with that name or UUID. Raises RequestFailed."""
     for row, group in enumerate(state.cluster.groups):
         if name in (group.name, group.uuid):
@@ -135,30 +143,17 @@ def group_row(state: State, name: str) -> int:
     raise RequestFailed(f"Couldn't find group with name or UUID {name}")
 
 
-def _settle(state: State, asked: Asked, solution: Solution | None, info: str) -> Placed:
+def _settled(state: State, asked: Asked, solution: Solution | None, info: str, reporter: Reporter) -> Placed:
     if solution is None or solution.trial is None:
+        reporter.failed(info)
         return Placed(asked.row.name, (), info)
     settling.settle(state, solution.trial)
+    reporter.placed(solution.nodes)
     return Placed(asked.row.name, solution.nodes, info, solution.metric)
 
 
-@dataclass(frozen=True, slots=True)
-class Mirroring:
-    """An instance taken off a state to be placed anew as mirrored, with its ``primary`` (row) as it is.
-
-    ``targets`` are the rows of possible secondaries, ``base`` the statistics without it.
-    """
-
-    state: State
-    asked: Asked
-    primary: int
-    targets: Ints
-    base: Statistics
-    redundancy: Unmirrored | None
-
-
-def mirroring(state: State, index: int, options: Options) -> Mirroring:
-    """An instance that has no secondary and is to get one in its group. Raises RequestFailed if it has."""
+def _secondary(state: State, index: int, options: Options, reporter: Reporter) -> Decision:
+    """A secondary for an instance that has none and is to become mirrored, in its group."""
     if state.snode[index] != NOWHERE:
         raise RequestFailed("Instance already has a secondary")
     primary = int(state.pnode[index])
@@ -166,22 +161,18 @@ def mirroring(state: State, index: int, options: Options) -> Mirroring:
     redundancy = Unmirrored(assess(state, everyone, options)) if options.capacity else None
     state = settling.taken_off(state, index)
     asked = state.ask(replace(state.cluster.instances[index], template=DiskTemplate.DRBD))
-    targets = np.flatnonzero(state.group == state.group[primary])
+    group = int(state.group[primary])
+    targets = np.flatnonzero(state.group == group)
     targets = targets[targets != primary]
+    reporter.starting(state, asked, everyone)
+    reporter.trying(group, targets, primary)
     base = choice.base(state, everyone, affinity.crowding(state, everyone))
-    return Mirroring(state, asked, primary, targets, base, redundancy)
-
-
-def _secondary(state: State, index: int, options: Options) -> Decision:
-    """A secondary for an instance that has none and is to become mirrored, in its group."""
-    found = mirroring(state, index, options)
-    state, asked, primary = found.state, found.asked, found.primary
-    solution = allocate.on_pairs(
-        state, asked, np.array([primary]), found.targets, found.base, options, found.redundancy
-    )
+    rows = np.array([primary])
+    solution = on_pairs(state, asked, rows, targets, base, options, redundancy, reporter)
     info = solution_line(state, solution)
     if solution.trial is None:
-        outcome = Outcome(int(state.group[primary]), solution)
+        outcome = GroupOutcome(group, solution)
         raise RequestFailed(info + _why(state, asked, 2, [outcome], options, primary))
     settling.settle(state, replace(solution.trial, asked=replace(asked, index=index)))
+    reporter.placed(solution.nodes)
     return Decision((Placed(asked.row.name, solution.nodes[1:], info, solution.metric),), state)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing
-from ganeti_htools.engine.explaining.move_options import alternatives
+from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Mirror
@@ -48,7 +48,7 @@ def _obstacle(state: State, scope: Bools, index: int, left: int, options: Balanc
     offline = state.columns.offline
     helpful = [
         each
-        for each in alternatives(state, scope, index, options)
+        for each in possible_moves(state, scope, index, options)
         if sum(bool(offline[node]) for node in (each.pnode, each.snode) if node != NOWHERE) < left
     ]
     if any(each.fail is None for each in helpful):

@@ -12,7 +12,7 @@ from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_o
 from ganeti_htools.engine.balancing.optimise import Plan, optimise
 from ganeti_htools.engine.balancing.relocate import muster, tried
 from ganeti_htools.engine.balancing.traffic import copied
-from ganeti_htools.engine.explaining.move_options import alternatives
+from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.state import State
@@ -45,7 +45,7 @@ def check_steps(state: State, plan: Plan, options: Balancing) -> State:
     for step in plan.steps:
         (found,) = (
             each
-            for each in alternatives(state, scope, step.instance, options)
+            for each in possible_moves(state, scope, step.instance, options)
             if (each.kind, each.node) == (step.kind, step.node)
         )
         assert found.fail is None

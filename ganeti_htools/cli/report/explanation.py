@@ -14,9 +14,9 @@ from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.balancing.balance import Balancing, Step
-from ganeti_htools.engine.explaining.allocation_options import Prospect
-from ganeti_htools.engine.explaining.move_options import Alternative, alternatives
-from ganeti_htools.engine.explaining.request_options import Considered, deliberate
+from ganeti_htools.engine.explaining.explanation import Explanation, explained
+from ganeti_htools.engine.explaining.places import Place
+from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -35,7 +35,7 @@ def tell(
     if not scope[state.pnode[index]]:
         raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
     figures = tuple(float(value) for value in before.components())
-    found = alternatives(state, scope, index, options)
+    found = possible_moves(state, scope, index, options)
     if line.json:
         document = [_document(state, each, figures, score) for each in found]
         print_json(document)
@@ -60,17 +60,17 @@ def tell(
 def tell_places(state: State, request: Request, options: Options, json: bool) -> None:
     """Print what can be said of each place of the instances that a request is about. Raises HtoolsError."""
     documents = []
-    for number, each in enumerate(deliberate(state, request, options)):
+    for number, each in enumerate(explained(state, request, options)):
         if json:
-            documents.append(_considered_json(state, each))
+            documents.append(_explanation_json(state, each))
         else:
             print("\n" * (number > 0), end="")
-            _print_considered(state, request, each)
+            _print_explanation(state, request, each)
     if json:
         print_json(documents)
 
 
-def _print_considered(state: State, request: Request, each: Considered) -> None:
+def _print_explanation(state: State, request: Request, each: Explanation) -> None:
     row, score = each.asked.row, fixed(float(each.before.score()), 8)
     about = "now" if isinstance(request, Relocate | NodeEvacuate) else "without it"
     print(f"Places for {row.name}, {row.template.value}, score {about} {score}:")
@@ -95,7 +95,7 @@ def _gain(before: float, after: float) -> str:
     return f"{after - before:+.8f}" if math.isfinite(after - before) else ""
 
 
-def _best_first(places: Sequence[Prospect]) -> list[Prospect]:
+def _best_first(places: Sequence[Place]) -> list[Place]:
     """Of equally good ones the last comes first, as it is chosen."""
     possible = [place for place in reversed(places) if not place.why]
     return [*sorted(possible, key=lambda place: place.score), *(place for place in places if place.why)]
@@ -111,7 +111,7 @@ def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Seque
     return tables.table(header, rows, numeric)
 
 
-def _considered_json(state: State, each: Considered) -> dict[str, object]:
+def _explanation_json(state: State, each: Explanation) -> dict[str, object]:
     before, score = tuple(float(value) for value in each.before.components()), float(each.before.score())
     places: list[dict[str, object]] = []
     for place in each.places:
@@ -150,7 +150,7 @@ def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
     return [f"{name}{change:+.6f}" for name, change in changes if abs(change) >= 5e-7]
 
 
-def _document(state: State, each: Alternative, before: tuple[float, ...], score: float) -> dict[str, object]:
+def _document(state: State, each: PossibleMove, before: tuple[float, ...], score: float) -> dict[str, object]:
     document: dict[str, object] = {
         "move": each.kind.value,
         "to": state.names(_rows(each.pnode, each.snode)),

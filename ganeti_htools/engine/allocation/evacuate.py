@@ -4,13 +4,15 @@ The rules are those of ``hail(1)`` (node evacuation, group change, relocation): 
 nodes of a group that are not to be emptied themselves; scores are those of the target group.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.allocate import Outcome, in_best_group
+from ganeti_htools.engine.allocation.allocate import in_best_group
 from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.allocation.wording import outcome_line
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
@@ -49,85 +51,101 @@ class Evacuation:
     state: State
 
 
-def evacuate_nodes(state: State, instances: Sequence[int], mode: EvacMode, options: Options) -> Evacuation:
+def evacuate_nodes(
+    state: State, instances: Sequence[int], mode: EvacMode, options: Options, reporter: Reporter = SILENT
+) -> Evacuation:
     """Move each instance off its primary, its secondary or both, within its group."""
-    state, moved, failed = state.copy(), [], []
-    for index, group, targets in leaving(state, instances, mode):
-        try:
-            steps = evacuate(state, state.instance(index), mode, group, targets, options)
-        except RequestFailed as failure:
-            failed.append((index, str(failure)))
-        else:
-            moved.append(_moved(state, index, steps))
-    return Evacuation(tuple(moved), tuple(failed), state)
+    state, emptied = state.copy(), _emptied(state, instances, mode)
+
+    def move(index: int) -> list[Step]:
+        asked, group = state.instance(index), int(state.group[state.pnode[index]])
+        usable = (state.group == group) & ~emptied & ~state.columns.offline
+        usable[state.pnode[index]] = False
+        reporter.starting(state, asked, state.group == group)
+        return evacuate(state, asked, mode, group, np.flatnonzero(usable), options, reporter)
+
+    return _one_by_one(state, instances, move, reporter)
 
 
-def leaving(state: State, instances: Sequence[int], mode: EvacMode) -> Iterator[tuple[int, int, Ints]]:
-    """Each instance with its group and the nodes there (rows) that it may go to.
-
-    The state may be changed in between: it is looked at when an instance is asked for.
-    """
+def _emptied(state: State, instances: Sequence[int], mode: EvacMode) -> Bools:
+    """The nodes that some of the instances are to leave."""
     emptied = np.zeros(len(state.group), np.bool_)
     for index in instances:
         if mode is not EvacMode.SECONDARY:
             emptied[state.pnode[index]] = True
         if mode is not EvacMode.PRIMARY and state.instance(index).mirrored and state.snode[index] != NOWHERE:
             emptied[state.snode[index]] = True
-    for index in instances:
-        group = int(state.group[state.pnode[index]])
-        usable = (state.group == group) & ~emptied & ~state.columns.offline
-        usable[state.pnode[index]] = False
-        yield index, group, np.flatnonzero(usable)
+    return emptied
 
 
-def change_group(
-    state: State, instances: Sequence[int], targets: Sequence[int], options: Options
+def _one_by_one(
+    state: State, instances: Sequence[int], move: Callable[[int], list[Step]], reporter: Reporter
 ) -> Evacuation:
-    """Move each instance to the best of the target groups, of all others if none are given."""
-    allowed = allowed_groups(state, instances, targets)
-    state, moved, failed = state.copy(), [], []
+    """Each instance moved, in place; ``move`` tells the steps or raises RequestFailed."""
+    moved, failed = [], []
     for index in instances:
         try:
-            steps = regroup(state, state.instance(index), allowed, options)
+            steps = move(index)
         except RequestFailed as failure:
+            reporter.failed(str(failure))
             failed.append((index, str(failure)))
         else:
             moved.append(_moved(state, index, steps))
+            reporter.placed(moved[-1].nodes)
     return Evacuation(tuple(moved), tuple(failed), state)
 
 
-def allowed_groups(state: State, instances: Sequence[int], targets: Sequence[int]) -> list[int]:
-    """The groups of ``targets``, or if there are none all, without those that the instances are in."""
+def change_group(
+    state: State,
+    instances: Sequence[int],
+    targets: Sequence[int],
+    options: Options,
+    reporter: Reporter = SILENT,
+) -> Evacuation:
+    """Move each instance to the best of the target groups, of all others if none are given.
+
+    What is reported are the places of a new instance like it, by which the group is chosen.
+    """
     left = {int(state.group[state.pnode[index]]) for index in instances}
-    return [group for group in (targets or range(len(state.cluster.groups))) if group not in left]
+    allowed = [group for group in (targets or range(len(state.cluster.groups))) if group not in left]
+    state = state.copy()
+
+    def move(index: int) -> list[Step]:
+        asked = state.instance(index)
+        count = asked.row.template.required_nodes
+        best, outcomes = in_best_group(state, asked, count, options, allowed, reporter)
+        if best is None:
+            raise RequestFailed(_no_group(state, asked, allowed, outcomes))
+        usable = (state.group == best.group) & ~state.columns.offline
+        return evacuate(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), Options())
+
+    return _one_by_one(state, instances, move, reporter)
 
 
-def regroup(state: State, asked: Asked, allowed: Sequence[int], options: Options) -> list[Step]:
-    """Move one instance to the best of the allowed groups, in place. Raises RequestFailed if it cannot."""
-    best, outcomes = in_best_group(state, asked, asked.row.template.required_nodes, options, allowed)
-    if best is None:
-        raise RequestFailed(_no_group(state, asked, allowed, outcomes))
-    usable = (state.group == best.group) & ~state.columns.offline
-    return evacuate(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), Options())
-
-
-def _no_group(state: State, asked: Asked, allowed: Sequence[int], outcomes: Sequence[Outcome]) -> str:
+def _no_group(state: State, asked: Asked, allowed: Sequence[int], outcomes: Sequence[GroupOutcome]) -> str:
     if outcomes:
         return ", ".join(outcome_line(state, outcome, asked.row.name) for outcome in outcomes)
     names = [state.cluster.groups[group].name for group in allowed]
     return f"no groups for evacuation: allowed groups was {names}"
 
 
-def relocate(state: State, index: int, count: int, leaving: Sequence[int], options: Options) -> Evacuation:
+def relocate(
+    state: State,
+    index: int,
+    count: int,
+    leaving: Sequence[int],
+    options: Options,
+    reporter: Reporter = SILENT,
+) -> Evacuation:
     """Move one instance off the one node named: its secondary if mirrored, else its primary."""
-    mode = relocation_mode(state, index, count, leaving)
-    result = evacuate_nodes(state, [index], mode, options)
+    mode = _relocation_mode(state, index, count, leaving)
+    result = evacuate_nodes(state, [index], mode, options, reporter)
     if result.failed:
         raise RequestFailed(result.failed[0][1])
     return result
 
 
-def relocation_mode(state: State, index: int, count: int, leaving: Sequence[int]) -> EvacMode:
+def _relocation_mode(state: State, index: int, count: int, leaving: Sequence[int]) -> EvacMode:
     """What the one node named is to an instance. Raises RequestFailed if it is not the one to leave."""
     if count != 1:
         raise RequestFailed(f"Exchange {count} nodes mode is not implemented")
@@ -153,19 +171,26 @@ def _moved(state: State, index: int, steps: list[Step]) -> Moved:
 
 
 def evacuate(
-    state: State, asked: Asked, mode: EvacMode, group: int, targets: Ints, options: Options
+    state: State,
+    asked: Asked,
+    mode: EvacMode,
+    group: int,
+    targets: Ints,
+    options: Options,
+    reporter: Reporter = SILENT,
 ) -> list[Step]:
     """Move one instance, in place; the steps. Raises RequestFailed if it cannot."""
-    operation = way(state, asked, mode)
-    if operation is None:
-        return _both_nodes(state, asked, group, targets, options)
+    operation = _way(state, asked, mode)
     if operation is Operation.FAILOVER:
-        _failover(state, asked, options)
+        _failover(state, asked, options, reporter)
         return [Step(Operation.FAILOVER)]
-    return _one_node(state, asked, operation, group, targets, options)
+    reporter.trying(group, targets)
+    if operation is None:
+        return _both_nodes(state, asked, group, targets, options, reporter)
+    return _one_node(state, asked, operation, group, targets, options, reporter)
 
 
-def way(state: State, asked: Asked, mode: EvacMode) -> Operation | None:
+def _way(state: State, asked: Asked, mode: EvacMode) -> Operation | None:
     """How an instance moves, None if it leaves both its nodes. Raises RequestFailed if it cannot."""
     template = asked.row.template
     if not asked.mirrored:
@@ -183,15 +208,22 @@ def way(state: State, asked: Asked, mode: EvacMode) -> Operation | None:
     return Operation.REPLACE_SECONDARY if mode is EvacMode.SECONDARY else None
 
 
-def _failover(state: State, asked: Asked, options: Options) -> None:
+def _failover(state: State, asked: Asked, options: Options, reporter: Reporter = SILENT) -> None:
     trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
+    reporter.judged(trial.pnode, trial)
     if trial.codes[0] != FITS:
         raise RequestFailed(FAIL[int(trial.codes[0])].value)
     settling.settle(state, trial)
 
 
 def _one_node(
-    state: State, asked: Asked, operation: Operation, group: int, targets: Ints, options: Options
+    state: State,
+    asked: Asked,
+    operation: Operation,
+    group: int,
+    targets: Ints,
+    options: Options,
+    reporter: Reporter,
 ) -> list[Step]:
     scope, force = state.group == group, options.ignore_soft_errors
     if not len(targets):
@@ -200,6 +232,7 @@ def _one_node(
         trial = placements.failover_to(state, asked, targets, scope, force)
     else:
         trial = placements.replace_secondary(state, asked, targets, force)
+    reporter.judged(targets, trial)
     chosen = choice.best(state, trial, scope, affinity.crowding(state, scope))
     if chosen is None:
         reasons = [
@@ -211,21 +244,26 @@ def _one_node(
     return [Step(operation, int(targets[chosen]))]
 
 
-def _both_nodes(state: State, asked: Asked, group: int, targets: Ints, options: Options) -> list[Step]:
+def _both_nodes(
+    state: State, asked: Asked, group: int, targets: Ints, options: Options, reporter: Reporter
+) -> list[Step]:
     """Both nodes of a mirrored instance changed; only the better of all pairs is carried out."""
     scope, steps, trying = state.group == group, [], state
     prefix = "Can't find any good nodes for relocation: "
     if len(targets) < 2:
+        reporter.rejecting(targets, "no other node")
         raise RequestFailed(prefix + "no nodes available")
     if state.columns.offline[state.pnode[asked.index]]:
         trying = state.copy()
         try:
             _failover(trying, asked, options)
         except RequestFailed as failure:
+            reporter.rejecting(targets, "its secondary cannot take over")
             reason = f"Allocation failed: Failing over to the secondary: {failure}"
             raise RequestFailed(prefix + reason) from None
         steps.append(Step(Operation.FAILOVER))
     trial, codes = placements.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
+    reporter.judged_exchanges(trying, targets, trial)
     apart = targets[:, np.newaxis] != targets
     pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
     if pair is None:

@@ -11,15 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.allocate import (
-    Outcome,
-    Solution,
-    best_outcome,
-    candidates,
-    counted,
-    lacks_network,
-)
+from ganeti_htools.engine.allocation.allocate import best_outcome, candidates, lacks_network
 from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution, counted
 from ganeti_htools.engine.rules import node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Instance
@@ -131,12 +125,12 @@ def in_group(state: State, asked: Asked, count: int, group: int, options: Option
 
 def in_best_group(
     state: State, asked: Asked, count: int, options: Options
-) -> tuple[Outcome | None, list[Outcome]]:
+) -> tuple[GroupOutcome | None, list[GroupOutcome]]:
     """As for other clusters, by this metric."""
     outcomes = []
     for group in sorted_unique(state.group).tolist():
         try:
-            outcomes.append(Outcome(group, in_group(state, asked, count, group, options)))
+            outcomes.append(GroupOutcome(group, in_group(state, asked, count, group, options)))
         except RequestFailed as failure:
-            outcomes.append(Outcome(group, error=str(failure)))
+            outcomes.append(GroupOutcome(group, error=str(failure)))
     return best_outcome(state, outcomes), outcomes

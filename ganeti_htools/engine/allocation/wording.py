@@ -2,7 +2,7 @@
 
 import math
 
-from ganeti_htools.engine.allocation.allocate import Outcome, Solution
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
 
@@ -29,7 +29,7 @@ def _metric(metric: float | tuple[tuple[int, ...], int]) -> str:
     return f"{metric:.8f}"
 
 
-def outcome_line(state: State, outcome: Outcome, instance: str) -> str:
+def outcome_line(state: State, outcome: GroupOutcome, instance: str) -> str:
     """The same for a group in which the instance was to be placed."""
     group = state.cluster.groups[outcome.group]
     if outcome.unconnected:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.allocate import Solution, on_nodes
+from ganeti_htools.engine.allocation.one_node import on_nodes
+from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
 from ganeti_htools.engine.capacity.shrinking import (
     Failures,

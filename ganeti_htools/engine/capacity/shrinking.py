@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.allocate import PATIENCE, Solution, on_pairs
 from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.pairs import on_pairs
+from ganeti_htools.engine.allocation.solution import PATIENCE, Solution
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Memory
 from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules, placements

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.allocate import Outcome, candidates
+from ganeti_htools.engine.allocation.allocate import candidates
 from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import CODE
@@ -38,7 +39,7 @@ def explain(
     state: State,
     asked: Asked,
     count: int,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[GroupOutcome],
     options: Options,
     primary: int = NOWHERE,
 ) -> str | None:

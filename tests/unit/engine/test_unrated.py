@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.allocation import allocate
-from ganeti_htools.engine.allocation.allocate import Outcome, Solution
+from ganeti_htools.engine.allocation.allocate import best_outcome
+from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.pairs import on_pairs
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.engine.balancing import shared_storage
 from ganeti_htools.engine.rules import choice, placements
 from ganeti_htools.model.cluster import Cluster, Group
@@ -46,7 +48,7 @@ def test_there_is_no_score(what: str) -> None:
 def test_a_new_instance_goes_to_the_first_node() -> None:
     state = state_of("a")
     asked = state.ask(instance("new", DiskTemplate.EXT, ""))
-    found = allocate.on_nodes(state, asked, np.arange(4), everyone(state), Options(), None)
+    found = on_nodes(state, asked, np.arange(4), everyone(state), Options(), None)
     assert found.nodes == (1,)  # the first has no CPUs, so too few
     assert math.isnan(found.metric)
 
@@ -64,7 +66,7 @@ def test_mirrored_ones_get_the_last_primary_and_its_first_secondary() -> None:
     state = state_of("b", what="t_mem")
     asked, rows = state.ask(instance("new", DiskTemplate.DRBD, "")), np.arange(4)
     base = choice.base(state, everyone(state))
-    found = allocate.on_pairs(state, asked, rows, rows, base, Options(), None)
+    found = on_pairs(state, asked, rows, rows, base, Options(), None)
     assert found.nodes == (3, 0)
     assert math.isnan(found.metric)
 
@@ -75,7 +77,7 @@ def test_no_number_never_wins_against_a_number(metrics: tuple[float, ...]) -> No
     state = derive(Cluster(groups))
     target, scope = np.array([0]), everyone(state_of())
     any_trial = placements.allocate_one(state_of(), state_of().ask(MOVES), target, scope)
-    outcomes = [Outcome(row, Solution({}, 1, metric, any_trial)) for row, metric in enumerate(metrics)]
-    best = allocate.best_outcome(state, outcomes)
+    outcomes = [GroupOutcome(row, Solution({}, 1, metric, any_trial)) for row, metric in enumerate(metrics)]
+    best = best_outcome(state, outcomes)
     assert best is not None
     assert best.group == metrics.index(2.0)

@@ -6,7 +6,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
-from ganeti_htools.engine.explaining import move_options as engine
+from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
@@ -59,7 +59,7 @@ def check_first_step(state: State, scope: Bools, options: Balancing) -> None:
         if scope[state.pnode[index]]
         and (state.snode[index] == NOWHERE or scope[state.snode[index]])
         and row.template is not DISKLESS
-        for each in engine.alternatives(state, scope, index, options)
+        for each in possible_moves(state, scope, index, options)
         if each.fail is None
     ]
     _, steps = rebalance(state, scope, options)

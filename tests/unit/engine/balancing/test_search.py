@@ -6,7 +6,7 @@ import pytest
 from ganeti_htools.engine.balancing.balance import Balancing, allowed, candidates, score_of
 from ganeti_htools.engine.balancing.relocate import muster
 from ganeti_htools.engine.balancing.search import Search
-from ganeti_htools.engine.explaining.move_options import alternatives
+from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.model.derive import derive
 from tests.support.rows import any_cluster
 
@@ -26,7 +26,7 @@ def test_all_moves_that_lose_little(seed: int) -> None:
     possible = {
         (index, each.kind, each.node): each.score
         for index in np.flatnonzero(concerned & ~barred).tolist()
-        for each in alternatives(state, scope, index, options)
+        for each in possible_moves(state, scope, index, options)
         if each.fail is None
     }
     assert possible

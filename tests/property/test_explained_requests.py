@@ -1,4 +1,4 @@
-"""What is considered for a request, whatever its type, agrees with what is decided."""
+"""What is explained of a request, whatever its type, agrees with what is decided, and does not change it."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,8 +11,9 @@ from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import CommandLine, read
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.decide import Placed, decide, is_dedicated
-from ganeti_htools.engine.explaining.request_options import Considered, deliberate
+from ganeti_htools.engine.explaining.explanation import Explanation, Listener, explained
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import AllocateSecondary, ChangeGroup, Request
@@ -26,9 +27,11 @@ CLOSE = 1e-6
 KINDS = ("allocate", "multi-allocate", "allocate-secondary", "relocate", "node-evacuate", "change-group")
 
 
-def decided(state: State, request: Request, options: Options) -> dict[str, tuple[int, ...]]:
+def decided(
+    state: State, request: Request, options: Options, reporter: Reporter = SILENT
+) -> dict[str, tuple[int, ...]]:
     """The nodes of each instance after the decision, none if it finds no place."""
-    decision = decide(state, request, options)
+    decision = decide(state, request, options, reporter)
     nodes = decision.result
     if isinstance(nodes, Evacuation):
         names = [row.name for row in state.cluster.instances]
@@ -52,7 +55,7 @@ def outcome(attempt: Callable[[], T]) -> tuple[T | None, str]:
         return None, str(failure)
 
 
-def check_chosen(state: State, each: Considered) -> None:
+def check_chosen(state: State, each: Explanation) -> None:
     """The places are in the order of nodes, and none with the nodes chosen is rejected or scores worse."""
     good = {
         tuple(node for node in (place.pnode, place.snode) if node != NOWHERE): place.score
@@ -71,7 +74,7 @@ def check_chosen(state: State, each: Considered) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(15))
-def test_what_is_considered_and_the_decision(kind: str, seed: int) -> None:
+def test_what_is_explained_and_the_decision(kind: str, seed: int) -> None:
     given = case(seed, kind)
     message = iallocator.read(given.text.encode())
     line, request = read(HAIL, given.options), message.request
@@ -80,10 +83,11 @@ def test_what_is_considered_and_the_decision(kind: str, seed: int) -> None:
     state = state_for(message.cluster, request, options)
     if is_dedicated(state, request):
         with pytest.raises(RequestFailed, match=r"^no score decides on nodes with exclusive storage$"):
-            next(deliberate(state, request, options))
+            next(explained(state, request, options))
         return
     expected, refused = outcome(lambda: decided(state, request, options))
-    found, again = outcome(lambda: list(deliberate(state, request, options)))
+    assert outcome(lambda: decided(state, request, options, Listener())) == (expected, refused)
+    found, again = outcome(lambda: list(explained(state, request, options)))
     if found is None:
         assert again == refused
         return

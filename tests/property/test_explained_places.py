@@ -7,8 +7,8 @@ from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import CommandLine, read
-from ganeti_htools.engine.decide import decide, group_row, is_dedicated, restricted
-from ganeti_htools.engine.explaining.allocation_options import prospects
+from ganeti_htools.engine.decide import decide, is_dedicated
+from ganeti_htools.engine.explaining.explanation import explained
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -32,12 +32,13 @@ def test_places_and_the_decision(seed: int) -> None:
     state = state_for(message.cluster, request, options)
     if is_dedicated(state, request):
         pytest.skip("no score decides")
-    placement, options = request.placement, restricted(request, options)
-    group = None if placement.group is None else group_row(state, placement.group)
-    scope = np.ones(len(state.group), np.bool_) if group is None else state.group == group
-    asked = state.ask(placement.instance)
+    scope = np.ones(len(state.group), np.bool_)
+    if request.placement.group is not None:
+        scope = np.array([state.cluster.groups[row].name == request.placement.group for row in state.group])
+    asked = state.ask(request.placement.instance)
 
-    _, found = prospects(state, asked, placement.count, group, options)
+    (explanation,) = explained(state, request, options)
+    found = explanation.places
     good = [each for each in found if not each.why]
     assert [each.pnode for each in found] == np.flatnonzero(scope).tolist()
     try:

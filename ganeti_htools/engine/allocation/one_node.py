@@ -1,0 +1,59 @@
+"""A new instance on one node: all candidates scored at once, the best that keeps the cluster redundant."""
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, counted, last_lowest
+from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules import affinity, choice, placements
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.state import Asked, State
+
+
+def on_nodes(
+    state: State,
+    asked: Asked,
+    nodes: Ints,
+    scope: Bools,
+    options: Options,
+    redundancy: Check | None,
+    reporter: Reporter = SILENT,
+) -> Solution:
+    """A new instance on one of ``nodes``. Scores are those of the nodes in ``scope``."""
+    trial = placements.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
+    reporter.judged(nodes, trial, redundancy)
+    crowding = affinity.crowding(state, scope)
+    fits = trial.codes == FITS
+    base = choice.base(state, scope, crowding)
+    # Where no score is a number the first will do.
+    scores = choice.restricted(trial, scope).scores(base) if base.rated else np.arange(float(len(nodes)))
+    scores = np.where(fits, scores, np.inf)
+    allowed = redundancy.admits(asked, nodes, None) if redundancy else np.ones_like(fits)
+    suspects: list[int] = []
+    tries = 0
+    while True:
+        good = np.flatnonzero(fits & allowed)
+        if not len(good):
+            dropped = int(fits.sum())
+            return Solution(counted(trial.codes, dropped), int(fits.sum()) - dropped)
+        near = good[choice.near_best(scores[good])]
+        if len(near) > 1:
+            fresh = [choice.afresh(state, trial, candidate, scope, crowding) for candidate in near.tolist()]
+            scores[near] = fresh
+            best = int(near[last_lowest(np.array(fresh))])
+        else:
+            best = int(near[0])
+        metric = choice.afresh(state, trial, best, scope, crowding)
+        if base.rated:
+            scores[best] = metric
+        chosen = trial.only(best)
+        if redundancy is None or redundancy.confirms(chosen, suspects):
+            better = (scores < scores[best]) | ((scores == scores[best]) & (np.arange(len(nodes)) > best))
+            dropped = int(np.count_nonzero(fits & ~allowed & better))
+            return Solution(counted(trial.codes, dropped), int(fits.sum()) - dropped, metric, chosen)
+        allowed[best] = False
+        tries += 1
+        if tries == PATIENCE and redundancy.hopeless(suspects):
+            allowed[:] = False

@@ -1,0 +1,140 @@
+"""A new mirrored instance: all pairs of nodes scored at once, the best that keeps the cluster redundant."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, counted, last_lowest
+from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules import placements
+from ganeti_htools.engine.rules.node_rules import FITS, Codes
+from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.state import Asked, State
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A new mirrored instance on all pairs of nodes; the arrays are primaries by secondaries.
+
+    ``codes`` say why a pair does not do, FITS also for a node with itself; ``fits`` are the pairs of two
+    nodes that nothing speaks against but perhaps redundancy, ``admitted`` those of them that it does not
+    rule out at once. Scores are infinite for pairs that do not fit.
+    """
+
+    state: State
+    asked: Asked
+    primaries: Ints
+    secondaries: Ints
+    codes: Codes
+    fits: Bools
+    admitted: Bools
+    scores: Floats
+    redundancy: Check | None
+    force: bool
+
+    def trial(self, rows: Ints, columns: Ints) -> Trial:
+        """Some of the pairs, by their positions, as candidates of a trial."""
+        primaries, secondaries = self.primaries[rows], self.secondaries[columns]
+        peer_mem = self.state.peers[primaries, secondaries]
+        return placements.allocate_pairs(self.state, self.asked, primaries, secondaries, peer_mem, self.force)
+
+    def confirmed(self, trial: Trial, suspects: list[int]) -> bool:
+        """Whether the cluster is redundant after a trial of one pair; see :class:`.Check`."""
+        return self.redundancy is None or self.redundancy.confirms(trial, suspects)
+
+
+def on_pairs(
+    state: State,
+    asked: Asked,
+    primaries: Ints,
+    secondaries: Ints,
+    base: Statistics,
+    options: Options,
+    redundancy: Check | None,
+    reporter: Reporter = SILENT,
+) -> Solution:
+    """A new mirrored instance on a pair of different nodes. ``base``: statistics of all nodes that count."""
+    shape = len(primaries), len(secondaries)
+    base = base.repaired()
+    unrated = float(base.score())
+    rated = math.isfinite(unrated)
+    scores, codes = _judged(state, asked, primaries, secondaries, base, options.ignore_soft_errors)
+    fits = (primaries[:, np.newaxis] != secondaries) & (codes == FITS)
+    if not rated:  # the last primary, of its secondaries the first, or the last if the score is infinite
+        rank = np.arange(float(shape[1])) * (1 if math.isnan(unrated) else -1)
+        scores = rank - shape[1] * np.arange(shape[0])[:, np.newaxis]
+    np.copyto(scores, np.inf, where=~fits)
+    number = int(np.count_nonzero(fits))
+    allowed = fits & redundancy.admits(asked, primaries, secondaries) if redundancy else fits.copy()
+    pairs = Pairs(
+        state,
+        asked,
+        primaries,
+        secondaries,
+        codes,
+        fits,
+        allowed,
+        scores,
+        redundancy,
+        options.ignore_soft_errors,
+    )
+    reporter.judged_pairs(pairs)
+    left = np.where(allowed, scores, np.inf)
+    suspects: list[int] = []
+    tries = 0
+    while allowed.any():
+        p, s = divmod(last_lowest(left.ravel()), shape[1])
+        chosen = pairs.trial(np.array([p]), np.array([s]))
+        if pairs.confirmed(chosen, suspects):
+            dropped = _dropped(scores, fits, allowed)
+            metric = float(scores[p, s]) if rated else unrated
+            return Solution(counted(codes, dropped), number - dropped, metric, chosen)
+        tries += 1
+        if tries == PATIENCE and redundancy and redundancy.hopeless(suspects):
+            break
+        rejected = (p, s) if tries < PATIENCE else (p, slice(None))
+        allowed[rejected], left[rejected] = False, np.inf
+    return Solution(counted(codes, number), 0)
+
+
+def _judged(
+    state: State, asked: Asked, primaries: Ints, secondaries: Ints, base: Statistics, force: bool
+) -> tuple[Floats, Codes]:
+    """Scores and codes of all pairs, primaries by secondaries; the code of a node with itself is FITS."""
+    rows = primaries[:, np.newaxis]
+    trial = placements.allocate_pairs(state, asked, rows, secondaries, 0, force)
+    scores, codes = np.array(trial.scores(base)), np.array(trial.codes)
+    # Few pairs have instances in common already, whose memory the secondary then keeps free too.
+    peers = _peers(state, primaries, secondaries)
+    if len(peers[0]):
+        alone = primaries[peers[0]], secondaries[peers[1]]
+        trial = placements.allocate_pairs(state, asked, *alone, state.peers[alone], force)
+        codes[peers], scores[peers] = trial.codes, trial.scores(base)
+    np.copyto(codes, FITS, where=rows == secondaries)
+    return scores, codes
+
+
+def _peers(state: State, primaries: Ints, secondaries: Ints) -> tuple[Ints, Ints]:
+    """Positions of the pairs that have instances in common, primary for primary."""
+    row, column = np.full(len(state.group), NOWHERE), np.full(len(state.group), NOWHERE)
+    row[primaries], column[secondaries] = np.arange(len(primaries)), np.arange(len(secondaries))
+    doubled = (state.snode != NOWHERE) & (state.pnode != NOWHERE)
+    rows, columns = row[state.pnode[doubled]], column[state.snode[doubled]]
+    both = (rows != NOWHERE) & (columns != NOWHERE)
+    return rows[both], columns[both]
+
+
+def _dropped(scores: Floats, fits: Bools, allowed: Bools) -> int:
+    """How many pairs would be better than the first redundant one with the same primary."""
+    if np.array_equal(fits, allowed):
+        return 0
+    redundant = np.where(allowed, scores, np.inf)
+    best = redundant.min(axis=1, keepdims=True)
+    last = scores.shape[1] - 1 - np.argmin(redundant[:, ::-1], axis=1)[:, np.newaxis]
+    later = np.arange(scores.shape[1]) > last
+    return int(np.count_nonzero(fits & ~allowed & ((scores < best) | ((scores == best) & later))))

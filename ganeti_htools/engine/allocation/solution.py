@@ -1,0 +1,64 @@
+"""What came of trying candidates for a new instance, in a node group or on a whole cluster."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE, Floats
+from ganeti_htools.model.types import Fail
+
+# So many candidates are tried one by one for redundancy: where room is scarce, one more instance may
+# bring the others into an order in which all find a place. From then on, a node that cannot be lost as
+# it is stays so; and a secondary, which needs no memory unless its primary is lost, is taken not to
+# matter: one pair speaks for all with the same primary.
+PATIENCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """How many candidates fit, why others did not, and the trial that was chosen.
+
+    ``metric`` is what was minimised, ``trial`` has the one candidate to settle; both None if none fits.
+    """
+
+    failures: dict[Fail, int]
+    successes: int
+    metric: Any = None
+    trial: Trial | None = None
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Rows of the chosen nodes, primary first."""
+        if self.trial is None:
+            return ()
+        rows = (int(self.trial.pnode[0]), int(self.trial.snode[0]))
+        return tuple(row for row in rows if row != NOWHERE)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOutcome:
+    """What came of a node group: a solution, or why it could not be tried.
+
+    ``unconnected`` groups lack a network of the instance.
+    """
+
+    group: int
+    solution: Solution | None = None
+    error: str = ""
+    unconnected: bool = False
+
+
+def counted(codes: Codes, not_redundant: int) -> dict[Fail, int]:
+    """How often each reason kept the instance off, candidates that are not redundant added."""
+    counts = np.bincount(codes[codes != FITS], minlength=len(FAIL) + 1)
+    failures = {fail: int(counts[code]) for code, fail in FAIL.items()}
+    failures[Fail.N1] += not_redundant
+    return {fail: number for fail, number in failures.items() if number}
+
+
+def last_lowest(scores: Floats) -> int:
+    """Position of the lowest score, of equal ones the last."""
+    return int(np.flatnonzero(scores == scores.min())[-1])

@@ -1,0 +1,61 @@
+"""Of all pairs of nodes that an algorithm judged, for each primary the one with its best secondary."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.pairs import Pairs
+from ganeti_htools.engine.allocation.solution import PATIENCE
+from ganeti_htools.engine.explaining.components import scored
+from ganeti_htools.engine.explaining.places import Place, commonest, places
+from ganeti_htools.engine.rules import choice
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.types import Fail
+
+
+def for_new(pairs: Pairs, base: Statistics) -> Iterator[Place]:
+    """Each node as primary of a new instance. Where no secondary does: what most of them are rejected for."""
+    hopeless = False
+    for row, node in enumerate(pairs.primaries.tolist()):
+        best, gave_up = (None, False) if hopeless else _first_redundant(pairs, row)
+        hopeless |= gave_up
+        if best is not None:
+            yield from places(best, np.array([True]), base)
+        elif pairs.fits[row].any():
+            yield Place(node, NOWHERE, Fail.N1.value)
+        else:
+            yield Place(node, NOWHERE, commonest(pairs.codes[row][pairs.secondaries != node]))
+
+
+def _first_redundant(pairs: Pairs, row: int) -> tuple[Trial | None, bool]:
+    """The best pair with a primary that leaves the cluster redundant; whether none can with any primary.
+
+    The algorithm stops at the best of all pairs; what it has not come to is looked at here, as it would.
+    """
+    order = np.lexsort((-np.arange(len(pairs.secondaries)), pairs.scores[row]))
+    suspects: list[int] = []
+    for tries, column in enumerate(order[pairs.admitted[row][order]].tolist(), 1):
+        trial = pairs.trial(np.array([row]), np.array([column]))
+        if pairs.confirmed(trial, suspects):
+            return trial, False
+        if tries == PATIENCE and pairs.redundancy is not None:
+            return None, pairs.redundancy.hopeless(suspects)
+    return None, False
+
+
+def for_exchange(trial: Trial, nodes: Ints, base: Statistics) -> Iterator[Place]:
+    """Each node as primary of an instance that leaves both its nodes; a trial of all pairs of nodes."""
+    apart = nodes[:, np.newaxis] != nodes
+    fits = apart & (trial.codes == FITS)
+    ranks = trial.scores(base)
+    scores, parts = scored(base, trial.changes, trial.crowding, fits.shape)
+    for row, node in enumerate(nodes.tolist()):
+        if not fits[row].any():
+            yield Place(node, NOWHERE, commonest(trial.codes[row][apart[row]]))
+            continue
+        best = int(np.flatnonzero(fits[row])[choice.near_best(ranks[row][fits[row]])][-1])
+        figures = tuple(float(part[row, best]) for part in parts)
+        yield Place(node, int(nodes[best]), "", float(scores[row, best]), figures)

@@ -1,0 +1,33 @@
+"""Scores of candidates with what they are made of."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.rules.components import CROWDING
+from ganeti_htools.engine.rules.score import Statistics, node_values
+from ganeti_htools.engine.rules.trial import NodeChange
+from ganeti_htools.model.columns import Floats
+
+
+def scored(
+    base: Statistics, touched: Iterable[NodeChange], crowding: Any, shape: tuple[int, ...]
+) -> tuple[Floats, list[Floats]]:
+    """Scores, and their components (unweighted), of candidates that touch some of the nodes in ``base``.
+
+    ``crowding`` is the change of the location exclusion score. A component that is no number in ``base``
+    stays none.
+    """
+    sums = list(base.sums)
+    sums[CROWDING] = sums[CROWDING] + crowding
+    after = replace(base, sums=tuple(sums))
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        for node in touched:
+            old = node_values(node.old)
+            after = after.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
+        spreads = zip(after.variances, base.variances, strict=True)
+        after = replace(after, variances=tuple(old if np.isnan(old) else new for new, old in spreads))
+        parts = [np.broadcast_to(part, shape) for part in after.components()]
+        return np.broadcast_to(after.score(), shape), parts

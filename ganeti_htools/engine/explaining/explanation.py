@@ -1,0 +1,149 @@
+"""What a decision looks at: for each instance of a request in turn, all its places, and what comes of it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.pairs import Pairs
+from ganeti_htools.engine.allocation.reporter import Reporter
+from ganeti_htools.engine.decide import decide, is_dedicated, place
+from ganeti_htools.engine.explaining import best_pairs
+from ganeti_htools.engine.explaining.places import Place, places, redundant
+from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model import request as wanted
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import Asked, State
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One instance: the statistics before, its places, and the nodes (rows) chosen, or why there are none.
+
+    There is one place for each node that it might get, in the order of nodes; for each primary, where two
+    nodes are looked for, with its best secondary. None at all where an instance of its kind cannot move.
+    """
+
+    asked: Asked
+    before: Statistics
+    places: tuple[Place, ...]
+    nodes: tuple[int, ...]
+    why: str = ""
+
+
+def explained(state: State, request: wanted.Request, options: Options) -> Iterator[Explanation]:
+    """What :func:`.decide` tells of each instance of a request while it decides, with those before it moved.
+
+    Raises RequestFailed where nothing can be tried, so on exclusive storage, where no score decides.
+    """
+    if is_dedicated(state, request):
+        raise RequestFailed("no score decides on nodes with exclusive storage")
+    match request:
+        case wanted.MultiAllocate(placements):
+            # The decision ends at the first that cannot be tried; the others are told of all the same.
+            state = state.copy()
+            for each in placements:
+                yield from _heard(Listener(), partial(place, state, each, options, False))
+        case wanted.Allocate() | wanted.ChangeGroup():
+            yield from _heard(Listener(), partial(decide, state, request, options))
+        case _:
+            yield from _heard(Listener(one_group=True), partial(decide, state, request, options))
+
+
+def _heard(listener: "Listener", decision: Callable[[Reporter], object]) -> Sequence[Explanation]:
+    """What a listener has to tell after a decision, unless that failed before anything was tried."""
+    try:
+        decision(listener)
+    except RequestFailed as failure:
+        if listener.asked:
+            listener.failed(str(failure))
+        elif not listener.explanations:
+            raise
+    return listener.explanations
+
+
+class Listener(Reporter):
+    """Collects the explanations of a decision.
+
+    ``one_group``: the instance has a group that it stays in, and nodes of others are told of as such.
+    """
+
+    asked: Asked | None = None
+    state: State
+    scope: Bools
+    before: Statistics
+    primary: int
+    places: dict[int, Place]
+
+    def __init__(self, one_group: bool = False) -> None:
+        self.one_group = one_group
+        self.explanations: list[Explanation] = []
+
+    def starting(self, state: State, asked: Asked, scope: Bools) -> None:
+        self.state, self.asked, self.scope = state, asked, scope
+        self.before = choice.base(state, scope, affinity.crowding(state, scope))
+        self.primary, self.places = NOWHERE, {}
+
+    def trying(self, group: int, nodes: Ints, primary: int = NOWHERE) -> None:
+        self.primary = primary
+        others = np.ones(len(self.state.group), np.bool_) if self.one_group else self.state.group == group
+        others[nodes] = False
+        for node in np.flatnonzero(others).tolist():
+            if node != primary:
+                self._reject(node, self._obstacle(node, group))
+
+    def rejecting(self, nodes: Ints, why: str) -> None:
+        for node in nodes.tolist():
+            self._reject(node, why)
+
+    def judged(self, nodes: Ints, trial: Trial, redundancy: Check | None = None) -> None:
+        trial = choice.restricted(trial, self.scope)
+        found = places(trial, redundant(trial, trial.asked, redundancy), self.before)
+        self.places.update(zip(nodes.tolist(), found, strict=True))
+
+    def judged_pairs(self, pairs: Pairs) -> None:
+        if self.primary != NOWHERE:
+            columns = np.arange(len(pairs.secondaries))
+            trial = pairs.trial(np.zeros_like(columns), columns)
+            self.judged(pairs.secondaries, trial, pairs.redundancy)
+        else:
+            self._add(best_pairs.for_new(pairs, self.before.repaired()))
+
+    def judged_exchanges(self, state: State, nodes: Ints, trial: Trial) -> None:
+        base = choice.base(state, self.scope, affinity.crowding(state, self.scope))
+        self._add(best_pairs.for_exchange(choice.restricted(trial, self.scope), nodes, base))
+
+    def placed(self, nodes: Sequence[int]) -> None:
+        self._end(tuple(nodes))
+
+    def failed(self, why: str) -> None:
+        self._end((), why)
+
+    def _add(self, found: Iterator[Place]) -> None:
+        self.places.update((each.pnode, each) for each in found)
+
+    def _reject(self, node: int, why: str) -> None:
+        rows = (node, NOWHERE) if self.primary == NOWHERE else (self.primary, node)
+        self.places[node] = Place(*rows, why)
+
+    def _obstacle(self, node: int, group: int) -> str:
+        """Why a node is none of those that may be taken."""
+        assert self.asked is not None
+        index = self.asked.index
+        if self.one_group and index != NOWHERE and node in (self.state.pnode[index], self.state.snode[index]):
+            return "has it already"
+        if self.state.group[node] != group:
+            return "in another group"
+        return "offline" if self.state.columns.offline[node] else "not to be used"
+
+    def _end(self, nodes: tuple[int, ...], why: str = "") -> None:
+        assert self.asked is not None
+        found = tuple(self.places[node] for node in sorted(self.places))
+        self.explanations.append(Explanation(self.asked, self.before, found, nodes, why))
+        self.asked = None

@@ -1,0 +1,68 @@
+"""Places of an instance: why each must not be, or what it would do to the score."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.explaining.components import scored
+from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.state import Asked
+from ganeti_htools.model.types import Fail
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A primary and a secondary: rows, NOWHERE for none.
+
+    Either ``why`` says why it does not do, or there is the score with its components (unweighted).
+    """
+
+    pnode: int
+    snode: int
+    why: str
+    score: float = 0.0
+    components: tuple[float, ...] = ()
+
+
+def places(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Place]:
+    """The place that each candidate of a trial is, with what it does to the statistics ``base``."""
+    scores, parts = scored(base, trial.changes, trial.crowding, trial.codes.shape)
+    primaries, secondaries = (
+        np.broadcast_to(rows, trial.codes.shape).tolist() for rows in (trial.pnode, trial.snode)
+    )
+    for i, (code, pnode) in enumerate(zip(trial.codes.tolist(), primaries, strict=True)):
+        if code != FITS:
+            yield Place(pnode, secondaries[i], FAIL[code].value)
+        elif not redundant[i]:
+            yield Place(pnode, secondaries[i], Fail.N1.value)
+        else:
+            figures = tuple(float(part[i]) for part in parts)
+            yield Place(pnode, secondaries[i], "", float(scores[i]), figures)
+
+
+def redundant(trial: Trial, asked: Asked, redundancy: Check | None) -> Bools:
+    """Which candidates, on one node each or with one primary, leave the cluster redundant.
+
+    The algorithms stop at the best that does; here the others are looked at too.
+    """
+    if redundancy is None:
+        return np.ones(trial.codes.shape, np.bool_)
+    good: Bools
+    if asked.mirrored:
+        good = redundancy.admits(asked, trial.pnode[:1], trial.snode)[0]
+    else:
+        good = redundancy.admits(asked, trial.pnode, None)
+    suspects: list[int] = []
+    for i in np.flatnonzero(good & (trial.codes == FITS)).tolist():
+        good[i] = redundancy.confirms(trial.only(i), suspects)
+    return good
+
+
+def commonest(codes: Codes) -> str:
+    """The reason that occurs most often."""
+    return FAIL[int(np.bincount(codes).argmax())].value
