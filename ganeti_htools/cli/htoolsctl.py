@@ -1,23 +1,24 @@
-"""``htoolsctl``: asks a running htoolsd."""
+"""``htoolsctl``: asks a running htoolsd (``htoolsctl(1)``)."""
 
 import argparse
 import json
 import os
 import sys
-import textwrap
-import time
-from collections.abc import Callable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from typing import Any
 
 from ganeti_htools import streams
-from ganeti_htools.cli import htoolsctl_plans
+from ganeti_htools.cli.report import daemon, daemon_plans
 from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socket
+from ganeti_htools.client.following import changes
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError, HtoolsError
-from htoolsd.process.version import VERSION
 
-_REFRESH_PATIENCE = 400.0  # seconds; Ganeti may wait for a node for minutes
-_COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
+_REFRESHING = 400.0  # seconds; Ganeti may wait for a node for minutes
+_PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
+_ENDED = {"failed": 1, "interrupted": 2}  # exit status by the state that a plan ends in, else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="htoolsctl", description="Asks a running htoolsd.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"htoolsctl {VERSION}")
+    parser.add_argument("--version", action="version", version=f"htoolsctl {version('htoolsd')}")
     parser.add_argument(
         "--socket",
         metavar="PATH",
@@ -58,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def add(name: str, run: Callable[[argparse.Namespace], int], doc: str) -> argparse.ArgumentParser:
+    def add(name: str, run: Callable[[Namespace], int], doc: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=doc, description=doc, allow_abbrev=False)
         command.set_defaults(run=run)
         return command
@@ -67,10 +68,10 @@ def _parser() -> argparse.ArgumentParser:
         ("status", _status, "Shows how the daemon is and what it has done."),
         ("refresh", _refresh, "Has the daemon ask Ganeti and all nodes anew."),
         ("methods", _methods, "Lists what the daemon can be asked for."),
-        ("plans", htoolsctl_plans.plans, "Lists the plans that the daemon has made, and how far they are."),
-        ("plan", htoolsctl_plans.follow, "Tells of a plan until it has ended."),
-        ("execute", htoolsctl_plans.execute, "Has a plan carried out, and tells of it until it has ended."),
-        ("cancel", htoolsctl_plans.cancel, "Stops a plan once the jobs under way have ended."),
+        ("plans", _plans, "Lists the plans that the daemon has made, and how far they are."),
+        ("plan", _plan, "Tells of a plan until it has ended."),
+        ("execute", _execute, "Has a plan carried out, and tells of it until it has ended."),
+        ("cancel", _cancel, "Stops a plan once the jobs under way have ended."),
     ):
         command = add(name, run, doc)
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
@@ -90,27 +91,75 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _status(options: argparse.Namespace) -> int:
-    status: Any = ask(options.socket, "status", {}, patience=PATIENCE)
-    _print(status, options.json, _describe)
-    return 0
+def _look(options: Namespace) -> None:
+    """Ask for the daemon's status: whether it answers at all, before it is asked for what may take long.
 
-
-def _refresh(options: argparse.Namespace) -> int:
-    ask(options.socket, "status", {}, patience=PATIENCE)  # a daemon that is stuck is not waited for so long
-    state: Any = ask(options.socket, "refresh", {}, patience=_REFRESH_PATIENCE)
-    _print(state, options.json, lambda state: iter([_ages(state["ages"])]))
-    return 0
-
-
-def _methods(options: argparse.Namespace) -> int:
-    methods: Any = ask(options.socket, "methods", {}, patience=PATIENCE)
-    _print(methods, options.json, _table)
-    return 0
-
-
-def _decide(options: argparse.Namespace) -> int:
+    Raises HtoolsError.
+    """
     ask(options.socket, "status", {}, patience=PATIENCE)
+
+
+def _print(options: Namespace, answer: Any, text: Callable[[Any], str]) -> int:
+    """Print an answer of the daemon, as it is with ``--json``; the exit status."""
+    print(json.dumps(answer, indent=2) if options.json else text(answer))
+    return 0
+
+
+def _status(options: Namespace) -> int:
+    return _print(options, ask(options.socket, "status", {}, patience=PATIENCE), daemon.status)
+
+
+def _refresh(options: Namespace) -> int:
+    _look(options)
+    answer = ask(options.socket, "refresh", {}, patience=_REFRESHING)
+    return _print(options, answer, lambda state: daemon.ages(state["ages"]))
+
+
+def _methods(options: Namespace) -> int:
+    return _print(options, ask(options.socket, "methods", {}, patience=PATIENCE), daemon.methods)
+
+
+def _plans(options: Namespace) -> int:
+    return _print(options, ask(options.socket, "plans", {}, patience=PATIENCE), daemon_plans.table)
+
+
+def _plan(options: Namespace) -> int:
+    _look(options)
+    return _follow(options)
+
+
+def _execute(options: Namespace) -> int:
+    # Without the option, the plan waits for nodes if it was made with that.
+    wish = {"wait_for_nodes": True} if options.wait_for_nodes else {}
+    ask(options.socket, "follow", {"plan": options.plan}, patience=PATIENCE)
+    ask(options.socket, "execute", {"plan": options.plan, **wish}, patience=_PLANNING)
+    return _follow(options)
+
+
+def _follow(options: Namespace) -> int:
+    """Tell of a plan until it has ended; the exit status tells how."""
+    plan: Any = None
+    told: int | None = None  # lines of its log
+    for plan in changes(options.socket, options.plan):
+        if not options.json:
+            lines = [
+                *(daemon_plans.description(plan) if told is None else ()),
+                *(line for _, line in plan["log"][told:]),
+            ]
+            print(*lines, sep="\n", end="\n" if lines else "", flush=True)
+            told = len(plan["log"])
+    assert plan is not None
+    _print(options, plan, daemon_plans.ending)
+    return _ENDED.get(plan["state"], 0)
+
+
+def _cancel(options: Namespace) -> int:
+    told = ask(options.socket, "cancel", {"plan": options.plan, "now": options.now}, patience=PATIENCE)
+    return _print(options, told, lambda plan: daemon_plans.cancelled(plan, options.now))
+
+
+def _decide(options: Namespace) -> int:
+    _look(options)
     args: dict[str, object] = {"arguments": options.arguments}
     relay: Any
     if options.file == "-":
@@ -128,69 +177,6 @@ def _standard_input() -> str:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as err:
         raise DataError(f"standard input: byte {err.start} is no UTF-8") from None
-
-
-def _print(value: Any, as_json: bool, describe: Callable[[Any], Iterator[str]]) -> None:
-    print(json.dumps(value, indent=2) if as_json else "\n".join(describe(value)))
-
-
-def _describe(status: Any) -> Iterator[str]:
-    luxi, decisions = status["luxi"], status["decisions"]
-    yield f"htoolsd {status['version']}, process {status['pid']}, up {_duration(status['uptime_s'])}"
-    yield f"  socket     {status['socket']} ({status['connections']} connected)"
-    why = f": {luxi['error']}" if luxi["error"] else ""
-    yield f"  luxi       {luxi['state']} for {_duration(time.time() - luxi['since'])}{why} ({luxi['path']})"
-    yield f"  cluster    {_known(status['cluster'])}"
-    if status["cluster"]["silent"]:
-        yield f"  silent     {', '.join(status['cluster']['silent'])}: taken for offline"
-    if status["plans"]:
-        yield f"  plans      {', '.join(f'{count} {state}' for state, count in status['plans'].items())}"
-    counts = (f"{decisions[name]} {name.replace('_', ' ')}" for name in _COUNTS)
-    yield f"  decisions  {', '.join(counts)}"
-    if decisions["alone"]:
-        ago = _duration(time.time() - decisions["last_alone"])
-        yield f"  alone      {decisions['alone']} decided without the daemon, the last {ago} ago"
-    now = f"{decisions['waiting']} waiting, {decisions['running']} running"
-    if decisions["running"]:
-        now += f" for {_duration(decisions['running_ms'] / 1000)}"
-    if decisions["lost"]:
-        now += f", {decisions['lost']} given up and not ended"
-    yield f"  now        {now}"
-    if decisions["last_ms"] is not None:
-        yield "  time       " + ", ".join(
-            f"{name} {decisions[f'{name}_ms']:.1f} ms" for name in ("last", "median", "slowest")
-        )
-    kept = f"{decisions['kept_nodes']} nodes and {decisions['kept_instances']} instances of the last request"
-    yield f"  memory     {status['memory_mib']:.0f} MiB, with {kept}"
-
-
-def _known(cluster: Any) -> str:
-    if cluster["nodes"] is None:
-        return "not known yet"
-    known = f"{cluster['nodes']} nodes, {cluster['instances']} instances; {_ages(cluster['ages'])}"
-    return known + " (late)" if cluster["late"] else known
-
-
-def _ages(ages: Any) -> str:
-    return ", ".join(f"{kind} {_duration(age)} old" for kind, age in ages.items())
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
-
-
-def _table(methods: Any) -> Iterator[str]:
-    for method in methods:
-        yield from _wrapped(f"{method['name']} {method['version']}", method["doc"], 12)
-        for name, meaning in method["arguments"].items():
-            yield from _wrapped(f"  {name}", meaning, 14)
-
-
-def _wrapped(name: str, text: str, column: int) -> list[str]:
-    return textwrap.wrap(text, 100, initial_indent=f"{name:<{column - 1}} ", subsequent_indent=" " * column)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import htoolsctl as program
-from ganeti_htools.cli import htoolsctl_plans
 from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
 from tests.unit.test_json_keys import check
 
@@ -139,8 +138,7 @@ def test_a_reader_that_has_left_is_not_worth_a_word(daemon: Daemon) -> None:
 def test_a_daemon_that_is_stuck_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    for module in (program, htoolsctl_plans):
-        monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(program, "PATIENCE", 0.1)
     with socket.socket(socket.AF_UNIX) as stuck:
         stuck.bind(str(tmp_path / "socket"))
         stuck.listen()

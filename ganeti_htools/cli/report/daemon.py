@@ -1,0 +1,77 @@
+"""What htoolsd answers about itself, as text: its status, the age of its data, its methods."""
+
+import textwrap
+import time
+from collections.abc import Iterator
+from typing import Any
+
+_COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
+
+
+def status(answer: Any) -> str:
+    """The answer to ``status``."""
+    return "\n".join(_status(answer))
+
+
+def _status(answer: Any) -> Iterator[str]:
+    luxi, decisions = answer["luxi"], answer["decisions"]
+    yield f"htoolsd {answer['version']}, process {answer['pid']}, up {duration(answer['uptime_s'])}"
+    yield f"  socket     {answer['socket']} ({answer['connections']} connected)"
+    why = f": {luxi['error']}" if luxi["error"] else ""
+    yield f"  luxi       {luxi['state']} for {duration(time.time() - luxi['since'])}{why} ({luxi['path']})"
+    yield f"  cluster    {_cluster(answer['cluster'])}"
+    if answer["cluster"]["silent"]:
+        yield f"  silent     {', '.join(answer['cluster']['silent'])}: taken for offline"
+    if answer["plans"]:
+        yield f"  plans      {', '.join(f'{count} {state}' for state, count in answer['plans'].items())}"
+    counts = (f"{decisions[name]} {name.replace('_', ' ')}" for name in _COUNTS)
+    yield f"  decisions  {', '.join(counts)}"
+    if decisions["alone"]:
+        ago = duration(time.time() - decisions["last_alone"])
+        yield f"  alone      {decisions['alone']} decided without the daemon, the last {ago} ago"
+    now = f"{decisions['waiting']} waiting, {decisions['running']} running"
+    if decisions["running"]:
+        now += f" for {duration(decisions['running_ms'] / 1000)}"
+    if decisions["lost"]:
+        now += f", {decisions['lost']} given up and not ended"
+    yield f"  now        {now}"
+    if decisions["last_ms"] is not None:
+        yield "  time       " + ", ".join(
+            f"{name} {decisions[f'{name}_ms']:.1f} ms" for name in ("last", "median", "slowest")
+        )
+    kept = f"{decisions['kept_nodes']} nodes and {decisions['kept_instances']} instances of the last request"
+    yield f"  memory     {answer['memory_mib']:.0f} MiB, with {kept}"
+
+
+def _cluster(cluster: Any) -> str:
+    if cluster["nodes"] is None:
+        return "not known yet"
+    known = f"{cluster['nodes']} nodes, {cluster['instances']} instances; {ages(cluster['ages'])}"
+    return known + " (late)" if cluster["late"] else known
+
+
+def ages(answer: Any) -> str:
+    """How old each kind of data (a key) is, in words."""
+    return ", ".join(f"{kind} {duration(age)} old" for kind, age in answer.items())
+
+
+def duration(seconds: float) -> str:
+    """A time in the largest unit of which there are at least two."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def methods(answer: Any) -> str:
+    """The answer to ``methods``: each with its arguments."""
+    lines: list[str] = []
+    for method in answer:
+        lines += _wrapped(f"{method['name']} {method['version']}", method["doc"], 12)
+        for name, meaning in method["arguments"].items():
+            lines += _wrapped(f"  {name}", meaning, 14)
+    return "\n".join(lines)
+
+
+def _wrapped(name: str, text: str, column: int) -> list[str]:
+    return textwrap.wrap(text, 100, initial_indent=f"{name:<{column - 1}} ", subsequent_indent=" " * column)

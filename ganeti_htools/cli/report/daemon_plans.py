@@ -1,0 +1,57 @@
+"""What htoolsd answers about its plans, as text."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+_HEADER = ("Plan", "Tool", "State", "Made", "Jobs", "Score", "Groups")
+
+
+def table(plans: Any) -> str:
+    """A line for each plan, below a header."""
+    rows = [_HEADER, *map(_row, plans)]
+    width = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = ((cell.ljust(size) for cell, size in zip(row, width, strict=True)) for row in rows)
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+
+
+def _row(plan: Any) -> tuple[str, ...]:
+    jobs = plan["jobs"]
+    count = f"{jobs['succeeded']} of {sum(jobs.values())}"
+    groups = ",".join(plan["groups"])
+    return plan["id"], plan["tool"], plan["state"], _made(plan), count, _score(plan), groups
+
+
+def _made(plan: Any) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(plan["made"]))
+
+
+def _score(plan: Any) -> str:
+    scores = plan["score"]["before"], plan["score"]["after"]
+    return " => ".join("not finite" if score is None else f"{score:.8f}" for score in scores)
+
+
+def description(plan: Any) -> Iterator[str]:
+    """Lines about a plan: who made it and how, and its jobs if it has not begun."""
+    by = plan["by"]
+    yield f"Plan {plan['id']} of {plan['tool']}, made {_made(plan)} by user {by['uid']}, process {by['pid']}"
+    yield f"Arguments: {' '.join(plan['arguments']) or 'none'}"
+    yield f"Node groups: {', '.join(plan['groups'])}; score {_score(plan)}"
+    if plan["state"] == "planned":
+        for number, jobs in enumerate(plan["execution"]["not_submitted"], 1):
+            yield f"Jobset {number}:"
+            yield from (f"  {job['title']}" for job in jobs)
+
+
+def ending(plan: Any) -> str:
+    """How it stands with a plan that is not followed any more."""
+    doing = plan["execution"]["going_on"]
+    why = plan["error"] or (f"may go on: {doing}" if doing else "")
+    return f"{plan['state']}{f': {why}' if why else ''}"
+
+
+def cancelled(plan: Any, now: bool) -> str:
+    """What a plan that is cancelled does; ``now`` if the jobs under way were not to be waited for."""
+    if now:
+        return f"plan {plan['id']} is left; jobs that are under way go on"
+    return f"plan {plan['id']} stops when the jobs under way have ended"
