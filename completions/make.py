@@ -132,7 +132,7 @@ KINDS = {
 
 
 def parsed(name: str, parser: argparse.ArgumentParser) -> dict[str, list[str]]:
-    """The same of a program that has an argument parser, and of each of its commands."""
+    """What a program with an argument parser, and each of its commands, takes."""
     found: dict[str, list[str]] = {}
     lines = []
     for action in parser._actions:

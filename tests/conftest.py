@@ -10,7 +10,7 @@ from hypothesis import is_hypothesis_test, settings
 
 from tests.support.oracle import Oracle
 
-# The same examples on every run where a change is judged, others each time where they are searched for.
+# Where a change is judged, every run takes the same examples; a search takes others each time.
 settings.register_profile("judged", deadline=None, derandomize=True)
 settings.register_profile("searched", deadline=None)
 settings.load_profile("judged")

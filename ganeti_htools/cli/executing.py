@@ -32,7 +32,7 @@ from ganeti_htools.planning.jobsets import Move
 
 
 def undeterred(say: Say) -> Say:
-    """The same, but that nobody listens any more, or there is no room, is no reason to stop half-way."""
+    """A function that prints like ``say``, but ignores a closed pipe or a full disk: the run has to go on."""
 
     def tell(*texts: str) -> None:
         with suppress(OSError):

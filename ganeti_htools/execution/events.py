@@ -1,4 +1,4 @@
-"""What happens while a plan is carried out. Each event is told before anything else happens."""
+"""What happens while a plan is carried out. Each event is reported before anything else happens."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from ganeti_htools.execution.run import Task
 
 @dataclass(frozen=True, slots=True)
 class Submitting:
-    """These are about to be submitted."""
+    """Tasks that are about to be submitted."""
 
     tasks: Sequence[Task]
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """These have been submitted: they have numbers, or errors where Ganeti did not take them."""
+    """Tasks that have been submitted: they have numbers, or errors where Ganeti did not take them."""
 
     tasks: Sequence[Task]
 

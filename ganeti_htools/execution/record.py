@@ -26,7 +26,7 @@ def _numbered(document: dict[str, Any]) -> dict[str, Any]:
     return document  # the first files had no number, and are otherwise the same
 
 
-# From a document of each older version, one of the next.
+# For each older version: makes a document of the next version.
 _UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _numbered}
 
 
@@ -72,12 +72,12 @@ def record(run: Run) -> dict[str, Any]:
 
 
 def identifier(value: object) -> bool:
-    """Whether it can be a run's id: that is looked for in the comments of jobs, and may name a file."""
+    """Whether a value can be a run's id, which is searched for in comments of jobs and may name a file."""
     return type(value) is str and value.isascii() and value.isalnum() and len(value) <= 32
 
 
 def count(value: object) -> bool:
-    """Whether it is a number of things."""
+    """Whether a value is a whole number from 0 up."""
     return type(value) is int and 0 <= value < 1 << 53
 
 

@@ -11,7 +11,7 @@ from ganeti_htools.luxi.queries import JobStatus
 
 @dataclass(slots=True)
 class Task:
-    """A job that is submitted, or was.
+    """A job that is about to be submitted, or has been.
 
     ``place`` is like 2/1: the first job of the second set. ``number`` is Ganeti's, None as long as it
     is not known. ``status`` is the last one known, ``error`` why it failed.
@@ -25,7 +25,7 @@ class Task:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more happens to it."""
+        """Whether the job has ended or was not taken."""
         return self.error is not None or (self.status is not None and self.status.final)
 
 
@@ -41,7 +41,7 @@ class Ending(Enum):
 
 @dataclass(slots=True)
 class Run:
-    """What is done of a plan. ``rest`` is not submitted; ``tasks`` are or, without number, may be.
+    """How far a plan is carried out. ``rest`` is not submitted; ``tasks`` are or, without number, may be.
 
     ``changes`` are the reasons why the plan was made anew; ``reason`` says why it ended.
     """
@@ -56,12 +56,12 @@ class Run:
 
     @property
     def current(self) -> list[Task]:
-        """The tasks that are not over."""
+        """The tasks that have not ended."""
         return [task for task in self.tasks if not task.over]
 
     @property
     def moved(self) -> int:
-        """How many moves have been made."""
+        """The number of moves that have been made."""
         return sum(task.status is JobStatus.SUCCESS and task.job.step is not None for task in self.tasks)
 
     def next_set(self) -> None:
@@ -71,7 +71,7 @@ class Run:
         self.tasks += [Task(job, f"{self.sets}/{number}") for number, job in enumerate(first, 1)]
 
     def take_back(self, tasks: Sequence[Task]) -> None:
-        """These, of the last set, have not been submitted after all."""
+        """Put tasks of the last set back: they have not been submitted after all."""
         if tasks:
             self.rest = [[task.job for task in tasks], *self.rest]
             self.tasks = [task for task in self.tasks if task not in tasks]

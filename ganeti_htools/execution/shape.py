@@ -1,4 +1,4 @@
-"""What JSON has to look like, written down as it looks."""
+"""Checks JSON against shapes that are written down like the JSON itself."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ Shape = Any
 
 
 def fits(value: Any, shape: Shape) -> bool:
-    """Whether a value is of a shape. An object may have more than it has to."""
+    """Whether a value has a shape. Objects may have more keys than the shape names."""
     match shape:
         case None:
             return value is None
         case type():
-            return type(value) is shape  # True is no number here
+            return type(value) is shape  # bool is a subclass of int, but True is not a number here
         case tuple():
             return any(fits(value, each) for each in shape)
         case [item]:

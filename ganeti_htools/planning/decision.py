@@ -17,7 +17,7 @@ from ganeti_htools.planning.gist import Gist, gist
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``answer`` is one line of JSON, ``gist`` the same in short; ``warnings`` are about the cluster."""
+    """``answer`` is one line of JSON, ``gist`` sums it up for a log; ``warnings`` are about the cluster."""
 
     answer: str
     warnings: tuple[str, ...]
@@ -32,11 +32,11 @@ class Known:
     age: float
 
 
-MOST_NODES = 3000  # all pairs of them are looked at at once
+MOST_NODES = 3000  # all pairs of nodes are looked at at once
 
 
 class TooLargeError(HtoolsError):
-    """A cluster on which nothing is decided where others wait, or need the memory."""
+    """A cluster too large to decide on while others wait or need the memory."""
 
 
 class Cache:
@@ -87,7 +87,7 @@ def lacks_disks(cluster: Cluster, request: Request) -> bool:
 def with_disks(cluster: Cluster, other: Cluster, cache: Cache) -> Cluster:
     """The cluster with the disk space (and spindles) that its nodes have in the ``other`` one.
 
-    Nodes that report nothing, or are not known there, stay as they are. The same object if all do.
+    Nodes that report nothing, or are not known there, stay as they are. The same object if all stay.
     """
     others = {node.name: node for node in other.nodes if node.t_dsk}
     nodes, filled = [], {}

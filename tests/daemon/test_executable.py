@@ -159,7 +159,7 @@ def assert_decided_alone(finished: Finished, reason: str, request: Path | None =
 
 
 def assert_left_to_hail(finished: Finished, reason: str, *arguments: object) -> None:
-    """The same, if its fallback is echo."""
+    """The executable, whose fallback is echo, has run the fallback with these arguments."""
     assert (finished.returncode, finished.stdout) == (0, " ".join(map(str, arguments)) + "\n")
     assert re.fullmatch(f"htoolsd: .*{re.escape(reason)}.*; deciding without the daemon\n", finished.stderr)
 

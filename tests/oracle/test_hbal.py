@@ -58,7 +58,7 @@ def _common(out: str) -> str:
 
 
 def _common_errors(err: str) -> str:
-    """The same on standard error."""
+    """What upstream prints on standard error as well."""
     return re.sub(
         r"^Left on nodes that are offline or drained:\n(  \S+ on .*\n)+", "", err, flags=re.MULTILINE
     )

@@ -146,7 +146,7 @@ def rearranged(draw: st.DrawFn) -> tuple[bytes, bytes]:
 
 
 def firsts(members: Any) -> Any:
-    """The same without members that stand behind one of the same name."""
+    """A document without members that stand behind one of the same name."""
     if not isinstance(members, list) or not all(isinstance(item, tuple) for item in members):
         return members
     first = dict(reversed(members))

@@ -109,5 +109,5 @@ def described(sync: Sync) -> str | None:
 
 
 def truth(ganeti: MemoryGaneti) -> str:
-    """The same of the cluster itself."""
+    """The cluster that Ganeti really has, in the text format."""
     return text.dump(ganeti.jobs.world.described())

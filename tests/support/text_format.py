@@ -4,7 +4,7 @@ from tests.support.clusters import Json
 
 
 def text(data: Json) -> str:
-    """The same cluster in the htools' text format (``htools(1)``)."""
+    """A cluster in the htools' text format (``htools(1)``)."""
     groups = data["nodegroups"]
     policies = [("", data["ipolicy"]), *((group["name"], group["ipolicy"]) for group in groups.values())]
     sections = [

@@ -1,4 +1,4 @@
-"""What the daemon knows of the cluster, for those who ask: the methods ``cluster`` and ``refresh``."""
+"""The methods ``cluster`` and ``refresh``: what the daemon knows of the cluster."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from htoolsd.sync.following import NotSyncedError, Sync
 
 
 def encoded(answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
-    """The answers in the form of :mod:`.relayed`, each part as the text that it is going to be."""
+    """The answers in the form of :mod:`.relayed`, each part already encoded as JSON text."""
     tables = {name: relayed.tell(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
     return {
         name: orjson.Fragment(orjson.dumps(part)) for name, part in {**tables, "info": answers.info}.items()
@@ -22,7 +22,7 @@ def encoded(answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
 
 
 class ClusterMethods:
-    """Tell of the model. What was encoded is kept until the model changes."""
+    """Answers from the model. Encoded text is kept until the model changes."""
 
     def __init__(self, sync: Sync) -> None:
         self._sync = sync

@@ -31,7 +31,7 @@ MOST = 1_000_000  # values in a request; a cluster of 10,000 instances has a thi
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """What the iallocator executable is to put out."""
+    """What the iallocator executable has to print, and its exit status."""
 
     stdout: str
     stderr: str
@@ -40,7 +40,7 @@ class Relay:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the decisions asked for. Times are milliseconds from the call to its result."""
+    """Counts of the decisions asked for, by outcome. Times are milliseconds from the call to its result."""
 
     served: int = 0  # answered with a decision that can be carried out
     unsatisfied: int = 0  # answered that there is no place
@@ -55,8 +55,8 @@ class Tally:
 class Turn:
     """Whose turn it is: one at a time, first come first served, waiting at most ``patience`` seconds.
 
-    Given to trio as a thread's limiter, so that a turn ends when the thread does, even when nobody
-    waits for its result any more; or when it is given up, and the thread, which nobody can end, is lost.
+    Given to trio as a thread's limiter, so that a turn ends when its thread does, even when nobody waits for
+    the result any more. A turn can also be given up; its thread, which nobody can end, is then lost.
     """
 
     def __init__(self, patience: float) -> None:
@@ -70,11 +70,11 @@ class Turn:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of decisions that wait."""
         return len(self._waits)
 
     def stop(self) -> None:
-        """Refuse those who wait and all who come."""
+        """Refuse those who wait and all who come later."""
         self._stopped = True
         for scope in self._waits:
             scope.cancel()
@@ -104,7 +104,7 @@ class Turn:
             self._limiter.release_on_behalf_of(borrower)
 
     def give_up(self) -> object:
-        """End the turn of the one who has it, who goes on nevertheless, and is returned."""
+        """End the present turn and return its holder, whose thread goes on nevertheless."""
         self.lost.add(self._holder)
         self.running_since = None
         self._limiter.release_on_behalf_of(self._holder)
@@ -160,7 +160,7 @@ class Decisions:
         )
 
     def limit(self, patience: float, longest: float, largest: int) -> None:
-        """Have other limits from now on."""
+        """Change the limits from now on."""
         self._turn.patience, self._longest, self._largest = patience, longest, largest
 
     @property
@@ -169,12 +169,12 @@ class Decisions:
         return len(self._turn.lost) < MOST_LOST
 
     def give_up_late(self) -> None:
-        """Go on without the decision that is being made, if it takes too long."""
+        """Give up the decision that is being made if it takes too long."""
         since = self._turn.running_since
         if since is not None and trio.current_time() - since > self._longest:
             _log.error("decision given up", seconds=self._longest)
             self._tally.given_up += 1
-            self._cache = Cache()  # the lost thread goes on with the other
+            self._cache = Cache()  # the lost thread keeps using the old cache
             cast(_Call, self._turn.give_up()).scope.cancel()
 
     def stop(self) -> None:
@@ -230,7 +230,7 @@ class Decisions:
             raise
         except Exception:
             self._tally.broken += 1
-            self._cache = Cache()  # whatever broke may have left it half changed
+            self._cache = Cache()  # the defect may have left the cache half changed
             raise
         took = _milliseconds(began)
         self._tally.recent.append(took)
@@ -269,7 +269,7 @@ def _relay(decision: Decision) -> Relay:
 
 
 def read_request(file: PassedFile, largest: int) -> bytes:
-    """Everything in a passed file, which is closed. Raises RefusalError if that is not sensible to read."""
+    """Everything in a passed file, which is closed. Raises RefusalError if it cannot or must not be read."""
     descriptor = file.take()
     if descriptor is None:
         raise RefusalError(Kind.FILE, "the request file was closed before it could be read")

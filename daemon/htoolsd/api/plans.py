@@ -1,4 +1,4 @@
-"""What can be asked for about plans; making one among it, with the code of the tools, in a thread."""
+"""The methods about plans. A plan is made in a thread, with the code of the tools."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ _TOOLS: dict[str, tuple[Program, Propose]] = {
 
 
 class PlanMethods:
-    """How plans are asked for. They are made one at a time, of the model as it was when asked."""
+    """Answers about plans. They are made one at a time, from the model as it was when the call came."""
 
     def __init__(self, plans: Plans, sync: Sync) -> None:
         self._plans = plans
@@ -145,7 +145,7 @@ class PlanMethods:
             raise RefusalError(Kind.CLUSTER, unheard(model.silent))
         _, proposal, run = await self._proposed(tool, plan.facts["arguments"], model.cluster)
         if plan.state is not State.PLANNED or plan.review is not None:
-            return  # somebody else was faster
+            return  # another call was faster
         made, told = ((each.signature.purpose, record(each)["not_submitted"]) for each in (run, plan.run))
         if made != told or set(plan.facts["groups"]) != set(proposal.groups):
             changed = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"

@@ -1,4 +1,4 @@
-"""What the daemon tells about itself."""
+"""The method ``status``: what the daemon reports about itself."""
 
 import os
 import time

@@ -8,12 +8,12 @@ import os
 import stat
 from contextlib import suppress
 
-SUFFIX = ".alone"  # iallocator/htoolsd imports nothing of ours and repeats it
+SUFFIX = ".alone"  # iallocator/htoolsd imports nothing of ours and repeats this name
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def provide(socket: str, group: str) -> None:
-    """Make the file as far as possible, so that those who may connect may write to it."""
+    """Create the file, writable for those who may connect; failures are ignored."""
     with suppress(OSError, KeyError):
         descriptor = os.open(socket + SUFFIX, _FLAGS, 0o660)
         try:
@@ -25,7 +25,7 @@ def provide(socket: str, group: str) -> None:
 
 
 def status(socket: str) -> dict[str, object]:
-    """How many there were, and when the last one was; since the directory was made."""
+    """How many decisions there were since the directory was made, and when the last one was."""
     with suppress(OSError):
         found = os.lstat(socket + SUFFIX)
         if stat.S_ISREG(found.st_mode) and found.st_size:

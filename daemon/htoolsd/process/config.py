@@ -1,4 +1,4 @@
-"""What can be set, and where it is set: command line, then the TOML file, then these defaults."""
+"""The configuration: command line first, then the TOML file, then these defaults."""
 
 import tomllib
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _HEAD = """\
 
 
 def _key(default: Any, doc: str, fixed: bool = False) -> Any:
-    """A key; one that is ``fixed`` is looked at when the daemon starts, and then not any more."""
+    """A key; a ``fixed`` one is read when the daemon starts and needs a restart to change."""
     return field(default=default, metadata={"doc": doc, "fixed": fixed})
 
 
@@ -60,7 +60,7 @@ def describe() -> str:
 
 
 def sample() -> str:
-    """A configuration file that says what can be set, and changes nothing."""
+    """A configuration file that lists every key and sets none."""
     return _HEAD + "".join(f"\n{_explained(key)}" for key in fields(Config))
 
 
@@ -70,7 +70,7 @@ def _explained(key: Any) -> str:
 
 
 def reloaded(old: Config, new: Config) -> tuple[Config, list[str]]:
-    """What a running daemon makes of a ``new`` configuration, and the keys that take a restart."""
+    """The configuration of a running daemon after a reload, and the changed keys that need a restart."""
     held = [key.name for key in fields(Config) if key.metadata["fixed"]]
     waiting = [key for key in held if getattr(new, key) != getattr(old, key)]
     return replace(new, **{key: getattr(old, key) for key in held}), waiting

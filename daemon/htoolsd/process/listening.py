@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ganeti_htools.model.errors import HtoolsError
 
-_PATIENCE = 5.0  # seconds for another that takes the same name, which takes milliseconds
+_PATIENCE = 5.0  # seconds to wait for another daemon that takes the same name, which takes it milliseconds
 
 
 class StartError(HtoolsError):
@@ -54,14 +54,14 @@ class Listener:
         return False
 
     def show(self) -> None:
-        """Let the file tell that the daemon lives; clients wait for one that did so a moment ago."""
+        """Touch the socket's file: clients wait for a daemon that did so a moment ago."""
         with suppress(OSError):
             if self.named:
                 os.utime(self.path)
 
     def remove(self) -> None:
         """Remove the name, unless it is gone or somebody else's by now. Raises OSError."""
-        # Who is about to take the name removes it.
+        # A daemon that is about to take the name removes it itself.
         with suppress(FileNotFoundError, StartError), _alone(self.path, 0):
             if _identity(self.path) == self.identity:
                 os.unlink(self.path)
@@ -98,10 +98,11 @@ def group_number(group: str) -> int:
 
 @contextmanager
 def _alone(path: str, patience: float) -> Iterator[None]:
-    """While nobody else takes or gives up the name ``path``: between the look at a socket that nobody listens
-    on and its removal, another daemon could have begun to listen. Raises StartError, OSError.
+    """Runs a block while nobody else takes or gives up the name ``path``. Raises StartError, OSError.
 
-    The file that is locked stays, for whoever removed it could remove it from under another's lock.
+    Without this lock another daemon could begin to listen between the look at a stale socket and its removal.
+
+    The locked file is never removed, because that could happen while another process holds the lock.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(f"{path}.lock", flags, 0o600)

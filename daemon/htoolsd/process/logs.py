@@ -15,10 +15,10 @@ _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 
 
 class Outlet:
-    """A descriptor to which lines are written without ever waiting or failing; in form, a file.
+    """A file-like object that writes lines to a descriptor and never waits or fails.
 
-    A daemon goes on when nobody reads its log, or nobody can. Lines for which there is no room are lost;
-    how many is told once there is room again.
+    The daemon goes on when its log is not read or cannot be. Lines for which there is no room are lost; their
+    number is logged once there is room again.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -35,10 +35,10 @@ class Outlet:
             self._lost += 1
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Nothing is buffered, so there is nothing to do."""
 
     def _put(self, line: bytes) -> bool:
-        # Where there is room at all there is room for this many bytes, so the write does not wait.
+        # A descriptor that is ready has room for at least this many bytes, so the write does not block.
         for start in range(0, len(line), select.PIPE_BUF):
             if not self._room.poll(0):
                 return False
@@ -72,19 +72,19 @@ def configure() -> None:
 
 
 def complain(text: str) -> None:
-    """Tell why the program ends, in a line on stderr."""
+    """Print why the program ends, on one line of stderr."""
     priority = f"<{_PRIORITIES['error']}>" if _to_journal() else ""
     print(f"{priority}htoolsd: {text}", file=sys.stderr)
 
 
 def _to_journal() -> bool:
-    """Whether standard error goes to the journal, as ``systemd.exec(5)`` has it told."""
+    """Whether stderr is connected to the journal (``JOURNAL_STREAM``, ``systemd.exec(5)``)."""
     found = os.fstat(sys.stderr.fileno())
     return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 def _harmless(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """What clients or files have brought is shown on the line, and not at any length."""
+    """Text from clients or files is kept on one line and cut to a reasonable length."""
     return {key: _shown(value) for key, value in event.items()}
 
 

@@ -35,18 +35,18 @@ class Place:
         return name.lower()
 
     def leads(self) -> bool:
-        """Whether it is the master, or nobody says who is. Raises OSError."""
+        """Whether this node is the master, or no master is named at all. Raises OSError."""
         return self.master() in (None, self.name)
 
     def surely_follows(self) -> bool:
-        """Whether somebody else is."""
+        """Whether another node is named as the master."""
         with suppress(OSError):
             return not self.leads()
         return False
 
 
 def here(directory: str) -> Place:
-    """This node. An empty ``directory`` is the usual one.
+    """This node. An empty ``directory`` stands for the usual one.
 
     ``GANETI_ROOTDIR`` and ``GANETI_HOSTNAME``, which make several nodes of one machine, mean what they
     mean to Ganeti.

@@ -7,7 +7,7 @@ from math import inf
 
 
 def notify(*lines: str) -> None:
-    """Send lines like ``READY=1``, if a service manager asks for them. It may well not listen."""
+    """Send lines like ``READY=1`` if a service manager asks for them; failures are ignored."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path:
         return
@@ -18,7 +18,7 @@ def notify(*lines: str) -> None:
 
 
 def watchdog() -> float:
-    """Seconds within which the service manager wants to hear ``WATCHDOG=1`` again and again."""
+    """The longest interval (seconds) that the service manager allows between two ``WATCHDOG=1``."""
     usec, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
     if not usec.isdecimal() or (pid and pid != str(os.getpid())):
         return inf

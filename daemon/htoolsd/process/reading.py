@@ -8,7 +8,7 @@ _PIECE = 1 << 20
 
 
 def whole(path: str, largest: int) -> bytes:
-    """All of a regular file. Raises OSError, also if it is none or has more than ``largest`` bytes."""
+    """All of a regular file. Raises OSError, also if it is not regular or has more than ``largest`` bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
     try:
         return contents(descriptor, largest)
@@ -19,10 +19,10 @@ def whole(path: str, largest: int) -> bytes:
 
 
 def contents(descriptor: int, largest: int) -> bytes:
-    """The same of one that is open; where it has been read to does not matter, and is left as it is.
+    """All of an open regular file, whose position is neither used nor moved. Raises OSError.
 
-    What a file gives beyond the length that it tells is not read: the kernel's files that wait for news
-    (``/proc/kmsg``) call themselves regular, and empty.
+    Nothing is read beyond the file's stated length: kernel files that wait for news (``/proc/kmsg``) claim to
+    be regular and empty.
     """
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):

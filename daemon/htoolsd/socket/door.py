@@ -1,4 +1,4 @@
-"""Where clients come in, as long as the daemon runs."""
+"""Accepts clients as long as the daemon runs, on a socket that comes back when somebody removes it."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -16,7 +16,7 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class Door:
-    """A listening socket, made anew when somebody has removed it."""
+    """A listening socket, made again when somebody has removed it."""
 
     def __init__(self, listener: Listener, group: str) -> None:
         self._listener = listener
@@ -24,7 +24,7 @@ class Door:
         self._closed = False
 
     async def serve(self, serve: Serve, clients: trio.Nursery) -> None:
-        """Let clients in until cancelled, each as a task of its own."""
+        """Accept clients until cancelled, each in a task of its own."""
         while True:
             listening = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener.socket))
             async with trio.open_nursery() as nursery:
@@ -43,11 +43,11 @@ class Door:
             _log.warning("socket cannot be removed", path=self._listener.path, error=error.strerror)
 
     def show(self) -> None:
-        """Let the socket's file tell that the daemon lives."""
+        """Touch the socket's file, to show that the daemon lives."""
         self._listener.show()
 
     async def _another(self) -> Listener:
-        """A new socket at the same place, once the old one is not there any more."""
+        """A new socket at the same path, made once the old one's name is gone."""
         complaint = ""
         while True:
             await trio.sleep(_LOOK)

@@ -1,4 +1,4 @@
-"""What can be asked for over the socket, described well enough to be asked without a manual."""
+"""The methods of the socket, each with a description that makes it usable without a manual."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from htoolsd.socket.peer import PassedFile
 Args = Mapping[str, object]
 File = PassedFile | None
 
-LONGEST = 1 << 16  # characters of a command line, all words together; some are kept with plans
+LONGEST = 1 << 16  # characters of all words together; plans keep their command line
 
 
 def words(name: str, args: Args) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import trio
 
-# More than anyone has a reason to pass; the kernel closes what does not fit.
+# More files than anyone has a reason to pass; the kernel closes those that do not fit.
 _MOST_FILES = 4
 _CHUNK = 1 << 18
 _CREDENTIALS = struct.Struct("3i")
@@ -39,14 +39,14 @@ class PassedFile:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who connected, by the kernel's word."""
+    """Who connected, as the kernel says (SO_PEERCRED)."""
 
     pid: int
     uid: int
     gid: int
 
 
-# Whose call a task answers.
+# The client whose call the current task answers.
 caller: ContextVar[Credentials] = ContextVar("caller")
 
 
@@ -62,7 +62,7 @@ class Peer(Protocol):
         """Send all of it. Raises OSError."""
 
     async def vanished(self) -> None:
-        """Return when nobody is left to read an answer."""
+        """Returns when nobody is left to read an answer."""
 
 
 class SocketPeer:

@@ -15,14 +15,14 @@ from htoolsd.socket.peer import PassedFile, Peer, caller
 
 _log = structlog.get_logger()
 
-_LONG = 1 << 16  # bytes of a message that is not read while others wait for the event loop
-_AHEAD = 4  # messages of the longest kind that all clients of a user may have sent and not been answered
+_LONG = 1 << 16  # bytes; longer messages are parsed in a thread, so that others need not wait
+_AHEAD = 4  # messages of the greatest length that all clients of one user may have sent without an answer yet
 _SHOWN = 80  # characters of a method's name in the log
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one client, and all of them, may take: a number, bytes, seconds."""
+    """Limits for one client and for all: a number of clients, bytes of a message, seconds."""
 
     connections: int
     per_user: int
@@ -33,7 +33,7 @@ class Limits:
 
 @dataclass(slots=True)
 class _Incoming:
-    """What was received and not yet answered, ``held`` bytes."""
+    """Messages received and not answered yet, ``held`` bytes of them."""
 
     decoder: Decoder
     messages: deque[bytes] = field(default_factory=deque)
@@ -82,13 +82,13 @@ class _Client:
 
 
 def _say_refused(error: RefusalError, **about: str) -> None:
-    """Too much to do is worth a warning: what is refused is done without the daemon, and slowly."""
+    """Log a refusal; for want of capacity as a warning, since the client then decides without us, slowly."""
     say = _log.warning if error.kind is Kind.BUSY else _log.info
     say("refused", **about, error=error.kind, message=str(error))
 
 
 class Server:
-    """Answers clients until it is stopped."""
+    """Answers clients until stopped."""
 
     def __init__(self, methods: Methods, limits: Limits) -> None:
         self._clients: set[_Client] = set()
@@ -99,7 +99,7 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many clients there are."""
+        """The number of clients."""
         return len(self._clients)
 
     def limit(self, limits: Limits) -> None:
@@ -107,14 +107,14 @@ class Server:
         self._limits = limits
 
     def stop(self) -> None:
-        """Refuse every further call; those under way are finished."""
+        """Refuse all further calls; calls under way are finished."""
         self._stopping = True
         for client in self._clients:
             if client.listening:
                 client.listening.cancel()
 
     async def serve(self, peer: Peer) -> None:
-        """Everything between a client's arrival and its leaving."""
+        """Serve one client, from its arrival until it leaves."""
         bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # of this task alone
         caller.set(peer.credentials)  # likewise
         client = _Client(peer, _Incoming(Decoder(self._limits.message)))
@@ -122,7 +122,7 @@ class Server:
         try:
             self._make_room(client)
             await self._converse(client)
-        except RefusalError as err:  # of something that was no call: the conversation ends
+        except RefusalError as err:  # the message was not a call: the conversation ends
             _say_refused(err)
             with suppress(OSError, trio.TooSlowError):
                 await self._say(peer, failure(err.kind, str(err)))
@@ -130,7 +130,7 @@ class Server:
             _log.info("client left", error=err.strerror)
         except trio.TooSlowError:
             _log.warning("client does not read its answer")
-        except Exception:  # a defect, and no reason to leave the other clients alone
+        except Exception:  # a defect: log it and go on serving the other clients
             _log.exception("conversation failed")
         finally:
             self._clients.discard(client)
@@ -215,7 +215,7 @@ class Server:
         except RefusalError as err:
             _say_refused(err, method=call.method[:_SHOWN])
             return failure(err.kind, str(err))
-        except Exception as err:  # a defect must not end the daemon; the client can do without it
+        except Exception as err:  # a defect must not end the daemon; the client can do without the answer
             _log.exception("call failed", method=call.method)
             first_line = str(err).partition("\n")[0]
             return failure(Kind.INTERNAL, f"{type(err).__name__}: {first_line}")

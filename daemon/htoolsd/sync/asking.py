@@ -1,4 +1,4 @@
-"""Requests to luxid that are made again and again, mostly with the same answer."""
+"""Requests to luxid that are repeated, mostly with the same answer."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -8,18 +8,18 @@ import trio
 from ganeti_htools.luxi.client import Client
 
 ROW = 500  # bytes of an object in an answer, about
-_LONG = 50_000  # bytes that are not worked on while others wait for the event loop
+_LONG = 50_000  # bytes; more are worked on in a thread, so that the event loop stays free
 
 Result = TypeVar("Result")
 
 
 async def aside(size: int, work: Callable[[], Result]) -> Result:
-    """The result of ``work``, which has to do with so many bytes: in a thread if they are many."""
+    """The result of ``work`` on so many bytes: computed in a thread if they are many."""
     return await trio.to_thread.run_sync(work) if size > _LONG else work()
 
 
 class Request:
-    """One request, and what ``read`` made of its last answer: the same object for the same bytes.
+    """One request, and what ``read`` made of its last answer; the same bytes give the same object.
 
     Not to be made by two tasks at once.
     """
@@ -32,7 +32,7 @@ class Request:
         self._answer: object = None
 
     async def ask(self, client: Client, patience: float) -> Any:
-        """What was made of its answer. Raises LuxiError."""
+        """Ask, and return what ``read`` makes of the answer. Raises LuxiError."""
         return await client.call(self._method, self._args, patience, self._reread)
 
     async def _reread(self, message: bytes) -> object:

@@ -30,15 +30,15 @@ from htoolsd.sync.rereading import Rereader
 _log = structlog.get_logger()
 
 CONFIGURATION_PATIENCE = 60.0  # seconds for an answer that luxid need not ask nodes for
-NEWS = 10.0  # seconds that whoever wants to know of the newest configuration waits for it
-RETRY = 30.0  # seconds after live data could not be had
-_BUSY = 30  # with jobs ending all the time, live data is asked for so many times as often as usual at most
-_RECENT = 10  # models that are remembered, so that a client can go on with what it was told of
+NEWS = 10.0  # seconds that a client waits at most for the newest configuration
+RETRY = 30.0  # seconds until the next attempt after live data could not be read
+_BUSY = 30  # even if jobs end all the time, live data is read at most this many times as often as usual
+_RECENT = 10  # recent models that are kept, so that a client can refer to the one it was told of
 
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
 
-# What is asked for, in this order: what an object names was asked for later and so is there, unless it was
-# removed in between.
+# The order of the queries. What an object names is read after the object itself, so it is there unless it
+# was removed in between.
 _CONFIGURATION = {
     "instances": ("instance", queries.INSTANCE_CONFIG_FIELDS),
     "nodes": ("node", queries.NODE_CONFIG_FIELDS),
@@ -55,7 +55,7 @@ def _query(what: str, fields: Sequence[str]) -> Request:
 
 
 def _cluster_row(message: bytes) -> object:
-    """An answer to QueryClusterInfo, with a row of what is used of it as its result."""
+    """An answer to QueryClusterInfo whose result is one row with the fields that we use."""
     answer = decode(message)
     match answer:
         case {"success": True, "result": result}:
@@ -77,7 +77,7 @@ class Luxi:
     def found(
         self, state: Literal["reachable", "unreachable", "not asked"], error: str | None = None
     ) -> None:
-        """Note how it is, and why."""
+        """Note the present state of luxid, and why."""
         if (state, error) == (self.state, self.error):
             return
         if state != self.state:
@@ -89,7 +89,7 @@ class Luxi:
 
 @dataclass(slots=True)
 class Polls:
-    """How it went to ask for one kind of data. ``error`` is what was wrong the last time."""
+    """Statistics of the polls for one kind of data. ``error`` is what went wrong the last time."""
 
     done: int = 0
     failed: int = 0
@@ -150,7 +150,7 @@ class Sync:
 
     @property
     def late(self) -> bool:
-        """Whether the model is older than it is meant to be, is not there, or is not followed up."""
+        """Whether the model is missing, older than it is meant to be, or not updated any more."""
         ages = self.ages()
         old = any(ages.get(kind, inf) > 2 * period + 10 for kind, period in self._periods.items())
         return old or self.luxi.state != "reachable"
@@ -177,19 +177,19 @@ class Sync:
         return next((model for model in self._models if model.generations == generations), None)
 
     def pace(self, configuration_seconds: float, live_seconds: float) -> None:
-        """Ask that often from now on."""
+        """Poll at these intervals from now on."""
         self._periods |= {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
         for kind, beat in self._beats.items():
             beat.by(trio.current_time() + self._periods[kind])
 
     def want_live(self) -> None:
-        """Have live data asked for at once, after a job has ended say."""
+        """Read live data at once, for example because a job has ended."""
         self._beats[LIVE].by(trio.current_time())
 
     async def renew(self) -> str | None:
-        """Return when the configuration was asked for anew since the call, or why that could not be done.
+        """Returns once the configuration has been read after the call, or the reason why it was not.
 
-        Nobody waits where it could not be had the last time, nor for long.
+        Does not wait if the last attempt failed, and never waits long.
         """
         polls = self._polls[CONFIGURATION]
         if self.master is not False and polls.error is None:
@@ -200,7 +200,7 @@ class Sync:
         return polls.error if self.master else "this is not the master node"
 
     async def refresh(self) -> None:
-        """Return when everything was asked for anew since the call. Raises NotSyncedError."""
+        """Returns once everything has been read after the call. Raises NotSyncedError."""
         if self.master is not False:
             async with trio.open_nursery() as nursery:
                 for beat in self._beats.values():
@@ -212,7 +212,7 @@ class Sync:
                 raise NotSyncedError(f"{kind}: {polls.error}")
 
     async def run(self) -> None:
-        """Do so, for ever."""
+        """Follow the cluster until cancelled."""
         while True:
             await self._until(True)
             async with trio.open_nursery() as reign:
@@ -220,13 +220,13 @@ class Sync:
                 reign.start_soon(self._follow, LIVE, self._ask_live)
                 await self._until(False)
                 reign.cancel_scope.cancel()
-            # What jobs there were need not be so when the role comes back.
+            # The jobs seen so far say nothing about the queue when the role comes back.
             self._queue = None
             for beat in self._beats.values():
                 beat.give_up()
 
     async def _until(self, master: bool) -> None:
-        """Return when this is the master node, or is not any more."""
+        """Returns when this node becomes, or stops being, the master."""
         while (is_master := await self._is_master()) is not master:
             self._note_role(is_master)
             await trio.sleep(self._periods[CONFIGURATION])
@@ -261,7 +261,7 @@ class Sync:
             await asking
         except HtoolsError as failure:
             error = failure
-        except Exception as defect:  # of ours or of Ganeti's; decisions go on without being in step
+        except Exception as defect:  # a defect of ours or of Ganeti's; decisions go on with an old model
             _log.exception("synchronisation failed", kind=kind)
             error = HtoolsError(f"{type(defect).__name__}: {on_one_line(str(defect))}")
         told = str(error) if error else None
@@ -320,7 +320,7 @@ class Sync:
             _log.warning("silent nodes", nodes=self.model.silent)
 
     def _summarise(self) -> None:
-        """Tell in a few words how it is, whenever that has changed."""
+        """Log the state in a few words, whenever it has changed."""
         cluster = self.model.cluster
         known = (
             f"{len(cluster.nodes)} nodes, {len(cluster.instances)} instances" if cluster else "no cluster yet"

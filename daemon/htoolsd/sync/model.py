@@ -16,7 +16,7 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, AnswerError, ClusterAnswers, Missing, Row
 from ganeti_htools.model.cluster import Cluster
 
-# The kinds of data, as ages are told of, and the tables of each.
+# The kinds of data, each with an age of its own, and the tables of each.
 CONFIGURATION, LIVE = "configuration", "live"
 TABLES = {
     CONFIGURATION: ("cluster", "groups", "nodes", "instances"),
@@ -105,7 +105,7 @@ def _nodes(instance: Row) -> list[str]:
 
 
 def unheard(model: Model) -> frozenset[str]:
-    """Nodes in use of which the last live data says nothing, since they were not there or not in use then."""
+    """Nodes in use that are missing in the last live data: they were not there or not in use then."""
     heard = _named(model.tables["live_nodes"].rows)
     used = (row.values["name"] for row in model.tables["nodes"].rows if _in_use(row))
     return frozenset(name for name in used if name not in heard or _was_offline(heard[name]))
@@ -128,7 +128,7 @@ def _named(rows: Iterable[Row]) -> dict[str, Row]:
 
 
 def _kept(items: Sequence[Item], before: Iterable[Item], name: Callable[[Item], object]) -> tuple[Item, ...]:
-    """The items, each that is equal to the one of its name before being that one."""
+    """The items; each that equals the earlier one of its name is replaced by that earlier object."""
     known = {name(item): item for item in before}
     return tuple(old if (old := known.get(name(item), item)) == item else item for item in items)
 
@@ -138,7 +138,7 @@ def _name(row: Row) -> object:
 
 
 def _merged(model: Model) -> Model:
-    """The model with what follows from its tables."""
+    """The model with everything that follows from its tables."""
     tables, before = model.tables, model.answers
     offline = frozenset(row.values["name"] for row in tables["nodes"].rows if row.values.get("offline"))
     then = frozenset(row.values["name"] for row in tables["live_nodes"].rows if _was_offline(row))
@@ -153,7 +153,7 @@ def _merged(model: Model) -> Model:
         nodes, instances, dict(tables["cluster"].rows[0].values), list(tables["groups"].rows)
     )
     cluster = luxi.parse(answers, (before, model.cluster) if before and model.cluster else None)
-    if model.cluster:  # rows that differ may still come to the same
+    if model.cluster:  # different rows may still give equal objects
         cluster = replace(
             cluster,
             groups=_kept(cluster.groups, model.cluster.groups, attrgetter("name")),
@@ -202,7 +202,7 @@ def _joined(
 
 
 def _in_use(node: Row) -> bool:
-    """Whether a node is to report figures, by the configuration."""
+    """Whether a node should report figures, by the configuration."""
     return not node.values.get("offline") and node.values.get("vm_capable") is not False
 
 
@@ -222,10 +222,10 @@ def _reporting(node: Row, live: Row | None, _roles: Roles) -> Row:
 
 
 def _with_status(instance: Row, live: Row | None, roles: Roles) -> Row:
-    """An instance with the status that was found, or the one that follows from what it is to be.
+    """An instance with the status that was found, or else the one that its configuration asks for.
 
-    What was found holds as long as the instance is to be as it was then, and where it was then, and its
-    primary node has the role that it had then.
+    What was found holds as long as the instance's wish, its primary node and that node's role are what they
+    were then.
     """
     values, missing = dict(instance.values), dict(instance.missing)
     wanted = values.pop("admin_state", None)

@@ -1,4 +1,4 @@
-"""When something is done that is done again and again."""
+"""Triggers work that is repeated, at the latest after a time or as soon as somebody asks."""
 
 from math import inf
 

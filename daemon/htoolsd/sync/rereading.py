@@ -1,10 +1,10 @@
 """Reading luxid's answer to Query when a similar one has been read before.
 
 Luxid writes answers compactly, rows last, so the text can be cut between rows without parsing it, and a row
-that has been seen before is the same object again. As with requests (:mod:`ganeti_htools.backends.again`) a
-cut is only believed if each piece parses as one row and the text around them, with a number in their place,
-parses with that number as the rows: then the pieces put together are the answer. Any doubt, and the whole is
-read the plain way.
+that has been seen before is the same object again. As with requests
+(:mod:`ganeti_htools.backends.incremental`) a cut is only accepted if each piece parses as one row and the text
+around them, with a number in their place, parses with that number as the rows: then the pieces put together are
+the answer. In any other case the whole is read the plain way.
 """
 
 from collections.abc import Mapping, Sequence

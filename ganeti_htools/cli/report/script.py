@@ -29,7 +29,7 @@ def commands(sets: Sequence[Sequence[Move]]) -> str:
 
 
 def listed(sets: Sequence[Sequence[Sequence[str]]]) -> str:
-    """The same for sets of jobs, each of which is some shell commands."""
+    """The script of sets of jobs, each of which is some shell commands."""
     lines = []
     for number, jobs in enumerate(sets, 1):
         lines += ["", f"echo jobset {number}, {len(jobs)} jobs"]

@@ -16,7 +16,7 @@ INTERRUPTED = 130  # by SIGINT, as shells say it
 
 
 def execute(program: Program, run: Run, argv: Sequence[str] | None = None) -> int:
-    """Run a program. Errors are one line; nobody reading is one, too."""
+    """Run a program. An error is one line; a closed pipe counts as an error."""
     streams.complete()
     status = INTERRUPTED
     try:
