@@ -2,9 +2,9 @@
 
 Luxid writes answers compactly, rows last, so the text can be cut between rows without parsing it, and a row
 that has been seen before is the same object again. As with requests
-(:mod:`ganeti_htools.backends.incremental`) a cut is only accepted if each piece parses as one row and the text
-around them, with a number in their place, parses with that number as the rows: then the pieces put together are
-the answer. In any other case the whole is read the plain way.
+(:mod:`ganeti_htools.backends.incremental`) a cut is only accepted if each piece parses as one row and the
+text around them, with a number in their place, parses with that number as the rows: then the pieces put
+together are the answer. In any other case the whole is read the plain way.
 """
 
 from collections.abc import Mapping, Sequence
