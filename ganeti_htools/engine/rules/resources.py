@@ -1,0 +1,257 @@
+"""What instances take of nodes, and what limits that: one entry for each resource.
+
+A new resource is one entry in RESOURCES, beside its columns. The order of the entries is the order in which
+limits are looked at; so it decides which reason is told where several speak against a node. The rules are
+those of Ganeti's htools (``Node.hs``; ``hbal(1)``).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ganeti_htools.model.columns import CHANGING, FORTHCOMING, Columns
+from ganeti_htools.model.state import Asked
+from ganeti_htools.model.types import Fail
+
+# Each figure with the one that counts forthcoming instances, too.
+VIEWS = FORTHCOMING | {"unallocated": "f_mem_forth"}
+
+
+class Role(Enum):
+    """What a node is to an instance."""
+
+    PRIMARY = "primary"
+    SECONDARY = "secondary"
+
+
+PRIMARY, SECONDARY = Role
+BOTH = (PRIMARY, SECONDARY)
+
+
+class Change(NamedTuple):
+    """An instance that comes to a node or goes from it, with what the node's other instances make of it.
+
+    ``conflicts``: how many of its exclusion tags other primaries of the node have. ``location``: its location
+    score and unmet desired locations there. ``reserved`` (MiB), of a secondary: what the node keeps free for
+    all instances with this primary when it comes; for all its instances once it is gone.
+    """
+
+    asked: Asked
+    conflicts: Any = 0
+    location: Any = 0
+    reserved: Any = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """How a figure has to relate to its bound: when it does not, and by how much it misses."""
+
+    broken: Callable[[Any, Any], Any]
+    missing: Callable[[Any, Any], Any]
+
+
+ABOVE = Relation(np.less_equal, lambda figure, bound: bound + 1 - figure)  # of whole numbers
+AT_LEAST = Relation(np.less, lambda figure, bound: bound - figure)
+AT_MOST = Relation(np.greater, lambda figure, bound: figure - bound)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Something that must hold once an instance has come to a node.
+
+    ``figure`` is the column that is limited; ``bound`` gets the columns before and after, and the instance.
+    ``soft``: may be broken with ``force``. ``local``: only for instances with disks on their nodes.
+    ``settled``: only for figures without forthcoming instances; else those with them are limited likewise,
+    but never with ``force``. ``applies``: for which nodes, given the columns before. ``per``: the column by
+    which the figure is divided first. ``thing`` and ``unit``: what users are told is missing.
+    """
+
+    fail: Fail
+    figure: str
+    relation: Relation
+    bound: Callable[[Columns, Columns, Asked], Any]
+    roles: tuple[Role, ...] = BOTH
+    soft: bool = False
+    local: bool = False
+    settled: bool = False
+    applies: Callable[[Columns], Any] | None = None
+    per: str | None = None
+    thing: str = ""
+    unit: str = ""
+
+    def broken(self, figure: Any, old: Columns, new: Columns, asked: Asked) -> Any:
+        """Where a figure of the nodes after the instance has come breaks the limit."""
+        if self.per is not None:
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # nodes that report nothing
+                figure = figure / getattr(old, self.per)
+        broken = self.relation.broken(figure, self.bound(old, new, asked))
+        return broken if self.applies is None else self.applies(old) & broken
+
+    def missing(self, figure: Any, old: Columns, new: Columns, asked: Asked) -> Any:
+        """How much a figure lacks to keep the limit, whether it applies or not; above 0 where it does not."""
+        bound = self.bound(old, new, asked)
+        return self.relation.missing(figure, bound if self.per is None else bound * getattr(old, self.per))
+
+
+def _added(_columns: Columns, used: Any, amount: Any, sign: int) -> Any:
+    return used + amount if sign > 0 else used - amount
+
+
+def _taken(_columns: Columns, free: Any, amount: Any, sign: int) -> Any:
+    return free - amount if sign > 0 else free + amount
+
+
+def _spindles(columns: Columns, free: Any, amount: Any, sign: int) -> Any:
+    """Free spindles count 0 without exclusive storage. With it, an instance that does not say how many it
+    needs cannot come (-1) and gives nothing back.
+    """
+    if amount is not None:
+        free = _taken(columns, free, amount, sign)
+    elif sign > 0:
+        free = np.full_like(free, -1)
+    return np.where(columns.excl_stor, free, 0)
+
+
+def _reserved(_columns: Columns, r_mem: Any, amount: Any, sign: int) -> Any:
+    """A node keeps free what the worst of its peers needs, so what is left must be known when one goes."""
+    return np.maximum(r_mem, amount) if sign > 0 else np.full_like(r_mem, amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A column that changes when an instance comes (sign 1) or goes (-1), and its limits.
+
+    ``amount`` is by how much, from the columns and the instance; ``after`` makes the column after of the
+    columns, this one, the amount and the sign. Forthcoming instances change the column's other view, or with
+    ``everyone`` this one, or none.
+    """
+
+    figure: str
+    roles: tuple[Role, ...]
+    amount: Callable[[Columns, Change], Any]
+    after: Callable[[Columns, Any, Any, int], Any] = _added
+    limits: tuple[Limit, ...] = ()
+    everyone: bool = False
+
+    def views(self, forthcoming: bool) -> tuple[str, ...]:
+        """The columns that an instance changes."""
+        if self.figure in VIEWS:
+            return (VIEWS[self.figure],) if forthcoming else (self.figure, VIEWS[self.figure])
+        return (self.figure,) if self.everyone or not forthcoming else ()
+
+
+MIB = "MiB"
+
+
+def _nothing(_old: Columns, _new: Columns, _asked: Asked) -> Any:
+    return 0
+
+
+MEMORY = Limit(Fail.MEM, "unallocated", ABOVE, _nothing, (PRIMARY,), thing="memory", unit=MIB)
+DISK = Limit(Fail.DISK, "f_dsk", ABOVE, _nothing, local=True, thing="disk", unit=MIB)
+RESERVED_DISK = Limit(
+    Fail.DISK,
+    "f_dsk",
+    AT_LEAST,
+    lambda old, _new, _asked: old.lo_dsk,
+    soft=True,
+    local=True,
+    thing=DISK.thing,
+    unit=MIB,
+)
+SPINDLES = Limit(
+    Fail.SPINDLES,
+    "f_spindles",
+    AT_LEAST,
+    _nothing,
+    local=True,
+    applies=lambda old: old.excl_stor,
+    thing="spindles",
+)
+SPINDLE_RATIO = Limit(
+    Fail.DISK,
+    "inst_spindles",
+    AT_MOST,
+    lambda old, _new, _asked: old.hi_spindles,
+    soft=True,
+    local=True,
+    thing="spindles by the policy's ratio",
+)
+KEPT_MEMORY = Limit(
+    Fail.MEM,
+    "unallocated",
+    ABOVE,
+    lambda _old, _new, asked: asked.secondary_mem,
+    (SECONDARY,),
+    soft=True,
+    thing="memory to be kept free on a secondary",
+    unit=MIB,
+)
+# N+1: what a node keeps free for its peers. One that fails already may go on failing.
+RESERVE = Limit(
+    Fail.MEM,
+    "unallocated",
+    ABOVE,
+    lambda _old, new, _asked: new.r_mem,
+    soft=True,
+    applies=lambda old: ~old.fail_n1,
+    settled=True,
+)
+CPU_RATIO = Limit(
+    Fail.CPU,
+    "u_cpu",
+    AT_MOST,
+    lambda old, _new, _asked: old.vcpu_ratio,
+    (PRIMARY,),
+    soft=True,
+    applies=lambda old: old.vcpu_ratio >= 0,
+    per="t_cpu",
+    thing="virtual CPUs by the policy's ratio",
+)
+TAGS = Limit(Fail.TAGS, "conflicts", AT_MOST, lambda old, _new, _asked: old.conflicts, (PRIMARY,), soft=True)
+
+
+def _local_disk(_columns: Columns, change: Change) -> Any:
+    return change.asked.dsk if change.asked.local else 0
+
+
+def _spindle_use(columns: Columns, change: Change) -> Any:
+    return np.where(columns.excl_stor, 0.0, 1.0 * change.asked.spindle_use)
+
+
+RESOURCES = (
+    Resource("i_mem", (PRIMARY,), lambda _c, change: change.asked.record_mem, limits=(MEMORY,)),
+    Resource("f_mem_forth", (PRIMARY,), lambda _c, change: change.asked.mem, _taken, everyone=True),
+    Resource("f_dsk", BOTH, _local_disk, _taken, (DISK, RESERVED_DISK)),
+    Resource("f_spindles", BOTH, lambda _c, change: change.asked.spindles, _spindles, limits=(SPINDLES,)),
+    Resource("inst_spindles", BOTH, _spindle_use, limits=(SPINDLE_RATIO,)),
+    Resource("r_mem", (SECONDARY,), lambda _c, change: change.reserved, _reserved, (KEPT_MEMORY, RESERVE)),
+    Resource("u_cpu", (PRIMARY,), lambda _c, change: change.asked.vcpus, limits=(CPU_RATIO,)),
+    Resource("conflicts", (PRIMARY,), lambda _c, change: change.conflicts, limits=(TAGS,), everyone=True),
+    Resource("load_cpu", (PRIMARY,), lambda _c, change: change.asked.row.load.cpu),
+    Resource("load_mem", (PRIMARY,), lambda _c, change: change.asked.row.load.mem),
+    Resource("load_dsk", BOTH, lambda _c, change: change.asked.row.load.dsk),
+    Resource("load_net", (PRIMARY,), lambda _c, change: change.asked.row.load.net),
+    Resource("primaries", (PRIMARY,), lambda _c, _change: 1),
+    Resource("secondaries", (SECONDARY,), lambda _c, _change: 1),
+    Resource("location", (PRIMARY,), lambda _c, change: change.location),
+)
+
+
+def check(resources: tuple[Resource, ...]) -> None:
+    """Every column that placements change is declared once, but for ``fail_n1``, which follows from others.
+
+    Raises ValueError naming those that are not.
+    """
+    declared = [figure for resource in resources for figure in resource.views(forthcoming=False)]
+    wrong = {name for name in {*CHANGING, *declared} if declared.count(name) != (name in _BY_RESOURCES)}
+    if wrong:
+        raise ValueError(f"no resource of its own declares: {', '.join(sorted(wrong))}")
+
+
+_BY_RESOURCES = set(CHANGING) - {"fail_n1"}
+check(RESOURCES)
+LIMITS = tuple(limit for resource in RESOURCES for limit in resource.limits)
