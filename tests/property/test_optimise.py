@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
+from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.optimise import Plan, optimise
-from ganeti_htools.engine.balancing.relocate import muster, tried
+from ganeti_htools.engine.balancing.relocate import tried
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules import settling
@@ -51,8 +52,8 @@ def check_steps(state: State, plan: Plan, options: Balancing) -> State:
         assert found.fail is None
         assert (found.pnode, found.snode) == (step.pnode, step.snode)
         assert found.score == pytest.approx(step.score, abs=CLOSE)
-        (crew,), around = muster(state, np.arange(len(state.pnode)) == step.instance)
-        settling.settle(state, tried(around, crew, 0, step.kind, step.node, options.ignore_soft_errors))
+        (batch,), facts = batches_of(state, np.arange(len(state.pnode)) == step.instance)
+        settling.settle(state, tried(facts, batch, 0, step.kind, step.node, options.ignore_soft_errors))
         volume += sum(copied(step.kind, state.cluster.instances[step.instance]))
     assert plan.volume == volume
     assert plan.score == score_of(state, scope)

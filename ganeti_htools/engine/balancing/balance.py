@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.relocate import Crew, Surroundings, muster
-from ganeti_htools.engine.balancing.search import Best, Search
+from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
+from ganeti_htools.engine.balancing.search import Search
+from ganeti_htools.engine.balancing.ties import Best
 from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, Pace
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.move_kinds import MoveKind
@@ -75,11 +76,11 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
     current = score_of(state, scope)
     if not current > limit:
         return
-    crews, around = muster(state, candidates(state, scope, movable))
+    batches, facts = batches_of(state, candidates(state, scope, movable))
 
     def searching(options: Balancing) -> Search:
         force = options.ignore_soft_errors
-        return Search(around, crews, scope, force, lambda crew, kind: allowed(around, crew, kind, options))
+        return Search(facts, batches, scope, force, lambda batch, kind: allowed(facts, batch, kind, options))
 
     search, pace, cheap = searching(options), None, None
     factor = 1.0 if options.disk_moves_factor is None else options.disk_moves_factor
@@ -146,16 +147,16 @@ def optimal_score(state: State, scope: Bools) -> float:
     return float(0.25 * (reserved / rest - reserved / total))
 
 
-def allowed(around: Surroundings, crew: Crew, kind: MoveKind, options: Balancing) -> Bools:
-    """Which members of the crew may move in this way at all."""
-    offline = around.state.columns.offline
-    p, s = around.state.pnode[crew.rows], around.state.snode[crew.rows]
+def allowed(facts: NodeFacts, batch: Batch, kind: MoveKind, options: Balancing) -> Bools:
+    """Which members of the batch may move in this way at all."""
+    offline = facts.state.columns.offline
+    p, s = facts.state.pnode[batch.rows], facts.state.snode[batch.rows]
     lost = offline[p]
-    if not crew.asked.mirrored:
-        may = np.full(len(crew.rows), kind is MoveKind.FAILOVER_TO and options.instance_moves)
+    if not batch.asked.mirrored:
+        may = np.full(len(batch.rows), kind is MoveKind.FAILOVER_TO and options.instance_moves)
         return may & (lost | ((s != NOWHERE) & offline[s])) if options.evacuation else may
     if kind is MoveKind.FAILOVER_TO:
-        return np.zeros(len(crew.rows), np.bool_)
+        return np.zeros(len(batch.rows), np.bool_)
     usable = ~offline[s] & options.instance_moves
     free_to_migrate = lost if options.restricted_migration else np.ones_like(lost)
     may = {

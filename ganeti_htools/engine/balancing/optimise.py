@@ -25,8 +25,10 @@ from ganeti_htools.engine.balancing.balance import (
     rebalance,
     score_of,
 )
-from ganeti_htools.engine.balancing.relocate import Crew, muster, tried
-from ganeti_htools.engine.balancing.search import Search, alike
+from ganeti_htools.engine.balancing.batches import Batch, batches_of
+from ganeti_htools.engine.balancing.new_nodes import alike
+from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
@@ -110,30 +112,30 @@ def _improvements(
     score = score_of(found, scope)
     if not score > limit:
         return
-    crews, around = muster(found, concerned)
+    batches, facts = batches_of(found, concerned)
     # Those that may leave offline nodes may do so for any other node.
     options = replace(options, evacuation=False)
     search = Search(
-        around,
-        crews,
+        facts,
+        batches,
         scope,
         options.ignore_soft_errors,
-        lambda crew, kind: allowed(around, crew, kind, options),
+        lambda batch, kind: allowed(facts, batch, kind, options),
     )
     way, expected = _shortest(state, _goals(state, found)), 1e-6 * max(score, 1e-3)
     while score > limit:
         staying = _staying(state, found, options)
-        for crew, member, kind, node, loss in _least_bad(search, score, staying, expected):
+        for batch, member, kind, node, loss in _least_bad(search, score, staying, expected):
             if not going(score):
                 return
             trip = _Trip(search)
-            if not trip.make(tried(around, crew, member, kind, node, search.force), kind, node):
+            if not trip.make(tried(facts, batch, member, kind, node, search.space.force), kind, node):
                 continue
             now = score_of(found, scope)
             for held in (True, False):
                 while going(score):
                     barred = _staying(state, found, options)
-                    barred[crew.rows[member]] |= held
+                    barred[batch.rows[member]] |= held
                     best = search.best(now, barred)
                     if not best or not gains(now, best.score, options):
                         break
@@ -190,22 +192,22 @@ class _Trip:
 
 def _least_bad(
     search: Search, score: float, barred: Bools, loss: float
-) -> Iterator[tuple[Crew, int, MoveKind, int, float]]:
-    """Moves that are possible, the best first: crew and member, what is done, the new node, and what it may
+) -> Iterator[tuple[Batch, int, MoveKind, int, float]]:
+    """Moves that are possible, the best first: batch and member, what is done, the new node, and what it may
     lose to be looked at. That is ``loss`` for a start.
     """
     seen = 0
     while loss < 100 * max(score, 1.0):
         found = search.within(score, loss, barred, MOST)
         ranked = sorted(
-            (value, int(each.crew.rows[member]), node, RANK[each.kind], which, member)
+            (value, int(each.batch.rows[member]), node, RANK[each.kind], which, member)
             for which, each in enumerate(found)
             for value, member, node in zip(
                 each.scores.tolist(), each.members.tolist(), each.new.tolist(), strict=True
             )
         )
         for _, _, node, _, which, member in ranked[seen:]:
-            yield found[which].crew, member, found[which].kind, node, loss
+            yield found[which].batch, member, found[which].kind, node, loss
         loss, seen = 2 * loss, max(seen, len(ranked))
 
 
@@ -248,13 +250,13 @@ def _shortest(state: State, goals: Mapping[int, Place]) -> tuple[int, int]:
     return sum(volume for volume, _ in ways), sum(length for _, length in ways)
 
 
-def shared_out(state: State, crews: Sequence[Crew], goals: Mapping[int, Place]) -> dict[int, Place]:
+def shared_out(state: State, batches: Sequence[Batch], goals: Mapping[int, Place]) -> dict[int, Place]:
     """The goals, exchanged between instances that are alike where that copies less."""
     result = dict(goals)
-    for crew in crews:
-        classes, _ = alike(crew)
+    for batch in batches:
+        classes, _ = alike(batch)
         groups: dict[tuple[int, bool], list[int]] = {}
-        for index, number in zip(crew.rows.tolist(), classes.tolist(), strict=True):
+        for index, number in zip(batch.rows.tolist(), classes.tolist(), strict=True):
             if index in goals:
                 running = state.cluster.instances[index].status.running
                 groups.setdefault((number, running), []).append(index)
@@ -294,21 +296,23 @@ class _Course:
     def __init__(self, state: State, scope: Bools, options: Balancing, concerned: Bools) -> None:
         self.start, self.state = state, state.copy()
         self.scope, self.options, self.steps = scope, options, list[Step]()
-        self.crews, self.around = muster(self.state, concerned)
+        self.batches, self.facts = batches_of(self.state, concerned)
         self.member = {
-            index: (crew, member) for crew in self.crews for member, index in enumerate(crew.rows.tolist())
+            index: (batch, member)
+            for batch in self.batches
+            for member, index in enumerate(batch.rows.tolist())
         }
 
     def make(self, index: int, kind: MoveKind, node: int) -> bool:
         """Make a move; whether it could be made."""
-        crew, member = self.member[index]
-        if not allowed(self.around, crew.take(np.array([member])), kind, self.options)[0]:
+        batch, member = self.member[index]
+        if not allowed(self.facts, batch.take(np.array([member])), kind, self.options)[0]:
             return False
-        trial = tried(self.around, crew, member, kind, node, self.options.ignore_soft_errors)
+        trial = tried(self.facts, batch, member, kind, node, self.options.ignore_soft_errors)
         if trial.codes[0] != FITS:
             return False
         settling.settle(self.state, trial)
-        self.around.refresh(np.array([int(touched.rows[0]) for touched in trial.changes]))
+        self.facts.refresh(np.array([int(touched.rows[0]) for touched in trial.changes]))
         place = int(trial.pnode[0]), int(trial.snode[0])
         self.steps.append(Step(index, kind, node, *place, score_of(self.state, self.scope)))
         return True
@@ -342,7 +346,7 @@ def _plan(
 ) -> Plan | None:
     """A plan that leads to some places: by the shortest ways, or else by all that was done."""
     course = _Course(state, scope, options, concerned)
-    shared = shared_out(state, course.crews, goals)
+    shared = shared_out(state, course.batches, goals)
     # Who moved first gained most.
     waiting = [index for index in dict.fromkeys(index for index, _, _ in deeds) if index in shared]
     made = -1

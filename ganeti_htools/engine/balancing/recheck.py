@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing, Step, allowed, candidates
-from ganeti_htools.engine.balancing.relocate import Crew, Surroundings, muster, nodes_after, relocate
+from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
+from ganeti_htools.engine.balancing.relocate import nodes_after, relocate
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
@@ -59,7 +60,7 @@ def obstacle(
     state: State, scope: Bools, steps: Sequence[NamedStep], options: Balancing, movable: Bools
 ) -> str | None:
     """Make steps one after the other, in place; why one cannot be made, which is where it ends."""
-    rows, around, members = _rows(state), *_members(state, scope, movable)
+    rows, facts, members = _rows(state), *_members(state, scope, movable)
     for step in steps:
         row = rows.get(step.instance)
         if row is None:
@@ -79,14 +80,14 @@ def obstacle(
             new = np.array([target])
         if row not in members:
             return f"instance {step.instance} must not be moved"
-        crew = _alone(*members[row])
-        if not allowed(around, crew, step.kind, options)[0]:
+        batch = _alone(*members[row])
+        if not allowed(facts, batch, step.kind, options)[0]:
             return f"instance {step.instance}: {step.kind.value} is not possible, or not wanted any more"
-        trial = _trial(around, crew, row, step.kind, new, options.ignore_soft_errors)
+        trial = _trial(facts, batch, row, step.kind, new, options.ignore_soft_errors)
         if trial.codes[0] != FITS:
             nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
             return f"instance {step.instance} does not fit on {nodes} any more ({why})"
-        _settle(around, trial)
+        _settle(facts, trial)
     return None
 
 
@@ -95,15 +96,15 @@ def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float
     it has been made. Raises DataError where the state is another.
     """
     everywhere = np.ones(len(state.group), np.bool_)
-    rows, around, members = _rows(state), *_members(state, everywhere, movable)
+    rows, facts, members = _rows(state), *_members(state, everywhere, movable)
     for step, score in steps:
         row = rows.get(step.instance)
         node = NOWHERE if step.node is None else state.nodes.get(step.node)
         if row is None or row not in members or node is None:
             raise DataError(f"the plan moves instance {step.instance}, which cannot be moved like that")
         new = None if node == NOWHERE else np.array([node])
-        trial = _trial(around, _alone(*members[row]), row, step.kind, new, force=True)
-        _settle(around, trial)
+        trial = _trial(facts, _alone(*members[row]), row, step.kind, new, force=True)
+        _settle(facts, trial)
         yield Step(row, step.kind, node, int(trial.pnode[0]), int(trial.snode[0]), score)
 
 
@@ -111,25 +112,23 @@ def _rows(state: State) -> dict[str, int]:
     return {instance.name: row for row, instance in enumerate(state.cluster.instances)}
 
 
-def _members(state: State, scope: Bools, movable: Bools) -> tuple[Surroundings, dict[int, tuple[Crew, int]]]:
-    """The surroundings, and the place in its crew of each instance that may be moved."""
-    crews, around = muster(state, candidates(state, scope, movable))
-    return around, {int(row): (crew, place) for crew in crews for place, row in enumerate(crew.rows)}
+def _members(state: State, scope: Bools, movable: Bools) -> tuple[NodeFacts, dict[int, tuple[Batch, int]]]:
+    """The facts, and the place in its batch of each instance that may be moved."""
+    batches, facts = batches_of(state, candidates(state, scope, movable))
+    return facts, {int(row): (batch, place) for batch in batches for place, row in enumerate(batch.rows)}
 
 
-def _alone(crew: Crew, place: int) -> Crew:
-    return crew.take(np.array([place]))
+def _alone(batch: Batch, place: int) -> Batch:
+    return batch.take(np.array([place]))
 
 
-def _trial(
-    around: Surroundings, crew: Crew, row: int, kind: MoveKind, new: Ints | None, force: bool
-) -> Trial:
-    """One move of the only instance in a crew."""
-    touched, codes = relocate(around, crew, kind, force, new)
-    primary, secondary = nodes_after(around.state, crew, kind, new)
-    return Trial(around.state.instance(row), codes, primary, secondary, tuple(touched))
+def _trial(facts: NodeFacts, batch: Batch, row: int, kind: MoveKind, new: Ints | None, force: bool) -> Trial:
+    """One move of the only instance in a batch."""
+    touched, codes = relocate(facts, batch, kind, force, new)
+    primary, secondary = nodes_after(facts.state, batch, kind, new)
+    return Trial(facts.state.instance(row), codes, primary, secondary, tuple(touched))
 
 
-def _settle(around: Surroundings, trial: Trial) -> None:
-    settling.settle(around.state, trial)
-    around.refresh(np.array([int(node.rows[0]) for node in trial.changes]))
+def _settle(facts: NodeFacts, trial: Trial) -> None:
+    settling.settle(facts.state, trial)
+    facts.refresh(np.array([int(node.rows[0]) for node in trial.changes]))

@@ -7,7 +7,8 @@ above the best one possible, by more than a factor times what the plan takes the
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.search import Best, Search
+from ganeti_htools.engine.balancing.search import Search
+from ganeti_htools.engine.balancing.ties import Best
 from ganeti_htools.engine.balancing.traffic import bandwidths, seconds
 from ganeti_htools.model.state import State
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing, allowed
-from ganeti_htools.engine.balancing.relocate import crowding_change, muster, nodes_after, relocate
+from ganeti_htools.engine.balancing.batches import batches_of
+from ganeti_htools.engine.balancing.relocate import crowding_change, nodes_after, relocate
 from ganeti_htools.engine.explaining.components import scored
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.move_kinds import MoveKind
@@ -38,20 +39,20 @@ def possible_moves(state: State, scope: Bools, index: int, options: Balancing) -
     """
     chosen = np.zeros(len(state.pnode), np.bool_)
     chosen[index] = True
-    crews, around = muster(state, chosen)
+    batches, facts = batches_of(state, chosen)
     result: list[PossibleMove] = []
     targets = np.flatnonzero(scope & ~state.columns.offline)
     targets = targets[(targets != state.pnode[index]) & (targets != state.snode[index])]
     base = choice.base(state, scope, affinity.crowding(state, scope))
-    for kind in MoveKind if crews else ():
-        if not allowed(around, crews[0], kind, options)[0]:
+    for kind in MoveKind if batches else ():
+        if not allowed(facts, batches[0], kind, options)[0]:
             continue
         new = None if not kind.takes_node else targets
-        crew = crews[0].take(np.zeros(1 if new is None else len(new), np.int64))
-        touched, codes = relocate(around, crew, kind, options.ignore_soft_errors, new)
-        change = crowding_change(around, crew, kind, new, scope)
+        batch = batches[0].take(np.zeros(1 if new is None else len(new), np.int64))
+        touched, codes = relocate(facts, batch, kind, options.ignore_soft_errors, new)
+        change = crowding_change(facts, batch, kind, new, scope)
         scores, parts = scored(base, touched, change, codes.shape)
-        p, s = nodes_after(state, crew, kind, new)
+        p, s = nodes_after(state, batch, kind, new)
         for i, code in enumerate(codes.tolist()):
             figures = tuple(float(part[i]) for part in parts)
             goal = NOWHERE if new is None else int(new[i])

@@ -6,8 +6,8 @@ import numpy as np
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.optimise import Plan, optimise, shared_out
-from ganeti_htools.engine.balancing.relocate import muster
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
@@ -95,11 +95,11 @@ def test_instances_that_are_alike_share_the_way() -> None:
         instance("d", DRBD, "n4", "n3"),
     ]
     state = derive(by_hand.cluster({f"n{i}": 10_000 for i in range(6)}, rows))
-    crews, _ = muster(state, np.ones(4, np.bool_))
+    batches, _ = batches_of(state, np.ones(4, np.bool_))
     # Places of each other, of one that is larger, and of one that stays: only the first are exchanged.
-    assert shared_out(state, crews, {0: (2, 5), 1: (1, 0), 2: (4, 5)}) == {0: (1, 0), 1: (2, 5), 2: (4, 5)}
+    assert shared_out(state, batches, {0: (2, 5), 1: (1, 0), 2: (4, 5)}) == {0: (1, 0), 1: (2, 5), 2: (4, 5)}
     near = {0: (1, 0), 1: (2, 5), 2: (0, 5)}
-    assert shared_out(state, crews, near) == near
+    assert shared_out(state, batches, near) == near
 
 
 def test_lost_nodes_are_left_once() -> None:

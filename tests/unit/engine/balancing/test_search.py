@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import Balancing, allowed, candidates, score_of
-from ganeti_htools.engine.balancing.relocate import muster
+from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.model.derive import derive
@@ -19,8 +19,8 @@ def test_all_moves_that_lose_little(seed: int) -> None:
     scope, options = np.ones(len(state.group), np.bool_), Balancing()
     scope &= state.group == state.group[0]
     concerned = candidates(state, scope, None)
-    crews, around = muster(state, concerned)
-    search = Search(around, crews, scope, False, lambda crew, kind: allowed(around, crew, kind, options))
+    batches, facts = batches_of(state, concerned)
+    search = Search(facts, batches, scope, False, lambda batch, kind: allowed(facts, batch, kind, options))
     current = score_of(state, scope)
     barred = np.arange(len(state.pnode)) % 3 == 0
     possible = {
@@ -33,7 +33,7 @@ def test_all_moves_that_lose_little(seed: int) -> None:
     lowest = min([current, *possible.values()])
     for loss in (0.0, 0.1, 2.0, 1e6):
         found = {
-            (int(each.crew.rows[member]), each.kind, node): score
+            (int(each.batch.rows[member]), each.kind, node): score
             for each in search.within(current, loss, barred, 1 << 30)
             for member, node, score in zip(
                 each.members.tolist(), each.new.tolist(), each.scores.tolist(), strict=True

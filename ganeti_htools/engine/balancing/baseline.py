@@ -1,0 +1,69 @@
+"""The score as it is before a step, ready to be computed for many changes at once."""
+
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.effects import ScoreParts
+from ganeti_htools.engine.balancing.new_nodes import NewNodes
+from ganeti_htools.engine.balancing.own_nodes import OwnNodes
+from ganeti_htools.model.columns import Floats
+
+TINY = 1e-13  # what a sum may be off by, relatively
+TINIEST = float(np.finfo(float).tiny)
+
+
+class Baseline:
+    """The statistics of the nodes in scope.
+
+    Of each spread: ``means`` and ``squares`` (the mean of squares), both about its centre, ``above`` (how far
+    each node is from the mean, twice) and ``doubts`` (what its variance may be off by). ``rest`` is the
+    weighted sum of all that is no spread, with the location exclusion score, which is ``crowding``.
+    """
+
+    def __init__(self, parts: ScoreParts, crowding: float) -> None:
+        totals = parts.totals()
+        self.weights, self.number = parts.weights, totals.number
+        self.values, self.heights = totals.values, totals.heights
+        self.crowding, self.rest = crowding, totals.rest + crowding
+        self.means, self.squares = totals.sums / self.number, totals.squares / self.number
+        self.above = 2 * (self.heights - self.means[:, np.newaxis])
+        self.doubts = TINY * (self.squares + self.means * self.means + 0.01 * parts.centre**2)
+
+    @property
+    def doubt(self) -> float:
+        """What the score may be off by, for the variances."""
+        return float((self.weights * np.sqrt(self.doubts)).sum())
+
+    def scores(self, changes: Floats, squares: Floats, rest: Any) -> Floats:
+        """Scores with some sums and sums of squares changed (spreads by moves), and all else."""
+        scores: Floats = self.rest + rest + np.zeros(changes.shape[1])
+        variances = np.maximum(self._variances(changes, squares), 0.0)
+        for weight, deviation in zip(self.weights.tolist(), np.sqrt(variances), strict=True):
+            scores += weight * deviation
+        return scores
+
+    def _variances(self, changes: Floats, squares: Floats) -> Floats:
+        means = changes / self.number + self.means[:, np.newaxis]
+        return squares / self.number + self.squares[:, np.newaxis] - means * means
+
+    def score_doubts(self, changes: Floats, squares: Floats) -> Floats:
+        """What such scores may be off by."""
+        doubts = self.doubts[:, np.newaxis]
+        variances = np.maximum(np.maximum(self._variances(changes, squares), 0.0) + doubts, TINIEST)
+        weights = (self.weights * self.doubts)[:, np.newaxis]
+        total: Floats = (weights / np.sqrt(variances)).sum(axis=0)
+        return total
+
+    def chords(self, own: OwnNodes, new: NewNodes) -> tuple[Floats, float]:
+        """Slopes of a linear lower bound, in changes of the sums of squares about the mean, and its start."""
+        low, high, largest = own.bounds(self.means, self.number)
+        low_new, high_new, largest_new = new.bounds(self.above, self.number)
+        cross = ((largest + largest_new) / self.number) ** 2
+        variances = np.maximum(self.squares - self.means * self.means, 0.0)
+        low, high = np.maximum(low + low_new - cross, -variances), high + high_new
+        width = high - low
+        rise = np.sqrt(np.maximum(variances + high, 0.0)) - np.sqrt(variances + low)
+        slopes = self.weights * np.where(width > 0, rise / np.where(width > 0, width, 1.0), 0.0)
+        starts = self.weights * np.sqrt(variances + low) - slopes * (low + cross)
+        return slopes / self.number, float(starts.sum()) + self.rest

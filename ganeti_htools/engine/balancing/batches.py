@@ -1,0 +1,173 @@
+"""Instances to be moved, in batches: those that the same rules hold for stand together, as columns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.model import tags
+from ganeti_htools.model.cluster import Load
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.figures import tabulate
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import DiskTemplate, Mirror
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Instances that the same rules hold for, as arrays over them, in row order.
+
+    ``asked`` stands for all: its figures are arrays, too. ``tags`` and ``desires`` number the sets of
+    exclusion tags and of desired locations that occur (see :class:`NodeFacts`).
+    """
+
+    rows: Ints
+    asked: Asked
+    tags: Ints
+    desires: Ints
+
+    def take(self, which: Any) -> "Batch":
+        """Some of them, or all with another shape."""
+        asked = self.asked
+
+        def pick(values: Any) -> Any:
+            return values if values is None else values[which]
+
+        load = asked.row.load
+        kinds = {id(amounts): pick(amounts) for amounts in (load.cpu, load.mem, load.dsk, load.net)}
+        loads = Load(*(kinds[id(amounts)] for amounts in (load.cpu, load.mem, load.dsk, load.net)))
+        figures = {name: pick(getattr(asked, name)) for name in FIGURES}
+        asked = replace(asked, row=replace(asked.row, load=loads), **figures)
+        return Batch(self.rows[which], asked, self.tags[which], self.desires[which])
+
+
+FIGURES = ("mem", "record_mem", "secondary_mem", "dsk", "vcpus", "spindles", "spindle_use")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A state, and for each set of tags (their rows in ``tag_sets``) what it meets on each node."""
+
+    state: State
+    tag_sets: Sequence[Ints]
+    present: Ints  # how many tags of the set some primary there has (sets by nodes)
+    others: Ints  # how many tags at least two have
+    unmet: Ints  # how many desired locations the node lacks
+    reserved: Ints  # the two largest reservations on each node (2 by nodes), larger last
+
+    def refresh(self, nodes: Ints) -> None:
+        """Take note of moves that touched these nodes."""
+        state = self.state
+        for row, chosen in enumerate(self.tag_sets):
+            counts = state.tag_counts[chosen][:, nodes]
+            self.present[row, nodes] = np.count_nonzero(counts > 0, axis=0)
+            self.others[row, nodes] = np.count_nonzero(counts > 1, axis=0)
+        self.reserved[:, nodes] = _two_largest(state.peers[:, nodes])
+
+    def reserved_without(self, batch: Batch, p: Ints, s: Ints) -> Ints:
+        """The largest reservation on each secondary once it is none any more."""
+        kept = self.state.peers[p, s]
+        second, first = self.reserved[0, s], self.reserved[1, s]
+        others = np.where(kept == first, second, first)
+        left = kept if batch.asked.forthcoming else kept - batch.asked.secondary_mem
+        return np.asarray(np.maximum(others, left))
+
+
+def _two_largest(peers: Ints) -> Ints:
+    if len(peers) == 1:
+        return np.concatenate([np.zeros_like(peers), peers])
+    largest: Ints = np.partition(peers, -2, axis=0)[-2:]
+    return largest
+
+
+def batches_of(state: State, movable: Bools) -> tuple[list[Batch], NodeFacts]:
+    """The movable instances that are mirrored in any way, as batches, and what surrounds them.
+
+    Diskless instances are not balanced, although they could be.
+    """
+    cluster = state.cluster
+    values = tabulate(cluster.instances, state.figures).values
+    templates = list(DiskTemplate)
+    mirrors = np.array([list(Mirror).index(template.mirror) for template in templates])[state.template]
+    internal = (mirrors == list(Mirror).index(Mirror.INTERNAL)) & (state.snode != NOWHERE)
+    external = (mirrors == list(Mirror).index(Mirror.EXTERNAL)) & (
+        state.template != templates.index(DiskTemplate.DISKLESS)
+    )
+    movable = movable & (internal | external)
+    vague = values["vague"] & state.columns.excl_stor.any()
+    tagged = np.flatnonzero(values["tagged"] & movable).tolist()
+    tag_of, tag_sets = _numbered(len(values), tagged, _exclusion(state))
+    desire_of, desire_sets = _numbered(len(values), tagged, _desires(state))
+    unit = np.stack([internal, values["local"], state.forthcoming, vague], axis=1)
+    batches = []
+    for traits in sorted({tuple(each) for each in unit[movable].tolist()}, reverse=True):
+        rows = np.flatnonzero(movable & (unit == traits).all(axis=1))
+        mirrored, local, forthcoming, unclear = traits
+        own = values[rows]
+        loads = np.ascontiguousarray(own["load"].T)
+        cpu = loads[0]
+        load: Any = Load(*(cpu if np.array_equal(cpu, loads[kind]) else loads[kind] for kind in range(4)))
+        figures: Any = {name: np.ascontiguousarray(own[name]) for name in FIGURES}
+        if unclear:
+            figures["spindles"] = None
+        asked = Asked(
+            row=replace(cluster.instances[int(rows[0])], load=load),
+            local=bool(local),
+            mirrored=bool(mirrored),
+            tags=np.zeros(0, np.int64),
+            desired=np.zeros(0, np.int64),
+            unknown_desires=0,
+            forthcoming=bool(forthcoming),
+            **figures,
+        )
+        batches.append(Batch(rows, asked, tag_of[rows], desire_of[rows]))
+    nodes = len(state.group)
+    unmet = np.zeros((len(desire_sets), nodes), np.int64)
+    for number, (known, unmeetable) in enumerate(desire_sets):
+        met = np.count_nonzero(state.located[:, list(known)], axis=1) if known else 0
+        unmet[number] = len(known) + unmeetable - met
+    facts = NodeFacts(
+        state,
+        [np.array(chosen, np.int64) for chosen in tag_sets],
+        np.zeros((len(tag_sets), nodes), np.int64),
+        np.zeros((len(tag_sets), nodes), np.int64),
+        unmet,
+        np.zeros((2, nodes), np.int64),
+    )
+    facts.refresh(np.arange(nodes))
+    return batches, facts
+
+
+def _numbered(size: int, tagged: Sequence[int], what: Callable[[int], Any]) -> tuple[Ints, list[Any]]:
+    """A number for what each instance has, 0 for nothing, and what the numbers stand for."""
+    numbers: dict[Any, int] = {what(NOWHERE): 0}
+    result = np.zeros(size, np.int64)
+    for row in tagged:
+        result[row] = numbers.setdefault(what(row), len(numbers))
+    return result, list(numbers)
+
+
+def _exclusion(state: State) -> Callable[[int], tuple[int, ...]]:
+    prefixes = tags.exclusion_prefixes(state.cluster.tags)
+
+    def chosen(row: int) -> tuple[int, ...]:
+        held = () if row == NOWHERE else tags.exclusion_tags(prefixes, state.cluster.instances[row].tags)
+        return tuple(sorted(state.tag_rows[tag] for tag in held))
+
+    return chosen
+
+
+def _desires(state: State) -> Callable[[int], tuple[tuple[int, ...], int]]:
+    cluster = state.cluster
+
+    def desired(row: int) -> tuple[tuple[int, ...], int]:
+        wanted = (
+            frozenset[str]()
+            if row == NOWHERE
+            else tags.desired_locations(cluster.tags, cluster.instances[row].tags)
+        )
+        known = tuple(sorted(state.location_rows[tag] for tag in wanted if tag in state.location_rows))
+        return known, len(wanted) - len(known)
+
+    return desired

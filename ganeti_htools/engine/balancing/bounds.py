@@ -1,0 +1,91 @@
+"""Lower bounds of the scores that moves lead to: what they cannot fall below, found without scoring them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.baseline import Baseline
+from ganeti_htools.engine.balancing.new_nodes import BLOCK, NewNodes
+from ganeti_htools.engine.balancing.scoring import Candidates, Space
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.model.columns import Bools, Floats, Ints
+
+BATCH = BLOCK >> 3  # from so many on, promising moves are scored before more are looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Lower bounds for candidates with a new node: ``least`` for all moves of each member together.
+
+    That of one move is what the member adds (``base``) and what the new node adds (``lines``: classes of
+    instances by targets, infinite where an instance does not fit), without and with force; ``forced`` tells
+    for which members soft limits do not count.
+    """
+
+    candidates: Candidates
+    new: NewNodes
+    lines: dict[bool, Floats]
+    forced: Bools
+    base: Floats
+    least: Floats
+
+    def promising(self, members: Ints, limit: Callable[[], float] | None) -> Iterator[tuple[Ints, Ints]]:
+        """Members with places of new nodes among the targets, as many as are scored together: those moves
+        that may be as good as the limit by then, without one all that are possible.
+        """
+        classes = self.new.classes
+        width = max(1, BLOCK // max(1, len(self.new.targets)))
+        found: list[tuple[Ints, Ints]] = []
+        for force, lines in self.lines.items():
+            some = members[self.forced[members] == force]
+            for start in range(0, len(some), width):
+                block = some[start : start + width]
+                bounds = lines[classes[block]] + self.base[block, np.newaxis]
+                which, places = np.nonzero(bounds <= limit() if limit else np.isfinite(bounds))
+                found.append((block[which], places))
+                if sum(len(each) for each, _ in found) >= BATCH:
+                    yield _joined(found)
+                    found = []
+        if found:
+            yield _joined(found)
+
+
+def bounds_of(space: Space, baseline: Baseline, candidates: Candidates, new: NewNodes) -> Bounds:
+    """The lower bounds of candidates."""
+    state, own, kind = space.facts.state, candidates.own, candidates.kind
+    slopes, start = baseline.chords(own, new)
+    base: Floats = np.einsum("i,ij->j", slopes, own.squares)
+    base -= np.einsum("i,ij->j", 2 * slopes * baseline.means, own.changes)
+    base += start + own.rest
+    crowding = candidates.crowding
+    if crowding is not None and kind is MoveKind.FAILOVER_AND_REPLACE:
+        base += crowding[np.arange(len(base)), state.snode[candidates.batch.rows]]
+    elif crowding is not None and kind.to_primary:
+        base += crowding[:, space.targets].min(axis=1)
+    forced = _forced(space, candidates)
+    least = np.full(len(base), np.inf)
+    line = new.linear(baseline.above, slopes)
+    lines = {}
+    for force in sorted(set(forced.tolist())):
+        lines[force] = line + new.prices[force]
+        best = lines[force].min(axis=1, initial=np.inf)
+        least = np.where(forced == force, best[new.classes], least)
+    return Bounds(candidates, new, lines, forced, base, np.where(candidates.free, base + least, np.inf))
+
+
+def _forced(space: Space, candidates: Candidates) -> Bools:
+    """Which members come to a new node although soft limits say no: those that leave an offline node."""
+    state, rows, kind = space.facts.state, candidates.batch.rows, candidates.kind
+    if space.force or len(space.targets) == len(space.parts.rows):
+        return np.full(len(rows), space.force)
+    if kind is MoveKind.REPLACE_AND_FAILOVER:
+        return np.zeros(len(rows), np.bool_)
+    left = state.snode if kind is MoveKind.REPLACE_SECONDARY else state.pnode
+    offline: Bools = state.columns.offline[left[rows]]
+    return offline
+
+
+def _joined(found: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    chosen, places = zip(*found, strict=True)
+    return np.concatenate(chosen), np.concatenate(places)

@@ -1,0 +1,161 @@
+"""What nodes would become with instances that are new to them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.batches import FIGURES, Batch, NodeFacts
+from ganeti_htools.engine.balancing.effects import ScoreParts
+from ganeti_htools.engine.balancing.relocate import new_node_change
+from ganeti_htools.engine.rules.components import COMPONENTS
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.columns import FORTHCOMING, Floats, Ints
+
+BLOCK = 1 << 15  # pairs of instances and nodes that are looked at together
+SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more
+
+
+class NewNodes:
+    """What nodes would become with a new instance of each class, as primary or as secondary.
+
+    Most spreads change by an amount of the instance times a unit of the node (``amounts``, ``units``);
+    what does not is kept for each pair (``pairs``, classes by nodes). ``rest`` is what all but spreads add
+    to the score of each pair, ``prices`` the same but infinite where an instance does not fit, without and
+    with force. Nodes are the ``targets``.
+    """
+
+    def __init__(
+        self,
+        facts: NodeFacts,
+        parts: ScoreParts,
+        batch: Batch,
+        kind: MoveKind,
+        targets: Ints,
+        forces: Sequence[bool],
+    ) -> None:
+        self.facts, self.parts, self.kind, self.targets = facts, parts, kind, targets
+        self.classes, first = alike(batch, kind)
+        self.batch = batch.take(first[:, np.newaxis])
+        shape = len(first), len(targets)
+        self.rest, self.prices = np.empty(shape), {force: np.empty(shape) for force in forces}
+        width = max(1, BLOCK // max(1, shape[1]))
+        kept: dict[int, Floats] = {}
+        everywhere = np.arange(shape[1])
+        for start in range(0, shape[0], width):
+            block = slice(start, start + width)
+            for which, (change, _) in self._try(block, everywhere).items():
+                kept.setdefault(which, np.zeros(shape))[block] = change
+        self.amounts, self.units, self.pairs = _factorised(kept, self._irregular())
+
+    def _irregular(self) -> set[int]:
+        """The spreads whose changes are no product: they depend on what is on a node already."""
+        # An instance that does not say how many spindles it needs takes all that are left.
+        vague = {"f_spindles", FORTHCOMING["f_spindles"]} if self.batch.asked.spindles is None else set[str]()
+        leaders = [COMPONENTS[which] for which in self.parts.leaders]
+        return {
+            which
+            for which, component in enumerate(leaders)
+            if not component.proportional or vague.intersection(component.figures)
+        }
+
+    def _try(self, block: slice, some: Ints) -> dict[int, tuple[Any, Any]]:
+        batch = self.batch.take(block)
+        result: dict[int, tuple[Any, Any]] = {}
+        for force, prices in self.prices.items():
+            came, codes = new_node_change(self.facts, batch, self.kind, force, self.targets[some], apart=True)
+            if not result:
+                result, self.rest[block, some] = self.parts.effect(came)
+            prices[block, some] = np.where(codes == FITS, self.rest[block, some], np.inf)
+        return result
+
+    def refresh(self, nodes: Ints) -> None:
+        """Take note of moves that touched these nodes."""
+        some = np.flatnonzero(np.isin(self.targets, nodes))
+        if not len(some):
+            return
+        result = self._try(slice(None), some)
+        for which, changes in self.pairs.items():
+            changes[:, some] = result[which][0]
+
+    def bounds(self, heights: Floats, number: float) -> tuple[Floats, Floats, Floats]:
+        """The least and most that each variance can change, and the most that a sum can.
+
+        ``heights``: how far the targets are from the mean, twice (spreads by nodes).
+        """
+        size = len(self.parts.leaders)
+        low, high, largest = np.zeros(size), np.zeros(size), np.zeros(size)
+        for which, amounts in self.amounts.items():
+            height, units = heights[which], self.units[which]
+            first, last = amounts.min() * units, amounts.max() * units
+            lowest = np.clip(-height / 2, np.minimum(first, last), np.maximum(first, last))
+            low[which] = (lowest * (lowest + height)).min() / number
+            highest = np.maximum(first * (first + height), last * (last + height))
+            high[which] = highest.max() / number
+            largest[which] = np.abs(amounts).max() * np.abs(units).max()
+        for which, changes in self.pairs.items():
+            squares = changes * (changes + heights[which])
+            low[which], high[which] = squares.min() / number, squares.max() / number
+            largest[which] = np.abs(changes).max()
+        return low, high, largest
+
+    def linear(self, heights: Floats, slopes: Floats) -> Floats:
+        """What spreads of each pair add to the lower bound, with these slopes; ``heights`` as for bounds."""
+        result: Floats = np.zeros(self.rest.shape)
+        if self.amounts:
+            amounts = np.stack(list(self.amounts.values()), axis=1)
+            steep = np.stack([slopes[which] * units for which, units in self.units.items()])
+            once = np.stack([heights[which] for which in self.units]) * steep
+            twice = np.stack(list(self.units.values())) * steep
+            left, right = np.concatenate([amounts, amounts * amounts], axis=1), np.concatenate([once, twice])
+            width = max(1, SMALL // max(1, right.size))
+            for start in range(0, len(left), width):
+                np.matmul(left[start : start + width], right, out=result[start : start + width])
+        for which, changes in self.pairs.items():
+            result += slopes[which] * changes * (changes + heights[which])
+        return result
+
+    def changes(self, classes: Ints, places: Ints) -> dict[int, Floats]:
+        """How the sums change with instances of these classes on targets in these places."""
+        return {
+            which: amounts[classes] * self.units[which][places] for which, amounts in self.amounts.items()
+        } | {which: changes[classes, places] for which, changes in self.pairs.items()}
+
+
+def alike(batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY) -> tuple[Ints, Ints]:
+    """A class for each instance, of those that a new node cannot tell apart; the first of each class."""
+    asked, load = batch.asked, batch.asked.row.load
+    figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]
+    traits: list[Any] = [*figures, load.cpu, load.mem, load.dsk, load.net, batch.tags, batch.desires]
+    if not kind.to_primary:
+        names = ("secondary_mem", "dsk", "spindles", "spindle_use")
+        traits = [getattr(asked, name) for name in names if getattr(asked, name) is not None]
+        traits.append(load.dsk)
+    known: dict[tuple[Any, ...], int] = {}
+    keys = zip(*(trait.tolist() for trait in traits), strict=True)
+    classes = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+    first = np.full(len(known), len(classes))
+    np.minimum.at(first, classes, np.arange(len(classes)))
+    return classes, first
+
+
+def _factorised(
+    kept: dict[int, Floats], irregular: set[int]
+) -> tuple[dict[int, Floats], dict[int, Floats], dict[int, Floats]]:
+    amounts: dict[int, Floats] = {}
+    units: dict[int, Floats] = {}
+    pairs: dict[int, Floats] = {}
+    for which, changes in kept.items():
+        row, column = divmod(int(np.abs(changes).argmax()), changes.shape[1])
+        largest = changes[row, column]
+        if not largest and which not in irregular:
+            continue
+        with np.errstate(invalid="ignore", divide="ignore"):
+            amount, unit = changes[:, column].copy(), changes[row] / largest
+        product = np.multiply.outer(amount, unit)
+        if which not in irregular and np.allclose(product, changes, rtol=1e-9, atol=1e-12 * abs(largest)):
+            amounts[which], units[which] = amount, unit
+        else:
+            pairs[which] = changes
+    return amounts, units, pairs

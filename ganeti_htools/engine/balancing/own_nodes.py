@@ -1,0 +1,75 @@
+"""What the nodes that instances have would become without them, or with them in another role."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
+from ganeti_htools.engine.balancing.effects import Effect, ScoreParts, added
+from ganeti_htools.engine.balancing.relocate import own_node_changes
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.columns import Bools, Floats, Ints
+
+BLOCK = 1 << 15  # instances that are looked at together
+May = Callable[[Batch, MoveKind], Bools]  # which members may move in this way at all
+
+
+class OwnNodes:
+    """What the nodes that instances of a batch have would become when these moved in one way.
+
+    ``changes`` and ``squares`` of each spread (spreads by members of the batch), ``rest`` of all else, and
+    whether they may go (``free``).
+    """
+
+    def __init__(self, spreads: int, members: int) -> None:
+        self.changes, self.squares = np.zeros((spreads, members)), np.zeros((spreads, members))
+        self.rest, self.free = np.zeros(members), np.zeros(members, np.bool_)
+
+    def put(self, members: Ints, effects: Sequence[Effect], free: Bools) -> None:
+        """Write what is known of some members."""
+        self.free[members], self.rest[members] = free, sum(effect.rest for effect in effects)
+        changes, squares = added(effects, len(self.changes), len(members))
+        self.changes[:, members], self.squares[:, members] = changes, squares
+
+    def bounds(self, means: Floats, number: float) -> tuple[Floats, Floats, Floats]:
+        """The least and most that each variance can change, and the most that a sum can."""
+        changes, squares = self.changes, self.squares
+        if not self.free.all():
+            changes, squares = changes[:, self.free], squares[:, self.free]
+        variances = (squares - 2 * means[:, np.newaxis] * changes) / number
+        largest = np.maximum(changes.max(axis=1), -changes.min(axis=1))
+        return variances.min(axis=1), variances.max(axis=1), largest
+
+
+class OwnNodesByKind:
+    """What the nodes of a batch would become, for each kind of moves that it may make."""
+
+    def __init__(
+        self,
+        facts: NodeFacts,
+        parts: ScoreParts,
+        batch: Batch,
+        kinds: Sequence[MoveKind],
+        force: bool,
+        may: May,
+    ) -> None:
+        self.facts, self.parts, self.batch, self.force, self.may = facts, parts, batch, force, may
+        size = len(batch.rows)
+        self.kinds = {kind: OwnNodes(len(parts.leaders), size) for kind in kinds}
+        everyone = np.arange(size)
+        for start in range(0, size, BLOCK):
+            self.refresh(everyone[start : start + BLOCK])
+
+    def refresh(self, members: Ints) -> None:
+        """Compute them anew for members of the batch."""
+        batch = self.batch.take(members)
+        effects: dict[tuple[int, int], Effect] = {}
+        for kind, (touched, codes) in own_node_changes(self.facts, batch, self.kinds, self.force).items():
+            for node in touched:
+                key = id(node.old), id(node.new)
+                if key not in effects:
+                    effects[key] = self.parts.effect(node)
+            free = self.may(batch, kind) & (codes == FITS)
+            own = [effects[id(node.old), id(node.new)] for node in touched]
+            self.kinds[kind].put(members, own, free)

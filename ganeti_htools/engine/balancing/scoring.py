@@ -1,0 +1,146 @@
+"""Moves scored by what they change, many at once; and moves of which the score is known."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.baseline import TINY, Baseline
+from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
+from ganeti_htools.engine.balancing.effects import ScoreParts, added
+from ganeti_htools.engine.balancing.new_nodes import NewNodes
+from ganeti_htools.engine.balancing.own_nodes import OwnNodes
+from ganeti_htools.engine.balancing.relocate import crowding_change, relocate
+from ganeti_htools.engine.rules import affinity
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.rules.node_rules import FITS, Codes
+from ganeti_htools.engine.rules.trial import NodeChange
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Where moves are searched: the nodes in scope, those that may be new to instances (``targets``, rows),
+    and whether soft limits are dropped (``force``).
+    """
+
+    facts: NodeFacts
+    parts: ScoreParts
+    scope: Bools
+    targets: Ints
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The moves of one kind that members of a batch may make now.
+
+    ``free`` tells which members may. ``own`` and ``new`` are what becomes of nodes (``new`` is None if the
+    move takes no new node), ``crowding`` is how the location exclusion score changes when members go to
+    nodes (members by nodes), None if it does not change.
+    """
+
+    batch: Batch
+    kind: MoveKind
+    free: Bools
+    own: OwnNodes
+    new: NewNodes | None
+    crowding: Floats | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Moves of one kind: members of a batch, rows of new nodes (NOWHERE for failovers), scores."""
+
+    batch: Batch
+    kind: MoveKind
+    members: Ints
+    new: Ints
+    scores: Floats
+
+    def take(self, which: Any) -> "Found":
+        """Some of them."""
+        return Found(self.batch, self.kind, self.members[which], self.new[which], self.scores[which])
+
+    @property
+    def new_nodes(self) -> Ints | None:
+        """The new nodes, None if the moves take none."""
+        return self.new if self.kind.takes_node else None
+
+    def relocate(self, space: Space) -> tuple[Batch, list[NodeChange], Codes, Any]:
+        """The members that move, what becomes of nodes, why it must not be, and what the location
+        exclusion score changes by.
+        """
+        batch = self.batch.take(self.members)
+        changes, codes = relocate(space.facts, batch, self.kind, space.force, self.new_nodes)
+        crowding = crowding_change(space.facts, batch, self.kind, self.new_nodes, space.scope)
+        return batch, changes, codes, crowding
+
+
+def crowding_changes(space: Space, batch: Batch) -> Floats | None:
+    """How the location exclusion score changes when members go to nodes, None if not at all."""
+    state, tagged = space.facts.state, np.flatnonzero(batch.tags)
+    if batch.asked.forthcoming or not len(tagged) or not state.location_rows:
+        return None
+    nodes = np.arange(len(space.scope))
+    changes = np.zeros((len(batch.rows), len(nodes)))
+    for member in tagged.tolist():
+        asked = state.instance(int(batch.rows[member]))
+        changes[member] = affinity.crowding_change(state, asked, nodes, space.scope)
+    return changes
+
+
+def failovers(space: Space, baseline: Baseline, candidates: Candidates) -> Found:
+    """All failovers, which are few: they are scored without bounds."""
+    batch, own, crowding = candidates.batch, candidates.own, candidates.crowding
+    members = np.flatnonzero(candidates.free)
+    rest = own.rest[members]
+    if crowding is not None:
+        rest = rest + crowding[members, space.facts.state.snode[batch.rows[members]]]
+    scores = baseline.scores(own.changes[:, members], own.squares[:, members], rest)
+    return Found(batch, candidates.kind, members, np.full(len(members), NOWHERE), scores)
+
+
+def relocations(
+    space: Space, baseline: Baseline, candidates: Candidates, members: Ints, places: Ints
+) -> tuple[Found, Ints]:
+    """Moves of members to new nodes, given by their places among the targets: those that may be made.
+
+    Also which of them are rated too well or too badly: those with a new node that keeps memory free for the
+    instance's other node already, which is taken to be none.
+    """
+    state, batch, kind = space.facts.state, candidates.batch, candidates.kind
+    own, arriving = candidates.own, candidates.new
+    assert arriving is not None
+    new = space.targets[places]
+    p, s = state.pnode[batch.rows[members]], state.snode[batch.rows[members]]
+    good = (new != p) & (new != s)
+    if state.migrates is not None:
+        for source, target in kind.migrations(p, s, new):
+            good &= state.migrates[source, target]
+    members, places, new, p, s = members[good], places[good], new[good], p[good], s[good]
+    changes, squares = own.changes[:, members], own.squares[:, members]
+    for spread, change in arriving.changes(arriving.classes[members], places).items():
+        changes[spread] += change
+        squares[spread] += change * (change + 2 * baseline.heights[spread][places])
+    rest = own.rest[members] + arriving.rest[arriving.classes[members], places]
+    after = kind.nodes(p, s, new)
+    if candidates.crowding is not None and kind is not MoveKind.REPLACE_SECONDARY:
+        rest = rest + candidates.crowding[members, after[0]]
+    if state.location_rows and kind.mirrored and not batch.asked.forthcoming:
+        counts = ~state.columns.offline[p] if kind is MoveKind.REPLACE_SECONDARY else True
+        rest = rest + affinity.shared_locations(state, *after) * counts
+    found = Found(batch, kind, members, new, baseline.scores(changes, squares, rest))
+    return found, np.flatnonzero(state.peers[after] > 0) if kind.mirrored else np.zeros(0, np.int64)
+
+
+def exact(space: Space, baseline: Baseline, found: Found) -> tuple[Floats, Floats]:
+    """Scores with everything taken into account, infinite for moves that must not be; and what they may be
+    off by.
+    """
+    _, touched, codes, crowding = found.relocate(space)
+    effects = [space.parts.effect(node) for node in touched]
+    changes, squares = added(effects, len(baseline.means), len(found.members))
+    rest = sum((effect.rest for effect in effects), crowding)
+    scores = np.where(codes == FITS, baseline.scores(changes, squares, rest), np.inf)
+    return scores, TINY * np.abs(scores) + baseline.score_doubts(changes, squares)

@@ -1,0 +1,95 @@
+"""The search for one step: of all moves that may be made now, those that may be the best."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.baseline import TINY, Baseline
+from ganeti_htools.engine.balancing.bounds import Bounds, bounds_of
+from ganeti_htools.engine.balancing.scoring import (
+    Candidates,
+    Found,
+    Space,
+    exact,
+    failovers,
+    relocations,
+)
+from ganeti_htools.model.columns import Ints
+
+# From so many nodes on, memory kept free costs more in total than it can gain by being even.
+MONOTONE = 16
+# Parts of what a move could gain at best.
+SHARES = (1 / 16, 1 / 4, 1.0)
+
+
+class StepSearch:
+    """Moves that leave a score of at most ``loss`` above the lower of ``current`` and the best one.
+
+    ``bound`` is the lowest score known so far. Once ``most`` moves are found, no others are looked for.
+    """
+
+    def __init__(
+        self, space: Space, baseline: Baseline, current: float, loss: float = 0.0, most: int | None = None
+    ) -> None:
+        self.space, self.baseline, self.most = space, baseline, most
+        self.bound, self.slack = current, baseline.doubt + TINY * abs(current) + loss
+        self.monotone = baseline.number >= MONOTONE
+        self.found: list[Found] = []
+
+    @property
+    def limit(self) -> float:
+        """No move with a higher score is looked for."""
+        return self.bound + self.slack
+
+    def moves(self, candidates: Sequence[Candidates]) -> list[Found]:
+        """Those of the candidates."""
+        bounds = []
+        for each in candidates:
+            if not each.kind.takes_node:
+                self._keep(failovers(self.space, self.baseline, each))
+        for each in candidates:
+            if each.new is not None and each.free.any():
+                bounds.append(bounds_of(self.space, self.baseline, each, each.new))
+        if self.monotone:
+            self._best_first(bounds)
+        else:
+            for each_bounds in bounds:
+                self._score(each_bounds, np.flatnonzero(each_bounds.candidates.free), np.inf)
+        return [found.take(found.scores <= self.limit) for found in self.found]
+
+    def _keep(self, found: Found) -> None:
+        """Take note of moves that may be the best."""
+        least = np.fmin.reduce(found.scores, initial=np.inf)
+        self.bound = min(self.bound, float(least))
+        if least <= self.limit:
+            self.found.append(found.take(found.scores <= self.limit))
+
+    def _best_first(self, bounds: Sequence[Bounds]) -> None:
+        """Score the most promising moves first, more if none is that good."""
+        least = min((float(each.least.min(initial=np.inf)) for each in bounds), default=np.inf)
+        known, hope = list(self.found), self.limit - least
+        for share in SHARES if hope >= 0 else ():
+            self.found = list(known)
+            limit = least + share * hope
+            for each in bounds:
+                self._score(each, np.flatnonzero(each.least <= limit), limit)
+            if self.limit <= limit:
+                return
+
+    def _score(self, bounds: Bounds, members: Ints, limit: float) -> None:
+        """Score the moves of some members that may be as good as ``limit``."""
+        for chosen, places in self._promising(bounds, members, limit):
+            if self.most is not None and sum(len(found.members) for found in self.found) >= self.most:
+                return
+            found, doubtful = relocations(self.space, self.baseline, bounds.candidates, chosen, places)
+            if self.monotone:
+                least = np.fmin.reduce(np.delete(found.scores, doubtful), initial=np.inf)
+                doubtful = doubtful[found.scores[doubtful] <= min(self.bound, least) + self.slack]
+            if len(doubtful):
+                found.scores[doubtful] = exact(self.space, self.baseline, found.take(doubtful))[0]
+            self._keep(found)
+
+    def _promising(self, bounds: Bounds, members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:
+        if self.monotone:
+            return bounds.promising(members, lambda: min(limit, self.limit))
+        return bounds.promising(members, None)

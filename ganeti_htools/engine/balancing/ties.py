@@ -1,0 +1,81 @@
+"""Of moves that are close to the best, the one that is: scored afresh, as Ganeti's htools do it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.baseline import Baseline
+from ganeti_htools.engine.balancing.new_nodes import BLOCK
+from ganeti_htools.engine.balancing.scoring import Found, Space, exact
+from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.score import node_values, variants
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE
+
+TIES = 1 << 14  # so many figures are looked at to settle ties
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best move: what to settle, its kind and new node (a row), and the score it leads to."""
+
+    trial: Trial
+    kind: MoveKind
+    node: int
+    score: float
+
+
+def best_of(space: Space, baseline: Baseline, found: Sequence[Found], limit: float) -> Best | None:
+    """Of moves with a score of at most ``limit`` the one that is best when computed from nothing."""
+    state = space.facts.state
+    offline = state.columns.offline[space.parts.rows]
+    position = np.full(len(space.scope), NOWHERE)  # of nodes among those that count
+    position[space.parts.rows] = np.arange(len(space.parts.rows))
+    lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
+    best: Best | None = None
+    for near in _near(space, baseline, found, limit):
+        width = max(1, 8 * BLOCK // len(offline))
+        for start in range(0, len(near.members), width):
+            some = near.take(slice(start, start + width))
+            batch, touched, codes, change = some.relocate(space)
+            changes = []
+            for node in touched:
+                old = node_values(node.old)
+                changes.append((position[node.rows], old, node_values(node.new, (node.old, old))))
+            crowding = np.broadcast_to(baseline.crowding + change, codes.shape)
+            scores = variants(baseline.values, changes, offline, crowding)
+            scores = np.where(codes == FITS, scores, np.inf)
+            least = np.fmin.reduce(scores)
+            ranks = [
+                ((float(least), int(batch.rows[i]), int(some.new[i]), RANK[some.kind]), i)
+                for i in np.flatnonzero(scores == least).tolist()
+            ]
+            if ranks and np.isfinite(least) and min(ranks)[0] < lowest:
+                lowest, i = min(ranks)
+                nodes = some.kind.nodes(state.pnode[batch.rows], state.snode[batch.rows], some.new)
+                asked = state.instance(int(batch.rows[i]))
+                trial = Trial(asked, codes, *nodes, tuple(touched)).only(i)
+                best = Best(trial, some.kind, int(some.new[i]), lowest[0])
+    return best
+
+
+def _near(space: Space, baseline: Baseline, found: Sequence[Found], limit: float) -> list[Found]:
+    """Those found that cannot be told from the best but by computing their scores afresh."""
+    near = [each.take(each.scores <= limit) for each in found]
+    near = [each for each in near if len(each.members)]
+    if sum(len(each.members) for each in near) < 2:
+        return near
+    figures = [exact(space, baseline, each) for each in near]
+    bound = min(float((scores + doubts).min()) for scores, doubts in figures)
+    near = [each.take(scores - doubts <= bound) for each, (scores, doubts) in zip(near, figures, strict=True)]
+    # So many ties are between moves that are the same for all that matters: the first will do.
+    most = max(1, TIES // len(space.parts.rows))
+    ranks = sorted(
+        (int(each.batch.rows[member]), node, RANK[each.kind], which, position)
+        for which, each in enumerate(near)
+        for position, (member, node) in enumerate(zip(each.members.tolist(), each.new.tolist(), strict=True))
+    )[:most]
+    kept = [[rank[4] for rank in ranks if rank[3] == which] for which in range(len(near))]
+    return [each.take(positions) for each, positions in zip(near, kept, strict=True) if positions]
