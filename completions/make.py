@@ -11,7 +11,7 @@ from ganeti_htools.cli.htools import ROLES
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Program, Reply, Takes, read
 from ganeti_htools.simulator import program as simulator
-from htoolsd.process import service
+from htoolsd.process.arguments import parser
 
 HEADER = """\
 # Bash completion of htoolsd's programs; to be read by bash, for example from /etc/bash_completion.d.
@@ -154,7 +154,7 @@ def programs() -> dict[str, list[str]]:
         **{name: described(PROGRAMS[name]) for name in ROLES if name in PROGRAMS},
         **parsed("htools-simulator", simulator._parser()),
         **parsed("htoolsctl", htoolsctl._parser()),
-        **parsed("htoolsd", service._parser()),
+        **parsed("htoolsd", parser()),
     }
 
 

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from importlib.metadata import version
 
 import trio
 
@@ -21,6 +20,7 @@ from ganeti_htools.simulator.jobs import Jobs, Pace
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.serving import Trouble, converse, listening
 from ganeti_htools.simulator.world import World, begin, lose
+from ganeti_htools.version import VERSION
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         " and carries out jobs on its copy of the cluster, to rehearse what changes clusters.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"htools-simulator {version('htoolsd')}")
+    parser.add_argument("--version", action="version", version=f"htools-simulator {VERSION}")
     parser.add_argument("file", metavar="FILE", help="cluster in the text format, - for standard input")
     parser.add_argument("--socket", metavar="PATH", required=True, help="Unix socket to serve LUXI on")
     parser.add_argument("--control", metavar="PATH", help="Unix socket to take orders on")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench import overload
-from htoolsd.process import alone, service
+from htoolsd.process.watching import SHOW_SECONDS
+from htoolsd.socket import alone
 from tests.support.programs import (
     EXECUTABLE,
     PATIENCE,
@@ -266,4 +267,4 @@ def test_counting_waits_for_nobody(tmp_path: Path) -> None:
 def test_executable_and_daemon_agree() -> None:
     text = EXECUTABLE.read_text()
     assert f'"{alone.SUFFIX}"' in text
-    assert f"\nLATELY = {3 * service.SHOW_SECONDS} " in text
+    assert f"\nLATELY = {3 * SHOW_SECONDS} " in text

@@ -11,12 +11,13 @@ from ganeti_htools.cli import htoolsctl
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.simulator import program as simulator
-from htoolsd.process import config, service
+from htoolsd.process import config
+from htoolsd.process.arguments import parser
 
 MAN = Path(__file__).parents[2] / "man"
 PARSERS = {
     "htoolsctl.1": htoolsctl._parser(),
-    "htoolsd.8": service._parser(),
+    "htoolsd.8": parser(),
     "htools-simulator.1": simulator._parser(),
 }
 

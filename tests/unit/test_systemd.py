@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
-from htoolsd.process import service
+from htoolsd.process.arguments import parser
 from htoolsd.process.config import Config
 
 UNIT = Path(__file__).resolve().parents[2] / "systemd" / "htoolsd.service"
@@ -36,7 +36,7 @@ def setting(section: str, key: str) -> str:
 def options(command: str) -> argparse.Namespace:
     program, *words = shlex.split(command)
     assert Path(program).name in distribution("htoolsd").entry_points.names
-    return service._parser().parse_args(words)
+    return parser().parse_args(words)
 
 
 def test_it_starts_a_program_of_ours_with_options_that_it_has() -> None:

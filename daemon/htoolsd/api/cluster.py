@@ -8,7 +8,7 @@ import trio
 from ganeti_htools.client.protocol import Kind, RefusalError
 from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
-from htoolsd.socket.methods import Args, File, Method
+from htoolsd.socket.methods import Args, File
 from htoolsd.sync.asking import ROW, aside
 from htoolsd.sync.following import NotSyncedError, Sync
 
@@ -29,31 +29,7 @@ class ClusterMethods:
         self._encoded: tuple[ClusterAnswers | None, dict[str, orjson.Fragment]] = (None, {})
         self._encoding = trio.Lock()
 
-    @property
-    def methods(self) -> tuple[Method, ...]:
-        """How it is asked for over the socket."""
-        return (
-            Method(
-                "cluster",
-                1,
-                "Tells of the cluster: nodes, instances, groups and info as Ganeti answers them over LUXI"
-                " (nodes that are in use but do not report as offline); how old each kind of data is, in"
-                " seconds, and whether it is older than it should be, or than asked for; how often each table"
-                " has changed; and the nodes whose figures may be of a time when they had other instances"
-                " (updating).",
-                {"fresh": "true to have the configuration asked for anew before; optional"},
-                self._cluster,
-            ),
-            Method(
-                "refresh",
-                1,
-                "Asks Ganeti for everything anew, and then tells how old each kind of data is, in seconds.",
-                {},
-                self._refresh,
-            ),
-        )
-
-    async def _cluster(self, args: Args, _file: File) -> object:
+    async def cluster(self, args: Args, _file: File) -> object:
         """Raises RefusalError."""
         fresh = args.get("fresh", False)
         if not isinstance(fresh, bool):
@@ -80,7 +56,7 @@ class ClusterMethods:
                 self._encoded = answers, parts
             return parts
 
-    async def _refresh(self, _args: Args, _file: File) -> object:
+    async def refresh(self, _args: Args, _file: File) -> object:
         """Raises RefusalError."""
         try:
             await self._sync.refresh()

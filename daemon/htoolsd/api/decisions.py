@@ -16,13 +16,12 @@ from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies
 from ganeti_htools.planning.decision import Cache, Decision, Known, TooLargeError, decide
-from htoolsd.process import reading
-from htoolsd.socket.methods import Args, File, Method, words
+from htoolsd import reading
+from htoolsd.api.turn import MOST_LOST, Call, Turn
+from htoolsd.socket.methods import Args, File, words
 from htoolsd.socket.peer import PassedFile
 
 _log = structlog.get_logger()
-
-MOST_LOST = 4  # decisions that do not end; then no more are begun
 
 Ages = dict[str, float]
 
@@ -52,79 +51,6 @@ class Tally:
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
 
 
-class Turn:
-    """Whose turn it is: one at a time, first come first served, waiting at most ``patience`` seconds.
-
-    Given to trio as a thread's limiter, so that a turn ends when its thread does, even when nobody waits for
-    the result any more. A turn can also be given up; its thread, which nobody can end, is then lost.
-    """
-
-    def __init__(self, patience: float) -> None:
-        self.running_since: float | None = None
-        self.patience = patience
-        self.lost: set[object] = set()
-        self._holder: object = None
-        self._limiter = trio.CapacityLimiter(1)
-        self._stopped = False
-        self._waits: set[trio.CancelScope] = set()
-
-    @property
-    def waiting(self) -> int:
-        """The number of decisions that wait."""
-        return len(self._waits)
-
-    def stop(self) -> None:
-        """Refuse those who wait and all who come later."""
-        self._stopped = True
-        for scope in self._waits:
-            scope.cancel()
-
-    async def acquire_on_behalf_of(self, borrower: object) -> None:
-        """Wait for the turn. Raises RefusalError."""
-        if len(self.lost) >= MOST_LOST:
-            raise RefusalError(Kind.BUSY, f"{len(self.lost)} decisions do not end")
-        with trio.move_on_after(0 if self._stopped else self.patience) as scope:
-            self._waits.add(scope)
-            try:
-                await self._limiter.acquire_on_behalf_of(borrower)
-            finally:
-                self._waits.remove(scope)
-        if scope.cancelled_caught:
-            if self._stopped:
-                raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
-            raise RefusalError(Kind.BUSY, f"other decisions took longer than {self.patience:g} s")
-        self.running_since, self._holder = trio.current_time(), borrower
-
-    def release_on_behalf_of(self, borrower: object) -> None:
-        """End the turn."""
-        if borrower in self.lost:
-            self.lost.remove(borrower)
-        else:
-            self.running_since = None
-            self._limiter.release_on_behalf_of(borrower)
-
-    def give_up(self) -> object:
-        """End the present turn and return its holder, whose thread goes on nevertheless."""
-        self.lost.add(self._holder)
-        self.running_since = None
-        self._limiter.release_on_behalf_of(self._holder)
-        return self._holder
-
-
-class _Call:
-    """A call of trio that takes a turn and can be given up."""
-
-    def __init__(self, turn: Turn) -> None:
-        self.scope = trio.CancelScope()
-        self._turn = turn
-
-    async def acquire_on_behalf_of(self, _borrower: object) -> None:
-        await self._turn.acquire_on_behalf_of(self)
-
-    def release_on_behalf_of(self, _borrower: object) -> None:
-        self._turn.release_on_behalf_of(self)
-
-
 class Decisions:
     """Decides requests, keeping parsed parts from one to the next. ``largest`` is bytes of a request.
 
@@ -142,23 +68,6 @@ class Decisions:
         self._tally = Tally()
         self._known = known
 
-    @property
-    def method(self) -> Method:
-        """How a decision is asked for over the socket."""
-        return Method(
-            "decide",
-            1,
-            "Decides an iallocator request. The result is what the iallocator program is to write to"
-            " stdout and stderr, its exit status, and how old what is known of the cluster is, in seconds."
-            " The request is an open regular file passed along with the call (SCM_RIGHTS), read from its"
-            " beginning.",
-            {
-                "arguments": "list of strings, the --KEY=VALUE options of the request; optional",
-                "request": "the text of the request, by clients that pass no file; optional",
-            },
-            self.run,
-        )
-
     def limit(self, patience: float, longest: float, largest: int) -> None:
         """Change the limits from now on."""
         self._turn.patience, self._longest, self._largest = patience, longest, largest
@@ -175,7 +84,7 @@ class Decisions:
             _log.error("decision given up", seconds=self._longest)
             self._tally.given_up += 1
             self._cache = Cache()  # the lost thread keeps using the old cache
-            cast(_Call, self._turn.give_up()).scope.cancel()
+            cast(Call, self._turn.give_up()).scope.cancel()
 
     def stop(self) -> None:
         """Refuse every decision that has not begun."""
@@ -210,7 +119,7 @@ class Decisions:
         try:
             options, source = _understand(args, file)
             known, ages = self._known()
-            call = _Call(self._turn)
+            call = Call(self._turn)
             with call.scope:
                 outcome = await trio.to_thread.run_sync(
                     self._decide,

@@ -20,7 +20,7 @@ from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.sources.source import unheard
 from htoolsd.plans.plan import Plan, State
 from htoolsd.plans.plans import Plans
-from htoolsd.socket.methods import Args, File, Method, words
+from htoolsd.socket.methods import Args, File, words
 from htoolsd.socket.peer import caller
 from htoolsd.sync.following import Sync
 
@@ -39,56 +39,9 @@ class PlanMethods:
         self._sync = sync
         self._turn = trio.CapacityLimiter(1)
 
-    @property
-    def methods(self) -> tuple[Method, ...]:
-        """How plans are asked for over the socket."""
-        plan = "id of a plan, or its beginning"
-        return (
-            Method(
-                "plan",
-                1,
-                "Makes the plan that hbal or hsqueeze makes, which can be executed then. The result is the"
-                " plan, and in found what the tool needs to make it again.",
-                {
-                    "tool": "hbal or hsqueeze",
-                    "arguments": "list of strings, the command line of the tool; optional",
-                    "generations": "of the cluster, as told by cluster; optional, the newest otherwise",
-                },
-                self._make,
-            ),
-            Method(
-                "execute",
-                1,
-                "Begins to carry out a plan, and does not wait for its end.",
-                {
-                    "plan": plan,
-                    "on_change": "replan or stop, where it does not fit the cluster any more; optional",
-                    "wait_for_nodes": "true to wait for nodes that are in use but do not report; optional",
-                },
-                self._execute,
-            ),
-            Method(
-                "plans", 1, "Lists the plans, the oldest first, with how many jobs are done.", {}, self._list
-            ),
-            Method(
-                "follow",
-                1,
-                f"Tells of a plan: at once, or when it has changed, or after {LONGEST:g} s.",
-                {"plan": plan, "serial": "the serial of the plan when it was told last; optional"},
-                self._follow,
-            ),
-            Method(
-                "cancel",
-                1,
-                "Stops a plan after the set of jobs that is under way.",
-                {"plan": plan, "now": "true to leave the jobs alone at once, which go on; optional"},
-                self._cancel,
-            ),
-        )
-
     # All of these raise RefusalError.
 
-    async def _make(self, args: Args, _file: File) -> object:
+    async def make(self, args: Args, _file: File) -> object:
         tool = args.get("tool")
         if not isinstance(tool, str) or tool not in _TOOLS:
             raise RefusalError(Kind.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
@@ -153,7 +106,7 @@ class PlanMethods:
         run.signature = replace(run.signature, run=plan.id)
         plan.run, plan.review = run, proposal.review
 
-    async def _execute(self, args: Args, _file: File) -> object:
+    async def execute(self, args: Args, _file: File) -> object:
         plan = self._known("execute", args)
         on_change = args.get("on_change", plan.facts.get("on_change", "replan"))
         if on_change not in ("replan", "stop"):
@@ -166,17 +119,17 @@ class PlanMethods:
         await self._plans.begin(plan, str(on_change), wait)
         return plan.summary()
 
-    async def _list(self, _args: Args, _file: File) -> object:
+    async def summaries(self, _args: Args, _file: File) -> object:
         return [plan.summary() for plan in self._plans.all]
 
-    async def _follow(self, args: Args, _file: File) -> object:
+    async def follow(self, args: Args, _file: File) -> object:
         plan = self._known("follow", args)
         with trio.move_on_after(LONGEST):
             while plan.serial == args.get("serial") and not self._plans.stopping:
                 await plan.news.wait()
         return plan.document()
 
-    async def _cancel(self, args: Args, _file: File) -> object:
+    async def cancel(self, args: Args, _file: File) -> object:
         plan, now = self._known("cancel", args), args.get("now", False)
         if not isinstance(now, bool):
             raise RefusalError(Kind.ARGUMENTS, "cancel: now: expected true or false")

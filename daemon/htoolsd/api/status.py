@@ -5,12 +5,11 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.plans.plans import Plans
-from htoolsd.process import alone
-from htoolsd.process.config import Config
-from htoolsd.process.version import VERSION
-from htoolsd.socket.methods import Args, File, Method
+from htoolsd.socket import alone
+from htoolsd.socket.methods import Args, File, Handler
 from htoolsd.socket.server import Server
 from htoolsd.sync.following import Sync
 
@@ -21,8 +20,8 @@ def resident_mib() -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)
 
 
-def method(config: Config, server: Server, sync: Sync, decisions: Decisions, plans: Plans) -> Method:
-    """``status``; times are seconds of the epoch unless their name says otherwise."""
+def teller(socket: str, server: Server, sync: Sync, decisions: Decisions, plans: Plans) -> Handler:
+    """What carries out ``status``; times are seconds of the epoch unless their name says otherwise."""
     started, clock = time.time(), time.monotonic()
 
     async def run(_args: Args, _file: File) -> object:
@@ -31,13 +30,13 @@ def method(config: Config, server: Server, sync: Sync, decisions: Decisions, pla
             "pid": os.getpid(),
             "started": started,
             "uptime_s": round(time.monotonic() - clock, 3),
-            "socket": config.socket,
+            "socket": socket,
             "connections": server.connections,
             "luxi": asdict(sync.luxi),
             "cluster": sync.status(),
-            "decisions": decisions.status() | alone.status(config.socket),
+            "decisions": decisions.status() | alone.status(socket),
             "plans": plans.status(),
             "memory_mib": resident_mib(),
         }
 
-    return Method("status", 1, "Tells how the daemon is and what it has done since it was started.", {}, run)
+    return run

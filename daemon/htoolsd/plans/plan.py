@@ -17,7 +17,7 @@ from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.execution.wording import Say, complaint, summary
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
-from htoolsd.process import reading
+from htoolsd import reading
 
 _LARGEST = 64 << 20  # bytes of a record
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError
-from htoolsd.process import reading
+from htoolsd import reading
 
 _LARGEST = 1 << 20  # bytes of the file
 _HEAD = """\

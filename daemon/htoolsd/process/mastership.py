@@ -3,10 +3,20 @@
 import errno
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from htoolsd.process import reading
+import structlog
+import trio
+
+from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.planning.decision import Known
+from htoolsd import reading
+from htoolsd.sync.following import Sync
+from htoolsd.sync.model import LIVE
+
+_log = structlog.get_logger()
 
 EXIT_NOT_MASTER = 11  # of Ganeti's daemons that belong on the master
 
@@ -53,3 +63,39 @@ def here(directory: str) -> Place:
     """
     name = os.environ.get("GANETI_HOSTNAME") or socket.getfqdn()
     return Place(name.lower(), directory or os.environ.get("GANETI_ROOTDIR", "") + _USUAL)
+
+
+def role(place: Place) -> Callable[[], Awaitable[bool | None]]:
+    """What tells whether this is the master node; what cannot be read now leaves it as it was."""
+    told: bool | None = None
+    complaint = ""
+
+    def look() -> bool:
+        nonlocal place
+        if not place.leads():  # at boot, the node's name may have been asked for before it could be told
+            place = here(place.directory)
+        return place.leads()
+
+    async def leads() -> bool | None:
+        nonlocal told, complaint
+        try:
+            told, why = await trio.to_thread.run_sync(look), ""
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}"
+        if why and why != complaint:
+            _log.warning("who is master cannot be told", error=why)
+        complaint = why
+        return told
+
+    return leads
+
+
+def known(sync: Sync, place: Place) -> tuple[Known | None, dict[str, float]]:
+    """The cluster for decisions, and how old each kind of data is. Raises RefusalError.
+
+    Elsewhere than on the master nobody decides; whoever has just become it may not have noticed yet.
+    """
+    if sync.master is False and place.surely_follows():
+        raise RefusalError(Kind.CLUSTER, "this is not the master node")
+    ages, cluster = sync.ages(), sync.model.cluster
+    return (None if cluster is None else Known(cluster, ages[LIVE])), ages

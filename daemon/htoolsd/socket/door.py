@@ -6,7 +6,7 @@ from functools import partial
 import structlog
 import trio
 
-from htoolsd.process.listening import Listener, StartError, listen
+from htoolsd.socket.listening import Listener, StartError, listen
 
 _log = structlog.get_logger()
 

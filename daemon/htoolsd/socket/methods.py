@@ -8,6 +8,8 @@ from htoolsd.socket.peer import PassedFile
 
 Args = Mapping[str, object]
 File = PassedFile | None
+# Carries a method out: gets the arguments of a call and the file that came with it. Raises RefusalError.
+Handler = Callable[[Args, File], Awaitable[object]]
 
 LONGEST = 1 << 16  # characters of all words together; plans keep their command line
 
@@ -24,13 +26,13 @@ def words(name: str, args: Args) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method. ``run`` gets a call's arguments and the file that came with it; may raise RefusalError."""
+    """What can be asked for. ``version`` goes up when callers would not understand the answer any more."""
 
     name: str
     version: int
     doc: str
     arguments: Mapping[str, str]  # name: meaning
-    run: Callable[[Args, File], Awaitable[object]]
+    run: Handler
 
 
 class Methods:
@@ -40,9 +42,9 @@ class Methods:
         self._by_name: dict[str, Method] = {}
         self.add(Method("methods", 1, "Lists what can be asked for.", {}, self._list))
 
-    def add(self, method: Method) -> None:
-        """Let ``method`` be asked for."""
-        self._by_name[method.name] = method
+    def add(self, *methods: Method) -> None:
+        """Let these be asked for."""
+        self._by_name |= {method.name: method for method in methods}
 
     async def run(self, name: str, args: Args, file: File) -> object:
         """The result of a method. Raises RefusalError."""

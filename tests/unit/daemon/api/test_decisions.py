@@ -17,7 +17,8 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.planning.decision import Cache, Decision, Known, TooLargeError
 from ganeti_htools.planning.gist import Gist
 from htoolsd.api import decisions as subject
-from htoolsd.api.decisions import MOST_LOST, Decisions, Turn, read_request
+from htoolsd.api.decisions import Decisions, read_request
+from htoolsd.api.turn import MOST_LOST
 from htoolsd.socket.peer import PassedFile
 from tests.support.memory_peer import is_open, open_file
 
@@ -222,21 +223,6 @@ async def test_stopping_refuses_those_that_wait_and_finishes_the_one_that_runs(
         engine.outcomes.put("")
     assert counts(decisions) == {"served": 1, "refused": 2}
     await refused()
-
-
-async def test_waiting_has_an_end_and_running_has_none(autojump_clock: MockClock) -> None:
-    turn = Turn(patience=5)
-    await turn.acquire_on_behalf_of("slow")
-    assert turn.running_since == trio.current_time()
-    with pytest.raises(RefusalError, match="took longer than 5 s") as caught:
-        await turn.acquire_on_behalf_of("patient")
-    assert caught.value.kind is Kind.BUSY
-    assert trio.current_time() == pytest.approx(5)
-    assert turn.waiting == 0
-    turn.release_on_behalf_of("slow")
-    assert turn.running_since is None
-    await turn.acquire_on_behalf_of("next")
-    assert turn.running_since == trio.current_time()
 
 
 def write_only(path: Path) -> int:

@@ -13,8 +13,8 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from htoolsd.process.listening import Listener, listen
 from htoolsd.socket.door import Door
+from htoolsd.socket.listening import Listener, listen
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.process import reading
+from htoolsd import reading
 
 
 def test_all_of_a_file_is_read(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.process import listening
-from htoolsd.process.listening import Listener, StartError, listen, lock
+from htoolsd.socket import listening
+from htoolsd.socket.listening import Listener, StartError, listen
 
 
 @pytest.fixture
@@ -102,21 +102,6 @@ def test_removing_takes_away_the_own_name_only(listener: Listener, path: Path) -
     assert path.exists()
 
 
-def test_a_state_directory_has_one_daemon(tmp_path: Path) -> None:
-    directory = tmp_path / "lib" / "htoolsd"
-    held = lock(str(directory))
-    with pytest.raises(StartError, match=f"already running: another htoolsd uses {directory}"):
-        lock(str(directory))
-    os.close(held)
-    os.close(lock(str(directory)))
-
-
-def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StartError, match="file/state"):
-        lock(str(tmp_path / "file" / "state"))
-
-
 def test_a_sign_of_life_is_left_at_the_own_name_only(listener: Listener, path: Path) -> None:
     os.utime(path, times=(1, 1))
     listener.show()
@@ -131,8 +116,8 @@ def test_a_sign_of_life_is_left_at_the_own_name_only(listener: Listener, path: P
 
 CONTENDER = """
 import sys
-from htoolsd.process import listening
-from htoolsd.process.listening import StartError, listen
+from htoolsd.socket import listening
+from htoolsd.socket.listening import StartError, listen
 for _ in sys.stdin:
     try:
         listener = listen(sys.argv[1], "")

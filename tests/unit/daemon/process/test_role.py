@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from htoolsd.process.mastership import here
-from htoolsd.process.service import role
+from htoolsd.process.mastership import here, role
 
 
 @pytest.fixture

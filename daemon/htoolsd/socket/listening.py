@@ -1,4 +1,4 @@
-"""The daemon's place in the file system: one daemon per state directory, one per socket."""
+"""The socket's name in the file system: one daemon listens on it."""
 
 import errno
 import fcntl
@@ -19,23 +19,6 @@ _PATIENCE = 5.0  # seconds to wait for another daemon that takes the same name, 
 
 class StartError(HtoolsError):
     """Why the daemon cannot start."""
-
-
-def lock(state_dir: str) -> int:
-    """Make the state directory and lock it until the returned descriptor is closed. Raises StartError.
-
-    The kernel drops the lock with the process, however that ends.
-    """
-    path = Path(state_dir, "lock")
-    try:
-        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    except OSError as err:
-        raise StartError(f"{err.filename}: {err.strerror}") from None
-    if not _locked(descriptor):
-        os.close(descriptor)
-        raise StartError(f"already running: another htoolsd uses {state_dir}")
-    return descriptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +91,7 @@ def _alone(path: str, patience: float) -> Iterator[None]:
     descriptor = os.open(f"{path}.lock", flags, 0o600)
     try:
         end = time.monotonic() + patience
-        while not _locked(descriptor):
+        while not locked(descriptor):
             if time.monotonic() >= end:
                 raise StartError(f"{path}: another htoolsd is about to listen there")
             time.sleep(0.005)
@@ -117,7 +100,8 @@ def _alone(path: str, patience: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _locked(descriptor: int) -> bool:
+def locked(descriptor: int) -> bool:
+    """Whether the file could be locked; it is then locked until it is closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.process import alone
+from htoolsd.socket import alone
 
 
 @pytest.fixture

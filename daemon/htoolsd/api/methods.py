@@ -1,0 +1,101 @@
+"""All methods of the socket, by subject; ``htoolsctl methods`` lists them.
+
+What carries them out stands in one module per subject. A new subject (policies, history, the ledger) is a
+module beside this one, an argument of :func:`declared` and a section there.
+"""
+
+from ganeti_htools.client.following import LONGEST
+from htoolsd.api.cluster import ClusterMethods
+from htoolsd.api.decisions import Decisions
+from htoolsd.api.plans import PlanMethods
+from htoolsd.socket.methods import Handler, Method
+
+_PLAN = "id of a plan, or its beginning"
+
+
+def declared(
+    decisions: Decisions, cluster: ClusterMethods, plans: PlanMethods, status: Handler
+) -> tuple[Method, ...]:
+    """The methods: name, version, what they do, their arguments, and what carries them out."""
+    return (
+        # The daemon
+        Method("status", 1, "Tells how the daemon is and what it has done since it was started.", {}, status),
+        # Decisions
+        Method(
+            "decide",
+            1,
+            "Decides an iallocator request. The result is what the iallocator program is to write to"
+            " stdout and stderr, its exit status, and how old what is known of the cluster is, in seconds."
+            " The request is an open regular file passed along with the call (SCM_RIGHTS), read from its"
+            " beginning.",
+            {
+                "arguments": "list of strings, the --KEY=VALUE options of the request; optional",
+                "request": "the text of the request, by clients that pass no file; optional",
+            },
+            decisions.run,
+        ),
+        # The cluster
+        Method(
+            "cluster",
+            1,
+            "Tells of the cluster: nodes, instances, groups and info as Ganeti answers them over LUXI"
+            " (nodes that are in use but do not report as offline); how old each kind of data is, in"
+            " seconds, and whether it is older than it should be, or than asked for; how often each table"
+            " has changed; and the nodes whose figures may be of a time when they had other instances"
+            " (updating).",
+            {"fresh": "true to have the configuration asked for anew before; optional"},
+            cluster.cluster,
+        ),
+        Method(
+            "refresh",
+            1,
+            "Asks Ganeti for everything anew, and then tells how old each kind of data is, in seconds.",
+            {},
+            cluster.refresh,
+        ),
+        # Plans
+        Method(
+            "plan",
+            1,
+            "Makes the plan that hbal or hsqueeze makes, which can be executed then. The result is the"
+            " plan, and in found what the tool needs to make it again.",
+            {
+                "tool": "hbal or hsqueeze",
+                "arguments": "list of strings, the command line of the tool; optional",
+                "generations": "of the cluster, as told by cluster; optional, the newest otherwise",
+            },
+            plans.make,
+        ),
+        Method(
+            "execute",
+            1,
+            "Begins to carry out a plan, and does not wait for its end.",
+            {
+                "plan": _PLAN,
+                "on_change": "replan or stop, where it does not fit the cluster any more; optional",
+                "wait_for_nodes": "true to wait for nodes that are in use but do not report; optional",
+            },
+            plans.execute,
+        ),
+        Method(
+            "plans",
+            1,
+            "Lists the plans, the oldest first, with how many jobs are done.",
+            {},
+            plans.summaries,
+        ),
+        Method(
+            "follow",
+            1,
+            f"Tells of a plan: at once, or when it has changed, or after {LONGEST:g} s.",
+            {"plan": _PLAN, "serial": "the serial of the plan when it was told last; optional"},
+            plans.follow,
+        ),
+        Method(
+            "cancel",
+            1,
+            "Stops a plan after the set of jobs that is under way.",
+            {"plan": _PLAN, "now": "true to leave the jobs alone at once, which go on; optional"},
+            plans.cancel,
+        ),
+    )

@@ -1,0 +1,21 @@
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.client.protocol import Kind, RefusalError
+from htoolsd.api.turn import Turn
+
+
+async def test_waiting_has_an_end_and_running_has_none(autojump_clock: MockClock) -> None:
+    turn = Turn(patience=5)
+    await turn.acquire_on_behalf_of("slow")
+    assert turn.running_since == trio.current_time()
+    with pytest.raises(RefusalError, match="took longer than 5 s") as caught:
+        await turn.acquire_on_behalf_of("patient")
+    assert caught.value.kind is Kind.BUSY
+    assert trio.current_time() == pytest.approx(5)
+    assert turn.waiting == 0
+    turn.release_on_behalf_of("slow")
+    assert turn.running_since is None
+    await turn.acquire_on_behalf_of("next")
+    assert turn.running_since == trio.current_time()
