@@ -1,7 +1,7 @@
 """Why an instance found no place: the constraint that kept it off most candidates, and the nearest miss."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import CODE
+from ganeti_htools.engine.rules.resources import PRIMARY, RESERVE, SECONDARY, SPINDLES, Limit
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.policy import Demand, IPolicy
@@ -99,70 +100,47 @@ def _name(state: State, row: int) -> str:
 
 def _lacks(
     state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
-) -> Iterator[Lack]:
-    """What nodes lack to take the instance: the other side of the rules in :mod:`.places`.
-
-    A limit that must not be reached is missed by one more than the difference.
-    """
+) -> Iterable[Lack]:
+    """What nodes lack to keep the limits that are counted as ``fail``, by thing; as primary or secondary."""
     everyone = np.union1d(primaries, secondaries)
-    old = state.columns.take(everyone)
-    new, _ = node_rules.add_primary(old, asked, np.int64(0), np.int64(0))
-    hard_only = force and not len(secondaries)  # secondaries keep to the soft limits all the same
-
-    def least(name: str, worst: Any = np.minimum) -> Any:
-        plain, forth = getattr(new, name), getattr(new, name + "_forth")
-        if asked.forthcoming:
-            return forth
-        return plain if hard_only else worst(plain, forth)
-
-    match fail:
-        case Fail.MEM:
-            yield Lack("memory", "MiB", primaries, _memory(state, asked, primaries, force))
-            kept = _kept_memory(state, asked, primaries, secondaries)
-            yield Lack("memory to be kept free on a secondary", "MiB", secondaries, kept)
-        case Fail.DISK if asked.local:
-            yield Lack("disk", "MiB", everyone, np.maximum(old.lo_dsk, 1) - least("f_dsk"))
-            used = least("inst_spindles", np.maximum)
-            yield Lack("spindles by the policy's ratio", "", everyone, used - old.hi_spindles)
-        case Fail.CPU:
-            used = least("u_cpu", np.maximum)[np.searchsorted(everyone, primaries)]
-            columns = state.columns.take(primaries)
-            allowed = columns.vcpu_ratio * columns.t_cpu
-            yield Lack("virtual CPUs by the policy's ratio", "", primaries, used - allowed)
-        case Fail.SPINDLES if asked.spindles is not None:
-            yield Lack("spindles", "", everyone, -least("f_spindles"))
-        case _:
-            return
+    same, peers = primaries[:, np.newaxis] == secondaries, state.peers[primaries][:, secondaries]
+    # With the primary that leaves most to a secondary.
+    shared = np.where(same, MAX_MIB, peers).min(axis=0, initial=MAX_MIB)
+    old_p, old_s = state.columns.take(primaries), state.columns.take(secondaries)
+    new_p, _ = node_rules.add_primary(old_p, asked, np.int64(0), np.int64(0))
+    new_s, _ = node_rules.add_secondary(old_s, asked, shared)
+    lacks: dict[str, Lack] = {}
+    for role, nodes, old, new in ((PRIMARY, primaries, old_p, new_p), (SECONDARY, secondaries, old_s, new_s)):
+        # Secondaries keep to the soft limits all the same.
+        held = node_rules.limits(role, asked.forthcoming, asked.local, force and role is PRIMARY)
+        counted = [(limit, figure) for limit, figure in held if limit.fail is fail]
+        for limit, amounts in _missing(counted, old, new, asked).items():
+            nothing = np.full(len(everyone), -np.inf)
+            lack = lacks.setdefault(limit.thing, Lack(limit.thing, limit.unit, everyone, nothing))
+            np.maximum.at(lack.amounts, np.searchsorted(everyone, nodes), amounts)
+    return lacks.values()
 
 
-def _memory(state: State, asked: Asked, nodes: Ints, force: bool) -> Ints:
-    """What nodes lack as primaries (MiB)."""
-    columns = state.columns.take(nodes)
-    now = asked.record_mem + 1 - columns.unallocated
-    later = asked.mem + 1 - columns.f_mem_forth
-    if asked.forthcoming:
-        return np.asarray(later if not force else np.zeros_like(later))
-    return now if force else _with_reserve(columns, now, columns.r_mem, later)
-
-
-def _kept_memory(state: State, asked: Asked, primaries: Ints, nodes: Ints) -> Ints:
-    """What nodes lack as secondaries (MiB), each of the primary that leaves it most."""
-    columns = state.columns.take(nodes)
-    shared = np.where(primaries[:, np.newaxis] == nodes, MAX_MIB, state.peers[primaries][:, nodes])
-    now = asked.secondary_mem + 1 - columns.unallocated
-    later = asked.secondary_mem + 1 - columns.f_mem_forth
-    if asked.forthcoming:
-        return np.asarray(later)
-    reserve = np.maximum(columns.r_mem - asked.secondary_mem, shared.min(axis=0, initial=MAX_MIB))
-    return _with_reserve(columns, now, reserve, later)
-
-
-def _with_reserve(columns: Columns, now: Ints, reserve: Ints, later: Ints) -> Ints:
-    """What is missing to keep a reserve, too, except where a node has not had it and still would not."""
-    bare = np.maximum(now, later)
-    f_mem = columns.unallocated - np.minimum(columns.x_mem, 0)
-    without = columns.fail_n1 & (f_mem + np.maximum(bare, 0) < columns.r_mem)
-    return np.asarray(np.where(without, bare, np.maximum(now + reserve, later)))
+def _missing(
+    held: Sequence[tuple[Limit, str]], old: Columns, new: Columns, asked: Asked
+) -> dict[Limit, Floats | Ints]:
+    """By how much nodes miss limits (each has a figure); to miss the reserve of N+1 is to miss memory."""
+    found: dict[Limit, Any] = {}
+    for limit, figure in held:
+        if limit is RESERVE or (limit is SPINDLES and asked.spindles is None):
+            continue  # how many spindles it needs is not known
+        amounts = limit.missing(getattr(new, figure), old, new, asked)
+        if limit.applies is not None:
+            amounts = np.where(limit.applies(old), amounts, 0)
+        found[limit] = np.maximum(found.get(limit, amounts), amounts)
+    if (RESERVE, RESERVE.figure) in held:
+        reserve = RESERVE.missing(new.unallocated, old, new, asked)
+        # A node that fails N+1 and still would with what is missing otherwise may go on failing.
+        f_mem = old.unallocated - np.minimum(old.x_mem, 0)
+        for limit, bare in found.items():
+            failing = old.fail_n1 & (f_mem + np.maximum(bare, 0) < old.r_mem)
+            found[limit] = np.where(failing, bare, np.maximum(bare, reserve))
+    return found
 
 
 def _policy(demand: Demand, policy: IPolicy, fail: Fail, exclusive: bool) -> str:
