@@ -33,6 +33,7 @@ from tests.daemon.planning import (
     until,
     whole,
 )
+from tests.support.lines import next_line
 from tests.support.programs import PROGRAMS, Daemon, connect, wait_until
 from tests.support.rows import generated
 from tests.support.worlds import migrate, role
@@ -295,7 +296,7 @@ def test_interrupted_again_it_leaves_the_jobs_alone(
             assert process.stderr is not None
             for said in ("Interrupted: ", "Interrupted again: "):
                 process.send_signal(signal.SIGINT)
-                assert process.stderr.readline().startswith(said)
+                assert next_line(process.stderr).startswith(said)
             status, out, err = result(process)
         assert (status, err) == (2, "The plan was left; these go on in Ganeti: jobs 1\n")
         # The first interruption may reach the daemon after the second: then nothing is to be done.
@@ -453,7 +454,7 @@ def test_a_node_that_falls_silent_meanwhile_is_waited_for(tmp_path: Path) -> Non
         ganeti.tell("lose", lost)
         ganeti.finish()
         assert process.stderr is not None
-        assert process.stderr.readline() == f"Waiting: nodes that are in use do not report: {lost}\n"
+        assert next_line(process.stderr) == f"Waiting: nodes that are in use do not report: {lost}\n"
         ganeti.tell("find", lost)
         status, out, _ = result(process)
         assert (status, out.splitlines()[-1]) == (0, "Jobs: 2 succeeded")

@@ -30,6 +30,7 @@ from tests.daemon.planning import (
     until,
     whole,
 )
+from tests.support.lines import next_line
 from tests.support.programs import running, wait_until
 from tests.support.rows import generated
 
@@ -176,7 +177,7 @@ def test_nobody_has_to_wait_for_a_daemon_that_is_stuck(tmp_path: Path) -> None:
         assert process.stderr is not None
         for said in ("Interrupted: ", "Interrupted again: "):
             process.send_signal(signal.SIGINT)
-            assert process.stderr.readline().startswith(said)
+            assert next_line(process.stderr).startswith(said)
         process.send_signal(signal.SIGINT)
         status, _, err = result(process)
         assert (status, err.splitlines()[-1].partition(";")[0]) == (1, "Error: not waiting any more")

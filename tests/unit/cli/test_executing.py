@@ -16,6 +16,7 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
 from tests.support.clusters import MOVABLE, Shape
+from tests.support.lines import next_line
 from tests.support.programs import wait_until
 from tests.support.rows import with_master
 from tests.support.simulators import PATIENCE, Simulator, simulator
@@ -55,8 +56,7 @@ def result(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 def until(process: subprocess.Popen[str], beginning: str) -> None:
     """Read its output up to a line."""
-    assert process.stdout is not None
-    for line in process.stdout:
+    while line := next_line(process.stdout):
         if line.startswith(beginning):
             return
     pytest.fail(f"never said {beginning}")
@@ -119,7 +119,7 @@ def test_interrupted_it_stops_after_the_jobset(tmp_path: Path) -> None:
         until(process, "Got job IDs 1")
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
-        assert process.stderr.readline().startswith("Interrupted: stopping")
+        assert next_line(process.stderr).startswith("Interrupted: stopping")
         ganeti.finish()
         status, out, _ = result(process)
         assert status == 0
@@ -135,7 +135,7 @@ def test_interrupted_again_it_stops_at_once(tmp_path: Path, signals: tuple[signa
         process.send_signal(first)
         for another in more:
             assert process.stderr is not None
-            assert process.stderr.readline().startswith("Interrupted: ")
+            assert next_line(process.stderr).startswith("Interrupted: ")
             process.send_signal(another)
         status, out, err = result(process)
         assert status == 2
@@ -198,11 +198,11 @@ def test_only_empty_nodes_are_powered_down(tmp_path: Path, wish: str) -> None:
     with simulator(tmp_path, idle, "--job-seconds=3") as ganeti:
         with hsqueeze(ganeti, f"--on-change={wish}", "--target-resources=0") as process:
             assert process.stdout is not None
-            assert process.stdout.readline() == "'Nodes to offline'\n"
-            emptied = process.stdout.readline().strip()
-            line = process.stdout.readline()
-            while "(tag " not in line:
-                line = process.stdout.readline()
+            assert next_line(process.stdout) == "'Nodes to offline'\n"
+            emptied = next_line(process.stdout).strip()
+            said = next_line(process.stdout)
+            while "(tag " not in said:
+                said = next_line(process.stdout)
             until(process, "Got job IDs ")
             ganeti.tell("job_seconds", 0)
             back = text.parse(ganeti.cluster(), "").instances[0].name
