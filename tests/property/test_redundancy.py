@@ -76,6 +76,9 @@ def test_with_a_new_instance(options: Options, case: tuple[State, Instance]) -> 
         settling.settle(after, chosen)
         redundant = not lost(after, redundancy)
         assert (admitted[candidate] and redundancy.confirms(chosen, [])) == redundant
+        if redundant:
+            for suspect in range(len(state.group)):
+                assert not redundancy.rejects(asked, int(chosen.pnode[0]), [suspect])
 
 
 @settings(max_examples=40)

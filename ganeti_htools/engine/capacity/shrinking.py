@@ -127,10 +127,14 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How many candidates take an instance, redundancy of the whole aside, and why others do not."""
+    """How many candidates take an instance, redundancy of the whole aside, and why others do not.
+
+    ``nodes`` are the rows of those that do, if candidates are nodes and not pairs.
+    """
 
     fits: int
     failures: Failures
+    nodes: Ints | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,18 +376,23 @@ class Prospects:
                 found = on_all_pairs(state, asked, site, self.redundancy)
                 self.places[size] = any(each.trial is not None for each in found)
             else:
-                self.places[size] = self._has_node(asked)
+                self.places[size] = self._has_node(asked, self.of(size)[0].nodes)
         return self.places[size]
 
-    def _has_node(self, asked: Asked) -> bool:
-        """The same for an instance with one node."""
-        state, nodes, redundancy = self.state, self.site.nodes, self.redundancy
-        trial = placements.allocate_one(state, asked, nodes, np.ones(len(state.group), np.bool_))
-        admitted = (trial.codes == FITS) & redundancy.admits(asked, nodes, None)
-        for tries, at in enumerate(np.flatnonzero(admitted).tolist()):
+    def _has_node(self, asked: Asked, nodes: Ints | None) -> bool:
+        """Whether an unmirrored instance has one on some of the nodes on which it fits."""
+        assert nodes is not None
+        redundancy, trial = self.redundancy, None
+        admitted = nodes[redundancy.admits(asked, nodes, None)]
+        for tries, node in enumerate(admitted.tolist()):
             if tries >= PATIENCE and redundancy.hopeless(self.suspects):
                 break
-            if redundancy.confirms(trial.only(at), self.suspects):
+            if redundancy.rejects(asked, node, self.suspects):
+                continue
+            if trial is None:
+                everyone = np.ones(len(self.state.group), np.bool_)
+                trial = placements.allocate_one(self.state, asked, admitted, everyone)
+            if redundancy.confirms(trial.only(tries), self.suspects):
                 return True
         return False
 
@@ -391,11 +400,16 @@ class Prospects:
         """About sizes, given which nodes (columns) refuse them (rows) anyway."""
         _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, (-1, 1)), 0, 0)
         codes = np.where(refused != FITS, refused, codes)
+        nodes: list[Ints | None] = [None] * len(sizes)
         if self.kind.template.required_nodes == 1:
             counts = np.array([_counts(each) for each in codes])
+            nodes = [self.site.nodes[each == FITS] for each in codes]
         else:
             counts = np.sum([self._pairs(sizes, codes, at) for at in self.groups], axis=0)
-        return [Verdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}) for each in counts.tolist()]
+        return [
+            Verdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}, fitting)
+            for each, fitting in zip(counts.tolist(), nodes, strict=True)
+        ]
 
     def _cohort(self, sizes: Sequence[Size], shape: tuple[int, ...]) -> Asked:
         """Instances of all these sizes as one, with figures of this shape."""

@@ -193,8 +193,13 @@ class Redundancy:
             )
         return admitted
 
-    def _after(self, asked: Asked | None, primary: int) -> tuple[Refugees, Ints, Ints, Ints]:
-        """Refugees, free memory, disk, spindles, with an instance placed; its secondary may be anywhere."""
+    def _after(
+        self, asked: Asked | None, primary: int, joins: bool = True
+    ) -> tuple[Refugees, Ints, Ints, Ints]:
+        """Refugees, free memory, disk, spindles, with an instance placed; its secondary may be anywhere.
+
+        Unless it ``joins``, the refugees of its primary are not wanted, and stay what they were.
+        """
         refugees, free, disk = self.refugees, self.free, self.state.columns.f_dsk
         spindles = self.state.columns.f_spindles
         if asked is not None and not asked.forthcoming:
@@ -203,7 +208,7 @@ class Redundancy:
                 disk = disk - asked.dsk if asked.mirrored else _less(disk, primary, asked.dsk)
             taken = _spindles(asked.spindles)
             spindles = spindles - taken if asked.mirrored else _less(spindles, primary, taken)
-            if not asked.mirrored:
+            if joins and not asked.mirrored:
                 refugees = refugees.joined(asked, primary)
         return refugees, free, disk, spindles
 
@@ -294,6 +299,8 @@ class Redundancy:
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says, for a new instance."""
         asked, primary, secondary = trial.asked, int(trial.pnode[0]), int(trial.snode[0])
+        if self.rejects(asked, primary, suspects):
+            return False
         unsettled = self.unsettled(asked, primary).tolist()
         if not unsettled:
             return True
@@ -304,6 +311,14 @@ class Redundancy:
         state = self.state.copy()
         settling.settle(state, trial)
         return _all_can_be_emptied(state, unsettled, self.scope, suspects, self.memory)
+
+    def rejects(self, asked: Asked, primary: int, suspects: Sequence[int]) -> bool:
+        """Whether the node that failed last certainly fails with this unmirrored instance, too."""
+        if asked.mirrored or asked.forthcoming or not suspects or not self.looked[suspects[0]]:
+            return False
+        if suspects[0] != primary and not self.refugees.number[suspects[0]]:
+            return False
+        return self._without_room(asked, primary, NOWHERE, suspects[:1]) is not None
 
     def rules_out(self, asked: Asked, nodes: Ints) -> bool:
         """Whether a new instance certainly leaves no state redundant, wherever on the nodes it is.
@@ -321,7 +336,7 @@ class Redundancy:
 
     def _without_room(self, asked: Asked, primary: int, secondary: int, lost: Sequence[int]) -> int | None:
         """The first of some nodes whose refugees certainly find no room after a placement."""
-        refugees, free, disk, _ = self._after(asked, primary)
+        refugees, free, disk, _ = self._after(asked, primary, primary in lost)
         away = free
         if asked.mirrored and not asked.forthcoming:
             away = _less(self.free, secondary, asked.record_mem)  # what it takes when its primary is lost
@@ -540,14 +555,27 @@ def can_be_emptied(
 
     With a memory, refugees are tried with what is known already.
     """
+    here = state.primaries_of(node)
+    code = state.template[here]
+    if memory is not None and not (code == DRBD).any():
+        found = loss_simulation.find_room(memory, state, node, _in_turn(state, here), scope)
+        if found is not None:
+            return found
     state = state.copy()
-    mirrored, refugees = _instances(state, node)
     flight, found = flee(state, node, scope), None
-    if any(each.node == NOWHERE for each in islice(flight, len(mirrored))):
+    if any(each.node == NOWHERE for each in islice(flight, int(np.count_nonzero(code == DRBD)))):
         return False
     if memory is not None:
-        found = loss_simulation.find_room(memory, state, node, refugees, scope)
+        found = loss_simulation.find_room(memory, state, node, _in_turn(state, here[code != DRBD]), scope)
     return all(each.node != NOWHERE for each in flight) if found is None else found
+
+
+def _in_turn(state: State, refugees: Ints) -> list[int]:
+    """Rows of instances that do not fail over, in the order in which they are moved."""
+    survive = SURVIVES[state.template[refugees]]
+    instances = state.cluster.instances
+    shared, lost = refugees[survive].tolist(), refugees[~survive].tolist()
+    return [*shared, *sorted(lost, key=lambda row: -instances[row].mem)]
 
 
 def flee(state: State, node: int, scope: Bools, up: Bools | None = None) -> Iterator[Refuge]:

@@ -1,10 +1,10 @@
 """Whether the instances of a lost node find room, when many placements are tried on one state.
 
-What :func:`.redundancy.flee` does, with the same choices: every refugee goes where the nodes are best
-balanced then. But what becomes of a node when an instance comes depends on the node's figures and the
-instance's needs only; so it is found out once, by the functions of :mod:`.places` and :mod:`.score`, and
-remembered. What is left to do for a refugee is a score for each node, added up in the order of
-:mod:`.score`, so that the same nodes tie.
+The twin of :func:`.global_n1.flee` for what does not fail over, with the same choices: one instance after
+the other goes where the nodes are best balanced then. What an instance changes on a node is the same
+whatever else is there (``proportional`` components), so it is found out once, by :mod:`.node_rules`, and
+remembered; each step is then a few operations on small arrays. Restated are the hard limits of
+``node_rules.add_primary`` and its N+1 rule; a property test compares with :func:`.global_n1.flee`.
 """
 
 from collections.abc import Sequence
@@ -14,210 +14,235 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules
-from ganeti_htools.engine.rules.components import AGGREGATES, COMPONENTS, CROWDING, LOST, SPREAD, WEIGHTS
+from ganeti_htools.engine.rules.components import (
+    AGGREGATES,
+    CLUSTER,
+    COMPONENTS,
+    CROWDING,
+    INDEX,
+    LOST,
+    SPREAD,
+    WEIGHTS,
+)
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import node_values, replaced_spread
+from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import Asked, State
 
-_WEIGHTS = np.array(WEIGHTS)
-_SPREADS = np.array([aggregate is SPREAD for aggregate in AGGREGATES])
-_OFFLINE = np.array([aggregate is LOST for aggregate in AGGREGATES])
+N1, TAGS, LOCATION = INDEX["n1_cnt"], INDEX["pri_tags_score"], INDEX["location_score"]
+# What a primary changes that is not proportional; it leaves reserved memory as it is.
+assert {which for which, each in enumerate(COMPONENTS) if not each.proportional} == {
+    *(N1, TAGS, LOCATION),
+    *(which for which, each in enumerate(COMPONENTS) if each.figures == ("r_mem",)),
+}
 
-# More than so many different nodes, or instances, are not remembered.
+# More than so many instances are not remembered.
 ENOUGH = 50_000
 
-# All figures of a node, in the order of Columns.
-Figures = tuple[Any, ...]
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What an instance changes on each node to which it comes as primary.
 
-@dataclass(slots=True, eq=False)
-class Known:
-    """A node with certain figures, and what it contributes to each component of the score, 0 to those for
-    which it does not count.
-
-    ``comes`` tells for what an instance needs and what tags say of both whether it may come, and what the
-    node is then; ``goes`` what it is once the instance is gone.
+    ``spreads`` has a row for each component that is a spread, 0 where the node does not count; ``counts``
+    are the weighted changes of the sums. ``allowed`` tells where policies admit it.
     """
 
-    figures: Figures
-    shares: Floats
-    comes: dict[Any, "tuple[bool, Known]"] = field(default_factory=dict)
-    goes: dict[Any, "Known"] = field(default_factory=dict)
+    spreads: Floats
+    squares: Floats
+    counts: Floats
+    allowed: Bools
 
 
 @dataclass(slots=True)
 class Memory:
-    """What was found out; it holds for all states with the same policies.
+    """What instances change, by what they need; it holds for all states with the same nodes and policies."""
 
-    ``needs`` numbers what instances need, ``rows`` has the numbers of those seen before.
-    """
-
-    nodes: dict[Figures, Known] = field(default_factory=dict)
-    needs: dict[Any, int] = field(default_factory=dict)
-    rows: dict[tuple[int, int], tuple[Instance, int]] = field(default_factory=dict)
+    needs: dict[Any, Arrival] = field(default_factory=dict)
+    rows: dict[int, tuple[Instance, Asked, Any]] = field(default_factory=dict)
 
     def tidy(self) -> None:
         """Forget everything if it is too much."""
-        if max(len(self.nodes), len(self.rows)) > ENOUGH:
-            self.nodes, self.needs, self.rows = {}, {}, {}
+        if max(len(self.needs), len(self.rows)) > ENOUGH:
+            self.needs, self.rows = {}, {}
 
-    def need(self, asked: Asked, group: int) -> int:
-        """The number of what an instance needs of nodes of a group."""
-        row = asked.row
-        known = self.rows.get((id(row), group))
-        if known is None:
+    def asked(self, state: State, index: int) -> tuple[Asked, Any]:
+        """The instance of a row, and what it needs."""
+        row = state.cluster.instances[index]
+        known = self.rows.get(id(row))
+        if known is None or known[1].index != index:
+            asked = state.instance(index)
             amounts = asked.mem, asked.record_mem, asked.dsk, asked.vcpus, asked.spindles, asked.spindle_use
-            policy = None if row.template.survives_node else group
-            number = self.needs.setdefault((amounts, row.load, row.demand, policy), len(self.needs))
-            known = self.rows[id(row), group] = row, number  # kept, so that no other has its identity
-        return known[1]
+            need = amounts, asked.local, row.template.survives_node, row.load, row.demand
+            known = self.rows[id(row)] = row, asked, need  # kept, so that no other has its identity
+        return known[1:]
 
 
-# What tags are about: the conflicts that an instance makes on a node, and the locations that it lacks there.
-Tagged = tuple[int, int]
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """How the score is made up; components that are one object are one row, with the sum of their weights."""
+
+    rows: tuple[int, ...]
+    weights: Floats
 
 
-def _tags(state: State, asked: Asked) -> list[Tagged]:
-    """What tags say of an instance on each node."""
-    tagged = len(asked.tags), len(asked.desired) + asked.unknown_desires
-    if not any(tagged):
-        return [tagged] * len(state.group)
-    conflicts, lacks = affinity.tag_conflicts(state, asked), affinity.unmet_locations(state, asked)
-    return list(zip(conflicts.tolist(), lacks.tolist(), strict=True))
+def _made_up(values: Sequence[Any]) -> _Score:
+    weights: dict[int, float] = {}
+    first: dict[int, int] = {}
+    for which, aggregate in enumerate(AGGREGATES):
+        if aggregate is SPREAD:
+            row = first.setdefault(id(values[which]), which)
+            weights[row] = weights.get(row, 0.0) + WEIGHTS[which]
+    return _Score(tuple(weights), np.array(list(weights.values())))
 
 
-def _coming(
-    memory: Memory,
-    state: State,
-    asked: Asked,
-    need: int,
-    rows: Sequence[int],
-    nodes: Sequence[Known],
-    tagged: Sequence[Tagged],
-) -> list[tuple[bool, Known]]:
-    """Whether an instance may come to each of some nodes of a group, and what they are then.
-
-    Only what does not exist limits, and the policy unless its disks are there already. ``nodes`` are
-    all nodes, of which ``rows`` are looked at, ``tagged`` what tags say of them.
-    """
-    new = [row for row in rows if (need, tagged[row]) not in nodes[row].comes]
-    if new:
-        columns = _columns(state, [nodes[row].figures for row in new])
-        conflicts, desires = np.array([tagged[row] for row in new]).T
-        after, codes = node_rules.add_primary(columns, asked, conflicts, desires, force=True)
-        fits = codes == FITS
-        if not asked.row.template.survives_node:
-            fits &= instance_policy.codes(state, asked, np.array(new)) == FITS
-        for row, good, then in zip(new, fits.tolist(), _learnt(memory, after), strict=True):
-            nodes[row].comes[need, tagged[row]] = good, then
-    return [nodes[row].comes[need, tagged[row]] for row in rows]
+def _spreads(score: _Score, values: Sequence[Any], online: Bools) -> Floats:
+    """The nodes' values of the components that are spreads, 0 for offline nodes."""
+    table = np.empty((len(score.rows), len(online)))
+    for row, which in zip(table, score.rows, strict=True):
+        row[:] = values[which]
+    table[:, ~online] = 0.0
+    return table
 
 
-def _going(memory: Memory, state: State, asked: Asked, need: int, node: Known, tagged: Tagged) -> Known:
-    if (need, tagged) not in node.goes:
-        after = node_rules.remove_primary(_columns(state, [node.figures]), asked, *tagged)
-        (node.goes[need, tagged],) = _learnt(memory, after)
-    return node.goes[need, tagged]
+def _arrival(state: State, asked: Asked, score: _Score, values: Sequence[Any], online: Bools) -> Arrival:
+    columns = state.columns
+    new, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
+    then = node_values(new, (columns, values))
+    spreads = _spreads(score, then, online) - _spreads(score, values, online)
+    counts = np.zeros(len(online))
+    for which, (component, aggregate) in enumerate(zip(COMPONENTS, AGGREGATES, strict=True)):
+        if component.proportional and aggregate not in (SPREAD, CLUSTER):
+            counted = ~online if aggregate is LOST else online
+            counts += np.where(counted, WEIGHTS[which] * (then[which] - values[which]), 0.0)
+    allowed = np.ones(len(online), np.bool_)
+    if not asked.row.template.survives_node:
+        allowed = instance_policy.codes(state, asked, np.arange(len(online))) == FITS
+    return Arrival(spreads, spreads * spreads, counts, allowed)
 
 
-def _columns(state: State, nodes: Sequence[Figures]) -> Columns:
-    figures = zip(state.columns, zip(*nodes, strict=True), strict=True)
-    return Columns._make([np.array(own, column.dtype) for column, own in figures])
+class _Balance:
+    """The variances of the components that are spreads, and what each changed value makes of them."""
+
+    def __init__(self, values: Floats, counted: Bools) -> None:
+        self.number = number = float(np.count_nonzero(counted))
+        self.variances = np.zeros(len(values))
+        if number:
+            counting = values[:, counted]
+            sums = counting.sum(axis=1)
+            centred = counting - (sums / number)[:, np.newaxis]
+            self.variances = (centred * centred).sum(axis=1) / number
+            # A value x that becomes x + d adds d * slope + d * d * bend to the variance.
+            self.slopes = 2 / (number * number) * (number * values - sums[:, np.newaxis])
+            self.bend = (number - 1) / (number * number)
+
+    def after(self, arrival: Arrival) -> Floats:
+        """The variances (components in rows) with the instance on each node."""
+        changes: Floats = arrival.spreads * self.slopes
+        changes += self.bend * arrival.squares
+        changes += self.variances[:, np.newaxis]
+        np.maximum(changes, 0.0, out=changes)
+        return changes
+
+    def change(self, node: int, change: Floats) -> None:
+        """The values of a node change."""
+        self.variances = self.variances + change * (self.slopes[:, node] + self.bend * change)
+        np.maximum(self.variances, 0.0, out=self.variances)
+        self.slopes -= (2 / (self.number * self.number) * change)[:, np.newaxis]
+        self.slopes[:, node] += 2 / self.number * change
 
 
-def _learnt(memory: Memory, columns: Columns) -> list[Known]:
-    """These nodes, remembered."""
-    shares = np.empty((len(COMPONENTS), len(columns.offline)))
-    for share, value in zip(shares, node_values(columns), strict=True):
-        share[:] = value
-    shares[columns.offline != _OFFLINE[:, np.newaxis]] = 0.0
-    figures = zip(*(column.tolist() for column in columns), strict=True)
-    return [
-        memory.nodes.setdefault(each, Known(each, share))
-        for each, share in zip(figures, shares.T, strict=True)
-    ]
+def find_room(memory: Memory, state: State, node: int, refugees: Sequence[int], scope: Bools) -> bool | None:
+    """Whether these instances of a lost node find room, in this order; the state is not changed.
 
-
-def find_room(
-    memory: Memory, state: State, node: int, refugees: Sequence[Asked], scope: Bools
-) -> bool | None:
-    """Whether the refugees of a lost node find room, in this order; the state is not changed.
-
-    None if this cannot be told because some node has no score.
+    None if this cannot be told here: some node has no score, or an instance does not say how many spindles
+    it needs and some node counts them. Those on shared storage have to come before all others.
     """
     memory.tidy()
-    if any(len(asked.tags) for asked in refugees):
+    columns, online = state.columns, ~state.columns.offline
+    mates = scope & (state.group == state.group[node])
+    instances = [memory.asked(state, index) for index in refugees]
+    if columns.excl_stor[mates].any() and any(asked.spindles is None for asked, _ in instances):
+        return None
+    if any(len(asked.tags) for asked, _ in instances):
         counts = state.tag_counts.copy(), state.settled_tag_counts.copy()
         state = replace(state, tag_counts=counts[0], settled_tag_counts=counts[1])
-    now = _now(memory, state)
-    shares, online = np.array([each.shares for each in now]), ~state.columns.offline
-    group, home = scope & (state.group == state.group[node]), int(state.group[node])
-    targets = [row for row in np.flatnonzero(group).tolist() if row != node]
-    for asked in refugees:
-        moves_on, reach = asked.row.template.survives_node, targets
-        if not moves_on:  # what is recreated takes nothing off the lost node
-            asked = replace(asked, index=NOWHERE)
-        elif state.migrates is not None:
-            reach = [row for row in targets if state.migrates[node, row]]
-        need, tagged = memory.need(asked, home), _tags(state, asked)
-        outlooks = _coming(memory, state, asked, need, reach, now, tagged)
-        rows = [row for row, (fits, _) in zip(reach, outlooks, strict=True) if fits]
-        if not rows:
+    base = node_values(columns)
+    score = _made_up(base)
+    values = _spreads(score, base, online)
+    if not np.isfinite(values).all():
+        return None
+    room, disk, spindles = columns.unallocated, columns.f_dsk.copy(), columns.f_spindles.copy()
+    number, failing = columns.primaries + columns.secondaries, base[N1] + 0.0
+    reach = mates.copy()
+    reach[node] = False
+    exclusive = columns.excl_stor if columns.excl_stor[reach].any() else None
+    balance, moving = None, None
+    for asked, need in instances:
+        key = need, score.rows
+        arrival = memory.needs.get(key)
+        if arrival is None:
+            arrival = memory.needs[key] = _arrival(state, asked, score, base, online)
+        moves_on = asked.row.template.survives_node
+        # What becomes of the nodes' figures is what ``node_rules.add_primary`` says with ``force``.
+        left = room - asked.record_mem
+        fits = reach & arrival.allowed & (left > 0)
+        if asked.local:
+            fits &= disk > asked.dsk
+            if exclusive is not None:
+                fits &= ~exclusive | (spindles >= (asked.spindles or 0))
+        if moves_on and state.migrates is not None:
+            fits &= state.migrates[node]
+        if not fits.any():
             return False
-        left = _going(memory, state, asked, need, now[node], tagged[node]) if moves_on else now[node]
-        best = rows[0]
-        if len(rows) > 1:
-            counted = group if moves_on else scope
-            new = np.array([then.shares for fits, then in outlooks if fits])
-            first = (shares[node], left.shares) if moves_on else None
-            crowding = affinity.crowding_change(state, asked, np.array(rows), counted)
-            scores = _scores(shares[counted], online[counted], first, shares[rows], new, crowding)
-            if scores is None:
-                return None
-            best = rows[int(choice.near_best(scores)[-1])]
-        for row, then in ((node, left), (best, outlooks[reach.index(best)][1])):
-            now[row], shares[row] = then, then.shares
+        counted = mates if moves_on else scope
+        if moves_on is not moving:
+            balance, moving = _Balance(values, counted & online), moves_on
+        assert balance is not None
+        if not moves_on:  # what is recreated takes nothing off the lost node
+            asked = replace(asked, index=NOWHERE) if len(asked.tags) else asked
+        elif balance.number:
+            _shift(balance, values, node, -arrival.spreads[:, node])
+        then = _failing(left, columns.r_mem, number + 1)
+        scores = np.zeros(len(fits))
+        if balance.number:
+            roots = balance.after(arrival)
+            scores = score.weights @ np.sqrt(roots, out=roots)
+            scores += arrival.counts
+            scores += np.where(online, WEIGHTS[N1] * (then - failing) + _by_tags(state, asked), 0.0)
+            if len(asked.tags):
+                every = np.arange(len(fits))
+                scores += WEIGHTS[CROWDING] * affinity.crowding_change(state, asked, every, counted)
+        best = int(choice.near_best(np.where(fits, scores, np.inf))[-1])
+        if balance.number:
+            _shift(balance, values, best, arrival.spreads[:, best])
+        room[best], failing[best] = left[best], then[best]
+        number[best] += 1
+        disk[best] -= asked.dsk if asked.local else 0
+        if exclusive is not None and exclusive[best]:
+            spindles[best] -= asked.spindles or 0
         for table in (state.tag_counts, state.settled_tag_counts) if len(asked.tags) else ():
             table[asked.tags, best] += 1
             table[asked.tags, node] -= moves_on
     return True
 
 
-def _now(memory: Memory, state: State) -> list[Known]:
-    """The nodes as they are."""
-    now: list[Figures] = list(zip(*(column.tolist() for column in state.columns), strict=True))
-    unknown = [figures for figures in now if figures not in memory.nodes]
-    if unknown:
-        _learnt(memory, _columns(state, unknown))
-    return [memory.nodes[figures] for figures in now]
+def _shift(balance: _Balance, values: Floats, node: int, change: Floats) -> None:
+    balance.change(node, change)
+    values[:, node] += change
 
 
-def _scores(
-    counted: Floats,
-    online: Bools,
-    first: tuple[Floats, Floats] | None,
-    old: Floats,
-    new: Floats,
-    crowding: Any,
-) -> Floats | None:
-    """The scores of the nodes counted after each change of one of them, after a first change of another.
+def _failing(left: Ints, reserved: Ints, number: Ints) -> Any:
+    """The instances of nodes that fail N+1."""
+    return COMPONENTS[N1].formula(None, left <= reserved, number, 0)
 
-    ``crowding`` is what each changes that is no figure of a node. None if some node has no score.
-    """
-    number = float(np.count_nonzero(online))
-    if not number:
-        return np.zeros(len(old))
-    with np.errstate(invalid="ignore", over="ignore"):
-        sums = np.add.accumulate(counted)[-1]
-        if not np.isfinite(sums).all():
-            return None
-        centred = (counted - sums / number) * online[:, np.newaxis]
-        figures = sums, np.add.accumulate(centred * centred)[-1] / number
-        if first is not None:
-            figures = replaced_spread(number, *figures, *first)
-        sums, variances = replaced_spread(number, *figures, old, new)
-        values = np.where(_SPREADS, np.sqrt(variances), sums) * _WEIGHTS
-    scores: Floats = np.add.accumulate(values, axis=1)[:, -1] + WEIGHTS[CROWDING] * crowding
-    return scores
+
+def _by_tags(state: State, asked: Asked) -> Any:
+    """What tags add to the score, for each node."""
+    total: Any = 0.0
+    if len(asked.tags):
+        total = total + WEIGHTS[TAGS] * affinity.tag_conflicts(state, asked)
+    if len(asked.desired) + asked.unknown_desires:
+        total = total + WEIGHTS[LOCATION] * affinity.unmet_locations(state, asked)
+    return total
