@@ -1,0 +1,201 @@
+"""Packages import one way: each only what the table allows it.
+
+All import statements count: those in functions and those for type checkers, too.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" / "htoolsd"}
+
+_BELOW_TOOLS = (
+    "model engine backends luxi client commandline sources execution planning files streams version"
+)
+
+# What each package may import besides itself, the lowest packages first. Names are below ganeti_htools unless
+# they begin with htoolsd; a name stands for everything below it, too, and may be that of a single module.
+MAY_IMPORT = {
+    "model": "",
+    "version": "",
+    "streams": "",
+    "files": "model",
+    "engine.rules": "model",
+    "engine.redundancy": "model engine.rules",
+    "engine.allocation": "model engine.rules engine.redundancy",
+    "engine.balancing": "model engine.rules engine.redundancy",
+    "engine.capacity": "model engine.rules engine.redundancy engine.allocation",
+    "engine.maintenance": "model engine.rules engine.redundancy engine.balancing",
+    "engine": (
+        "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"
+        " engine.maintenance"
+    ),
+    "engine.explaining": "model engine",
+    "luxi": "model engine",
+    "backends": "model engine luxi",
+    "client": "model backends luxi",
+    "simulator": "model engine backends luxi files streams version",
+    "commandline": "model engine backends",
+    "sources": "model engine backends luxi client files",
+    "execution": "model engine backends luxi client files",
+    "planning": "model engine backends luxi execution sources",
+    "cli.terminal": _BELOW_TOOLS,
+    "cli.report": f"{_BELOW_TOOLS} cli.terminal",
+    "cli": f"{_BELOW_TOOLS} cli.terminal cli.report",
+    "htoolsd.reading": "",
+    "htoolsd.socket": "model backends luxi client",
+    "htoolsd.sync": "model backends luxi",
+    "htoolsd.plans": f"{_BELOW_TOOLS} htoolsd.reading htoolsd.sync",
+    "htoolsd.api": f"{_BELOW_TOOLS} htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans",
+    "htoolsd.process": (
+        f"{_BELOW_TOOLS} htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.api"
+    ),
+    "htoolsd.__main__": "htoolsd.process",
+}
+
+# Imports against the table, by module. Each is to go.
+EXCEPTIONS = {
+    ("ganeti_htools.engine.decide", "ganeti_htools.engine.explaining.shortage"),
+    ("ganeti_htools.engine.redundancy.check", "ganeti_htools.engine.allocation.options"),
+    ("ganeti_htools.engine.redundancy.global_n1", "ganeti_htools.engine.allocation.options"),
+    ("htoolsd.api.plans", "ganeti_htools.cli.executing"),
+    ("htoolsd.api.plans", "ganeti_htools.cli.hbal"),
+    ("htoolsd.api.plans", "ganeti_htools.cli.hsqueeze"),
+}
+
+
+def package_of(module: str) -> str:
+    """The entry of the table that a module belongs to; an empty text if there is none."""
+    name = module.removeprefix("ganeti_htools.")
+    while name and name not in MAY_IMPORT:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def allowed(package: str) -> set[str]:
+    """The entries of the table that a package may import."""
+    named = MAY_IMPORT[package].split()
+    below = tuple(f"{name}." for name in named)
+    return {other for other in MAY_IMPORT if other in named or other.startswith(below)} - {package}
+
+
+def modules() -> dict[str, Path]:
+    """All modules of ours, with their files."""
+    found = {}
+    for name, root in SOURCES.items():
+        for path in root.rglob("*.py"):
+            parts = [name, *path.relative_to(root).with_suffix("").parts]
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(module: str, text: str) -> Iterator[tuple[int, str]]:
+    """Every module of ours that a module imports anywhere, with the line."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names=names):
+                targets = [alias.name for alias in names]
+            case ast.ImportFrom(module=source, names=names, level=level):
+                above = ".".join(module.split(".")[:-level]) if level else ""
+                origin = ".".join(part for part in (above, source) if part)
+                whole = [f"{origin}.{alias.name}" for alias in names]
+                targets = [name if name in MODULES else origin for name in whole]
+            case _:
+                continue
+        for target in targets:
+            if target.split(".")[0] in SOURCES:
+                yield node.lineno, target
+
+
+def violations(module: str, file: str, text: str, exceptions: Iterable[tuple[str, str]] = ()) -> list[str]:
+    """What is wrong with the imports of a module, one a line."""
+    package = package_of(module)
+    if not package:
+        return [f"{file}: {module} belongs to no package of the table"]
+    may = allowed(package)
+    return [
+        f"{file}:{line}: {module} imports {target}; {package} may import only: {MAY_IMPORT[package]}"
+        for line, target in imports(module, text)
+        if package_of(target) not in may | {package} and (module, target) not in exceptions
+    ]
+
+
+def test_every_import_is_allowed() -> None:
+    found = []
+    for module, path in sorted(MODULES.items()):
+        file = str(path.relative_to(ROOT))
+        if module not in SOURCES:  # the packages' own __init__ import nothing of ours
+            found += violations(module, file, path.read_text(), EXCEPTIONS)
+    assert not found, "\n".join(["", *found])
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_the_outermost_packages_import_nothing_of_ours(module: str) -> None:
+    assert not list(imports(module, MODULES[module].read_text()))
+
+
+def test_exceptions_are_still_needed() -> None:
+    made = {
+        (module, target)
+        for module, path in MODULES.items()
+        for _, target in imports(module, path.read_text())
+    }
+    assert made >= EXCEPTIONS
+
+
+def test_every_package_is_there() -> None:
+    assert {package_of(module) for module in MODULES} - {""} == set(MAY_IMPORT)
+    names = {name for words in MAY_IMPORT.values() for name in words.split()}
+    assert names <= set(MAY_IMPORT)
+
+
+def test_the_table_has_no_circles() -> None:
+    TopologicalSorter({package: allowed(package) for package in MAY_IMPORT}).prepare()
+
+
+def test_the_executable_imports_nothing_of_ours() -> None:
+    text = (ROOT / "iallocator" / "htoolsd").read_text()
+    assert not list(imports("iallocator", text))
+    assert not [
+        line for line in text.splitlines() if line.split()[:1] in (["import"], ["from"]) and "htools" in line
+    ]
+
+
+FORBIDDEN = [
+    "import ganeti_htools.cli.hbal",
+    "from ganeti_htools.cli import hbal",
+    "from ganeti_htools import cli",
+    "from ganeti_htools.cli.hbal import main",
+    "def f():\n    import ganeti_htools.cli",
+    "if TYPE_CHECKING:\n    from ganeti_htools.cli.hbal import main",
+    "try:\n    pass\nfinally:\n    from ..cli import hbal",
+]
+
+
+@pytest.mark.parametrize("text", FORBIDDEN)
+def test_a_forbidden_import_is_named(text: str) -> None:
+    (problem,) = violations("ganeti_htools.engine.decide", "decide.py", text)
+    assert problem.startswith(f"decide.py:{text.count(chr(10)) + 1}: ganeti_htools.engine.decide imports ")
+    assert "; engine may import only: model engine.rules" in problem
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("ganeti_htools.engine.rules.score", "import ganeti_htools.engine.balancing.balance"),
+        ("ganeti_htools.cli.hbal", "from htoolsd.sync import model"),
+        ("ganeti_htools.planning.view", "from ganeti_htools.commandline.reading import CommandLine"),
+        ("ganeti_htools.model.state", "from ganeti_htools.engine.rules import score"),
+        ("htoolsd.sync.model", "from htoolsd.plans.plan import Plan"),
+        ("htoolsd.plans.plans", "from htoolsd.process.service import main"),
+    ],
+)
+def test_rooms_are_kept_apart(module: str, text: str) -> None:
+    assert len(violations(module, "file.py", text)) == 1
