@@ -5,7 +5,8 @@ from typing import Any
 
 import orjson
 
-from ganeti_htools.engine.allocation.evacuate import Evacuation, Step
+from ganeti_htools.engine.allocation.evacuate import Evacuation
+from ganeti_htools.engine.allocation.steps import Step
 from ganeti_htools.engine.decide import Decision
 from ganeti_htools.luxi.opcodes import Opcode, moving
 from ganeti_htools.model.cluster import Instance

@@ -39,8 +39,7 @@ class Placed:
 class Decision:
     """What was decided, and the state it leads to.
 
-    ``result`` is a list of places for allocations (with ``single`` just one was asked for), or an
-    evacuation.
+    ``result`` has a place for each instance of an allocation, or is an evacuation.
     """
 
     result: tuple[Placed, ...] | Evacuation
@@ -48,7 +47,10 @@ class Decision:
 
 
 def decide(state: State, request: wanted.Request, options: Options, reporter: Reporter = SILENT) -> Decision:
-    """Decide. Raises RequestFailed with the reason, as Ganeti's administrator is to read it."""
+    """Decide a request, and tell the reporter what is judged.
+
+    Raises RequestFailed with the reason, as Ganeti's administrator is to read it.
+    """
     indices = {row.name: index for index, row in enumerate(state.cluster.instances)}
     match request:
         case wanted.Allocate(placement):

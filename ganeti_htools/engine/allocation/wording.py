@@ -30,7 +30,7 @@ def _metric(metric: float | tuple[tuple[int, ...], int]) -> str:
 
 
 def outcome_line(state: State, outcome: GroupOutcome, instance: str) -> str:
-    """The same for a group in which the instance was to be placed."""
+    """What came of a group in which the instance was to be placed."""
     group = state.cluster.groups[outcome.group]
     if outcome.unconnected:
         return f"group {group.name} is not connected to a network required by instance {instance}"

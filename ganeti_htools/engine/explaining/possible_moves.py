@@ -1,4 +1,8 @@
-"""All single moves of one instance: why each must not be, or what it would do to the score."""
+"""All single moves of one instance: why each must not be, or what it would do to the score.
+
+The search for a balancing step tells nobody of them: its bounds rule most of them out unseen. They are
+tried here by the functions that it tries the others by.
+"""
 
 from dataclasses import dataclass
 

@@ -1,0 +1,94 @@
+"""Mirrored instances that leave both their nodes: all pairs of targets scored at once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.reporter import Reporter
+from ganeti_htools.engine.allocation.steps import Step, carry_out, fail_over
+from ganeti_htools.engine.rules import affinity, choice, placements
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import Asked, State
+
+
+def to_best_pair(
+    state: State, asked: Asked, group: int, targets: Ints, options: Options, reporter: Reporter
+) -> list[Step]:
+    """Move a mirrored instance to the best pair of targets, in place; the steps. Raises RequestFailed."""
+    scope, steps, trying = state.group == group, [], state
+    prefix = "Can't find any good nodes for relocation: "
+    if len(targets) < 2:
+        reporter.rejecting(targets, "no other node")
+        raise RequestFailed(prefix + "no nodes available")
+    if state.columns.offline[state.pnode[asked.index]]:
+        trying = state.copy()
+        try:
+            fail_over(trying, asked, options)
+        except RequestFailed as failure:
+            reporter.rejecting(targets, "its secondary cannot take over")
+            reason = f"Allocation failed: Failing over to the secondary: {failure}"
+            raise RequestFailed(prefix + reason) from None
+        steps.append(Step(Operation.FAILOVER))
+    trial, codes = placements.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
+    reporter.judged_exchanges(trying, targets, trial)
+    apart = targets[:, np.newaxis] != targets
+    pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
+    if pair is None:
+        raise RequestFailed(f"{prefix}Allocation failed: {_last_reason(codes, apart)}")
+    steps += _exchange(*pair)
+    for step in steps:
+        carry_out(state, asked, step, options)
+    return steps
+
+
+def _exchange(primary: int, secondary: int) -> list[Step]:
+    return [
+        Step(Operation.REPLACE_SECONDARY, primary),
+        Step(Operation.FAILOVER),
+        Step(Operation.REPLACE_SECONDARY, secondary),
+    ]
+
+
+def _best_pair(
+    state: State, trial: Trial, apart: Bools, scope: Bools, asked: Asked, targets: Ints, options: Options
+) -> tuple[int, int] | None:
+    """Rows of the pair that leaves the group's nodes with the lowest score; of near ties see choice."""
+    fits = np.flatnonzero(((trial.codes == FITS) & apart).ravel())
+    if not len(fits):
+        return None
+    crowding = affinity.crowding(state, scope)
+    before = choice.base(state, scope, crowding)
+    scores = choice.restricted(trial, scope).scores(before).ravel()[fits]
+    near = fits[choice.near_best(scores) if before.rated else [-1]].tolist()
+    pairs = [(int(targets[pair // len(targets)]), int(targets[pair % len(targets)])) for pair in near]
+    if len(pairs) == 1:
+        return pairs[0]
+    fresh = []
+    for new_primary, new_secondary in pairs:
+        tried = state.copy()
+        for step in _exchange(new_primary, new_secondary):
+            carry_out(tried, asked, step, options)
+        fresh.append(float(choice.base(tried, scope, affinity.crowding(tried, scope)).score()))
+    return pairs[int(np.flatnonzero(np.array(fresh) == min(fresh))[-1])]
+
+
+STEP_NAMES = (
+    "Changing secondary to new primary",
+    "Failing over to new primary",
+    "Changing secondary to final secondary",
+)
+
+
+def _last_reason(codes: Sequence[Codes], apart: Bools) -> str:
+    """Why the last of all pairs failed, and at which step."""
+    p, s = np.argwhere(apart)[-1]
+    for name, code in zip(STEP_NAMES, codes, strict=True):
+        reason = int(np.broadcast_to(code, apart.shape)[p, s])
+        if reason != FITS:
+            return f"{name}: {FAIL[reason].value}"
+    raise AssertionError("a pair without reason against it was not chosen")

@@ -1,0 +1,84 @@
+"""One instance moved off its primary, its secondary or both, to the best place there is."""
+
+from ganeti_htools.engine.allocation.exchange import to_best_pair
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.allocation.steps import Step, fail_over
+from ganeti_htools.engine.rules import affinity, choice, placements, settling
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.node_rules import FAIL
+from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import EvacMode, Mirror
+
+
+def leave(
+    state: State,
+    asked: Asked,
+    mode: EvacMode,
+    group: int,
+    targets: Ints,
+    options: Options,
+    reporter: Reporter = SILENT,
+) -> list[Step]:
+    """Move an instance off its nodes, in place; the steps. Raises RequestFailed if it cannot.
+
+    ``mode`` tells which of its nodes it leaves, ``targets`` (rows) are the nodes of the group that it may
+    take instead.
+    """
+    operation = _operation(state, asked, mode)
+    if operation is Operation.FAILOVER:
+        fail_over(state, asked, options, reporter)
+        return [Step(Operation.FAILOVER)]
+    reporter.trying(group, targets)
+    if operation is None:
+        return to_best_pair(state, asked, group, targets, options, reporter)
+    return _to_best_node(state, asked, operation, group, targets, options, reporter)
+
+
+def _operation(state: State, asked: Asked, mode: EvacMode) -> Operation | None:
+    """How an instance moves, None if it leaves both its nodes. Raises RequestFailed if it cannot."""
+    template = asked.row.template
+    if not asked.mirrored:
+        if template.mirror is Mirror.NONE:
+            raise RequestFailed(f"Instances of type {template.value} cannot be relocated")
+        if mode is EvacMode.SECONDARY:
+            raise RequestFailed(
+                f"Instances with disk template '{template.value}' can't execute change secondary"
+            )
+        return Operation.FAILOVER_TO
+    if state.snode[asked.index] == NOWHERE:
+        raise RequestFailed("Instance has no secondary node")
+    if mode is EvacMode.PRIMARY:
+        return Operation.FAILOVER
+    return Operation.REPLACE_SECONDARY if mode is EvacMode.SECONDARY else None
+
+
+def _to_best_node(
+    state: State,
+    asked: Asked,
+    operation: Operation,
+    group: int,
+    targets: Ints,
+    options: Options,
+    reporter: Reporter,
+) -> list[Step]:
+    """A new primary or secondary: the one that leaves the group with the lowest score."""
+    scope, force = state.group == group, options.ignore_soft_errors
+    if not len(targets):
+        raise RequestFailed("Can't find any good node: ")
+    if operation is Operation.FAILOVER_TO:
+        trial = placements.failover_to(state, asked, targets, scope, force)
+    else:
+        trial = placements.replace_secondary(state, asked, targets, force)
+    reporter.judged(targets, trial)
+    chosen = choice.best(state, trial, scope, affinity.crowding(state, scope))
+    if chosen is None:
+        reasons = [
+            f" Node {name} failed: {FAIL[code].value};"
+            for name, code in zip(state.names(targets.tolist()), trial.codes.tolist(), strict=True)
+        ]
+        raise RequestFailed("Can't find any good node: " + "".join(reasons))
+    settling.settle(state, trial.only(chosen))
+    return [Step(operation, int(targets[chosen]))]

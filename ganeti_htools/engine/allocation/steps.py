@@ -1,0 +1,40 @@
+"""Single steps of an instance that moves off its nodes, carried out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import Asked, State
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operation on the way of an instance; ``node`` is the row of the new node, if it takes one."""
+
+    operation: Operation
+    node: int = NOWHERE
+
+
+def fail_over(state: State, asked: Asked, options: Options, reporter: Reporter = SILENT) -> None:
+    """A mirrored instance started on its secondary, in place. Raises RequestFailed if it cannot be."""
+    trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
+    reporter.judged(trial.pnode, trial)
+    if trial.codes[0] != FITS:
+        raise RequestFailed(FAIL[int(trial.codes[0])].value)
+    settling.settle(state, trial)
+
+
+def carry_out(state: State, asked: Asked, step: Step, options: Options) -> None:
+    """Do a step of which it is known that it can be done, in place."""
+    scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
+    if step.operation is Operation.FAILOVER:
+        settling.settle(state, placements.failover(state, asked, scope, force))
+    else:
+        settling.settle(state, placements.replace_secondary(state, asked, np.array([step.node]), force))
