@@ -11,7 +11,7 @@ import trio
 from ganeti_htools import streams
 from ganeti_htools.cli import executing, files
 from ganeti_htools.client import asking, following
-from ganeti_htools.client.protocol import Kind
+from ganeti_htools.client.protocol import Refusal
 from ganeti_htools.commandline.reading import CommandLine, Program
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.wording import Say
@@ -114,5 +114,7 @@ def _cancel(path: str, number: str, now: bool) -> None:
     try:
         asking.ask(path, "cancel", {"plan": number, "now": now})
     except HtoolsError as error:
-        if not (isinstance(error, asking.RefusedError) and error.kind == Kind.PLAN):  # it has ended already
+        if not (
+            isinstance(error, asking.RefusedError) and error.kind == Refusal.PLAN
+        ):  # it has ended already
             files.say(f"The plan cannot be stopped: {error}\n")

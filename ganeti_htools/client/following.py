@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ganeti_htools.client.asking import PATIENCE, NoAnswerError, RefusedError, ask
-from ganeti_htools.client.protocol import Kind
+from ganeti_htools.client.protocol import Refusal
 
 GOING = ("running", "stopping")  # states in which a plan will still change
 
@@ -25,7 +25,7 @@ def changes(path: str, plan: str) -> Iterator[Any]:
             patience = PATIENCE + (0 if serial is None else LONGEST)
             news: Any = ask(path, "follow", {"plan": plan, "serial": serial}, patience=patience)
         except (NoAnswerError, RefusedError) as error:
-            stopping = isinstance(error, NoAnswerError) or error.kind == Kind.STOPPING
+            stopping = isinstance(error, NoAnswerError) or error.kind == Refusal.STOPPING
             if not stopping or time.monotonic() - heard > _AWAY:
                 raise
             time.sleep(_PAUSE)

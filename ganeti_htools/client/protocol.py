@@ -21,7 +21,7 @@ VERSION = 1
 MOST = 10_000  # values in a call
 
 
-class Kind(StrEnum):
+class Refusal(StrEnum):
     """Why a call was not carried out."""
 
     MESSAGE = "bad-message"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 class RefusalError(Exception):
     """A call that is not carried out; the text is the message."""
 
-    def __init__(self, kind: Kind, message: str) -> None:
+    def __init__(self, kind: Refusal, message: str) -> None:
         super().__init__(on_one_line(message))
         self.kind = kind
 
@@ -60,20 +60,20 @@ def encode_call(call: Call) -> bytes:
 def decode_call(message: bytes) -> Call:
     """The call in a message. Raises RefusalError."""
     if not has_at_most(message, MOST):
-        raise RefusalError(Kind.MESSAGE, f"message has more than {MOST} values")
+        raise RefusalError(Refusal.MESSAGE, f"message has more than {MOST} values")
     try:
         value = parsed(message)
     except DocumentError as err:
-        raise RefusalError(Kind.MESSAGE, f"message is not JSON: {err}") from None
+        raise RefusalError(Refusal.MESSAGE, f"message is not JSON: {err}") from None
     if not isinstance(value, dict):
-        raise RefusalError(Kind.MESSAGE, "expected an object with method, args and version")
+        raise RefusalError(Refusal.MESSAGE, "expected an object with method, args and version")
     version = value.get("version")
     if version != VERSION or isinstance(version, bool):
-        raise RefusalError(Kind.VERSION, f"version: expected {VERSION}, got {shown(version)}")
+        raise RefusalError(Refusal.VERSION, f"version: expected {VERSION}, got {shown(version)}")
     match value:
         case {"method": str(method), "args": dict(args)}:
             return Call(method, args)
-    raise RefusalError(Kind.MESSAGE, "expected method to be a string and args an object")
+    raise RefusalError(Refusal.MESSAGE, "expected method to be a string and args an object")
 
 
 def success(result: object) -> bytes:
@@ -81,6 +81,6 @@ def success(result: object) -> bytes:
     return encode({"success": True, "result": result})
 
 
-def failure(kind: Kind, message: str) -> bytes:
+def failure(kind: Refusal, message: str) -> bytes:
     """The answer to a call that was not."""
     return encode({"success": False, "result": {"error": kind, "message": message}})

@@ -87,7 +87,7 @@ class Control:
 
     def _fail(self, pattern: str, times: int | None = None) -> None:
         """Let opcodes fail whose summary matches, always or some times; 0 is never."""
-        self._jobs.pace.fail(pattern, inf if times is None else _number(times))
+        self._jobs.behaviour.fail(pattern, inf if times is None else _number(times))
 
     def _find(self, name: str) -> None:
         """A lost node answers again."""
@@ -95,11 +95,11 @@ class Control:
 
     def _finish(self) -> None:
         """Let the opcodes under way take no longer."""
-        self._jobs.pace.finish()
+        self._jobs.behaviour.finish()
 
     def _job_seconds(self, seconds: float) -> None:
         """How long an opcode takes from now on."""
-        self._jobs.pace.seconds = _number(seconds)
+        self._jobs.behaviour.seconds = _number(seconds)
 
     def _tell_jobs(self) -> list[list[Any]]:
         """All jobs: number and state."""

@@ -8,12 +8,12 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from math import inf
 from typing import Any
 
 import trio
 
+from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator.opcodes import Opcode, OpcodeError, carry_out, check, seconds, subjects, summary
 from ganeti_htools.simulator.world import World
@@ -24,28 +24,12 @@ LONGEST_WAIT = 29.0  # seconds until WaitForJobChange tells that nothing changed
 Stamp = tuple[int, int]  # seconds, microseconds
 
 
-class State(Enum):
-    """State of a job, or of one of its opcodes."""
-
-    QUEUED = "queued"
-    WAITING = "waiting"
-    RUNNING = "running"
-    SUCCESS = "success"
-    ERROR = "error"
-    CANCELED = "canceled"
-
-    @property
-    def final(self) -> bool:
-        """Whether nothing follows."""
-        return self in (State.SUCCESS, State.ERROR, State.CANCELED)
-
-
 @dataclass(slots=True)
-class Step:
+class JobOpcode:
     """An opcode of a job, and what became of it."""
 
     opcode: Opcode
-    state: State = State.QUEUED
+    state: JobStatus = JobStatus.QUEUED
     result: Any = None
     log: list[tuple[int, Stamp, str, str]] = field(default_factory=list)
     start: Stamp | None = None
@@ -54,17 +38,17 @@ class Step:
 
 @dataclass(slots=True)
 class Job:
-    """A job and its steps."""
+    """A job and its opcodes, carried out one after the other."""
 
     number: int
-    steps: list[Step]
+    steps: list[JobOpcode]
     received: Stamp
     subjects: frozenset[str]
-    state: State = State.QUEUED
+    state: JobStatus = JobStatus.QUEUED
     start: Stamp | None = None
     end: Stamp | None = None
 
-    def finish(self, state: State, result: Any) -> None:
+    def finish(self, state: JobStatus, result: Any) -> None:
         """Give every step that has not ended this end."""
         for step in self.steps:
             if not step.state.final:
@@ -73,7 +57,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Pace:
+class Behaviour:
     """How jobs go: seconds for each opcode, and which fail (patterns of summaries, and how often)."""
 
     seconds: float = 1.0
@@ -116,9 +100,9 @@ def stamp() -> Stamp:
 class Jobs:
     """All jobs, and the world they change. Jobs run as tasks of ``nursery``."""
 
-    def __init__(self, nursery: trio.Nursery, world: World, pace: Pace) -> None:
+    def __init__(self, nursery: trio.Nursery, world: World, behaviour: Behaviour) -> None:
         self.world = world
-        self.pace = pace
+        self.behaviour = behaviour
         self.drained = False
         self.archived: set[int] = set()
         self._nursery = nursery
@@ -140,7 +124,7 @@ class Jobs:
         accepted = {
             number: Job(
                 number,
-                [Step(_absolute(opcode, number)) for opcode in opcodes],
+                [JobOpcode(_absolute(opcode, number)) for opcode in opcodes],
                 stamp(),
                 frozenset().union(*(subjects(self.world, opcode) for opcode in opcodes)),
             )
@@ -163,9 +147,9 @@ class Jobs:
         job = self.find(number)
         if job is None or job.state.final:
             return False, f"Job {number} not found in queue"
-        if job.state is State.RUNNING:
+        if job.state is JobStatus.RUNNING:
             return False, "Job no longer waiting, can't cancel (informed it anyway)"
-        said = f"Dequeued job {number}" if job.state is State.QUEUED else "Job successfully cancelled"
+        said = f"Dequeued job {number}" if job.state is JobStatus.QUEUED else "Job successfully cancelled"
         self._cancel(job)
         return True, said
 
@@ -200,7 +184,7 @@ class Jobs:
         self._changed = trio.Event()
 
     def _cancel(self, job: Job) -> None:
-        job.finish(State.CANCELED, "Job canceled by request")
+        job.finish(JobStatus.CANCELED, "Job canceled by request")
         self._tell()
 
     async def _schedule(self) -> None:
@@ -208,22 +192,24 @@ class Jobs:
         while True:
             changed = self._changed
             for job in [job for job in self._jobs.values() if not job.state.final]:
-                if job.state is State.QUEUED and self._may_start(job):
-                    self._enter(job, State.WAITING)
-                if job.state is State.WAITING and not any(_precedes(other, job) for other in self._started()):
-                    self._enter(job, State.RUNNING)
+                if job.state is JobStatus.QUEUED and self._may_start(job):
+                    self._enter(job, JobStatus.WAITING)
+                if job.state is JobStatus.WAITING and not any(
+                    _precedes(other, job) for other in self._started()
+                ):
+                    self._enter(job, JobStatus.RUNNING)
                     self._nursery.start_soon(self._work, job)
             await changed.wait()
 
     def _started(self) -> list[Job]:
-        return [job for job in self._jobs.values() if job.state in (State.WAITING, State.RUNNING)]
+        return [job for job in self._jobs.values() if job.state in (JobStatus.WAITING, JobStatus.RUNNING)]
 
-    def _enter(self, job: Job, state: State) -> None:
+    def _enter(self, job: Job, state: JobStatus) -> None:
         job.state = state
         job.start = job.start or stamp()
         for step in job.steps:
-            if step.state is State.QUEUED:
-                step.state = State.WAITING
+            if step.state is JobStatus.QUEUED:
+                step.state = JobStatus.WAITING
         self._tell()
 
     def _may_start(self, job: Job) -> bool:
@@ -237,7 +223,7 @@ class Jobs:
                 return False
             ended = other.state.value
             if wanted and ended not in wanted:
-                if other.state is State.CANCELED:
+                if other.state is JobStatus.CANCELED:
                     self._cancel(job)
                 else:
                     text = f"Dependency job {number} finished with status '{ended}'"
@@ -246,26 +232,26 @@ class Jobs:
         return len(self._started()) < MOST_RUNNING
 
     def _fail(self, job: Job, text: str) -> None:
-        job.finish(State.ERROR, ["OpExecError", [text]])
+        job.finish(JobStatus.ERROR, ["OpExecError", [text]])
         self._tell()
 
     async def _work(self, job: Job) -> None:
         for step in job.steps:
-            step.state, step.start = State.RUNNING, stamp()
+            step.state, step.start = JobStatus.RUNNING, stamp()
             title = summary(step.opcode)
             step.log.append((len(messages(job)) + 1, stamp(), "message", title))
             self._tell()
-            await self.pace.take(seconds(step.opcode, self.pace.seconds))
+            await self.behaviour.take(seconds(step.opcode, self.behaviour.seconds))
             try:
-                if self.pace.fails(title):
+                if self.behaviour.fails(title):
                     raise OpcodeError("OpExecError", f"{title} was told to fail")
                 self.world, step.result = carry_out(self.world, step.opcode)
             except OpcodeError as error:
-                step.state, step.result, step.end = State.ERROR, error.encoded, stamp()
+                step.state, step.result, step.end = JobStatus.ERROR, error.encoded, stamp()
                 self._fail(job, "Preceding opcode failed")
                 return
-            step.state, step.end = State.SUCCESS, stamp()
-        job.state, job.end = State.SUCCESS, stamp()
+            step.state, step.end = JobStatus.SUCCESS, stamp()
+        job.state, job.end = JobStatus.SUCCESS, stamp()
         self._tell()
 
 
@@ -278,7 +264,9 @@ def _precedes(other: Job, job: Job) -> bool:
     """Whether the other works on the same things, or has waited longer to do so."""
     if other is job or other.subjects.isdisjoint(job.subjects):
         return False
-    return other.state is State.RUNNING or (other.state is State.WAITING and other.number < job.number)
+    return other.state is JobStatus.RUNNING or (
+        other.state is JobStatus.WAITING and other.number < job.number
+    )
 
 
 def _absolute(opcode: Opcode, number: int) -> Mapping[str, Any]:
@@ -286,7 +274,7 @@ def _absolute(opcode: Opcode, number: int) -> Mapping[str, Any]:
     depends = opcode.get("depends") or []
     try:
         pairs = [
-            [int(other) + number if other < 0 else int(other), [State(name).value for name in wanted]]
+            [int(other) + number if other < 0 else int(other), [JobStatus(name).value for name in wanted]]
             for other, wanted in depends
         ]
     except (TypeError, ValueError):

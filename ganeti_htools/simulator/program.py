@@ -16,7 +16,7 @@ from ganeti_htools.backends import text
 from ganeti_htools.files import read_text
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.simulator.control import Control, Mastership
-from ganeti_htools.simulator.jobs import Jobs, Pace
+from ganeti_htools.simulator.jobs import Behaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.serving import Trouble, converse, listening
 from ganeti_htools.simulator.world import World, begin, lose
@@ -34,11 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             if world.node(name) is None:
                 raise HtoolsError(f"--lose: unknown node '{name}'")
             world = lose(world, name)
-        pace = Pace(options.job_seconds)
+        behaviour = Behaviour(options.job_seconds)
         for pattern in options.fail:
-            pace.fail(pattern)
+            behaviour.fail(pattern)
         gc.freeze()  # a full collection need not look at the cluster again and again
-        trio.run(_run, world, pace, Trouble(options.slow), options.socket, options.control)
+        trio.run(_run, world, behaviour, Trouble(options.slow), options.socket, options.control)
     except* HtoolsError as errors:
         print(f"htools-simulator: {_first(errors)}", file=sys.stderr)
         status = 1
@@ -89,12 +89,14 @@ def _seconds(value: str) -> float:
     return seconds
 
 
-async def _run(world: World, pace: Pace, trouble: Trouble, path: str, control_path: str | None) -> None:
+async def _run(
+    world: World, behaviour: Behaviour, trouble: Trouble, path: str, control_path: str | None
+) -> None:
     mastership = Mastership()
     with ExitStack() as sockets:
         controls = [] if control_path is None else [sockets.enter_context(listening(control_path))]
         async with trio.open_nursery() as nursery:
-            jobs = Jobs(nursery, world, pace)
+            jobs = Jobs(nursery, world, behaviour)
             luxid, control = Luxid(jobs), Control(jobs, trouble, mastership)
             heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
             with trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ganeti_htools.model.cluster import Group, Instance, Node
 from ganeti_htools.model.policy import IPolicy, ISpec
 from ganeti_htools.model.types import Status
-from ganeti_htools.simulator.jobs import Job, Step
+from ganeti_htools.simulator.jobs import Job, JobOpcode
 from ganeti_htools.simulator.opcodes import summary
 from ganeti_htools.simulator.world import World
 
@@ -335,7 +335,7 @@ NETWORKS = Table(
 )
 
 
-def _steps(value: Callable[[Step], Any]) -> Callable[[Job], Any]:
+def _steps(value: Callable[[JobOpcode], Any]) -> Callable[[Job], Any]:
     return lambda job: [value(step) for step in job.steps]
 
 

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.luxi.framing import END, decode, encode
 from ganeti_htools.model.cluster import check
-from ganeti_htools.simulator.jobs import Jobs, Pace
+from ganeti_htools.simulator.jobs import Behaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from tests.support.worlds import delay, migrate, opcode, replace_disks, role, world
 
@@ -84,7 +84,7 @@ def answers(*requests: tuple[str, list[Any]]) -> tuple[list[dict[str, Any]], Job
     async def talk() -> tuple[list[dict[str, Any]], Jobs]:
         said = []
         async with trio.open_nursery() as nursery:
-            jobs = Jobs(nursery, world(), Pace(1))
+            jobs = Jobs(nursery, world(), Behaviour(1))
             for name, args in requests:
                 answer, _ = await Luxid(jobs).answer(encode({"method": name, "args": args}).removesuffix(END))
                 value = decode(answer.removesuffix(END))

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from ganeti_htools.backends import text
-from ganeti_htools.simulator.jobs import Jobs, Pace
+from ganeti_htools.simulator.jobs import Behaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.serving import Trouble, converse
 from ganeti_htools.simulator.world import World
@@ -89,7 +89,7 @@ class MemoryGaneti:
 async def ganeti(start: World | None = None, job_seconds: float = 1.0) -> AsyncIterator[MemoryGaneti]:
     """It is there as long as it is needed."""
     async with trio.open_nursery() as nursery:
-        yield MemoryGaneti(nursery, Jobs(nursery, start or world(), Pace(job_seconds)))
+        yield MemoryGaneti(nursery, Jobs(nursery, start or world(), Behaviour(job_seconds)))
         nursery.cancel_scope.cancel()
 
 

@@ -9,7 +9,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from ganeti_htools.luxi.client import Client
-from ganeti_htools.simulator.jobs import Jobs, Pace
+from ganeti_htools.simulator.jobs import Behaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.serving import Trouble, converse
 from ganeti_htools.simulator.world import World
@@ -19,7 +19,7 @@ class Simulated:
     """A master, its jobs, and what is wrong with the line. While it is not ``there`` nobody is connected."""
 
     def __init__(self, nursery: trio.Nursery, world: World, seconds: float) -> None:
-        self.jobs = Jobs(nursery, world, Pace(seconds))
+        self.jobs = Jobs(nursery, world, Behaviour(seconds))
         self.trouble = Trouble()
         self.there = True
         self._luxid = Luxid(self.jobs)

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import trio
 
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
 from htoolsd.socket.methods import Args, File
@@ -33,11 +33,11 @@ class ClusterMethods:
         """Raises RefusalError."""
         fresh = args.get("fresh", False)
         if not isinstance(fresh, bool):
-            raise RefusalError(Kind.ARGUMENTS, "cluster: fresh: expected true or false")
+            raise RefusalError(Refusal.ARGUMENTS, "cluster: fresh: expected true or false")
         old = await self._sync.renew() if fresh else None
         model = self._sync.model
         if model.answers is None:
-            raise RefusalError(Kind.CLUSTER, f"the cluster is not known yet{self._why()}")
+            raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
         return {
             **await self._parts(model.answers),
             **self._state(),
@@ -61,7 +61,7 @@ class ClusterMethods:
         try:
             await self._sync.refresh()
         except NotSyncedError as error:
-            raise RefusalError(Kind.CLUSTER, str(error)) from None
+            raise RefusalError(Refusal.CLUSTER, str(error)) from None
         return self._state()
 
     def _state(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from ganeti_htools.backends.documents import has_at_most
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies
@@ -130,7 +130,7 @@ class Decisions:
                     limiter=cast(trio.CapacityLimiter, call),  # trio documents any object alike
                 )
             if call.scope.cancelled_caught:
-                raise RefusalError(Kind.INTERNAL, f"the decision took longer than {self._longest:g} s")
+                raise RefusalError(Refusal.INTERNAL, f"the decision took longer than {self._longest:g} s")
         except RefusalError:
             self._tally.refused += 1
             raise
@@ -164,11 +164,11 @@ class Decisions:
     ) -> Decision | HtoolsError:
         data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
         if not has_at_most(data, MOST):
-            raise RefusalError(Kind.FILE, f"the request has more than {MOST} values")
+            raise RefusalError(Refusal.FILE, f"the request has more than {MOST} values")
         try:
             return decide(data, options, self._cache, known)
         except TooLargeError as err:
-            raise RefusalError(Kind.FILE, str(err)) from None
+            raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:
             return err
 
@@ -181,11 +181,11 @@ def read_request(file: PassedFile, largest: int) -> bytes:
     """Everything in a passed file, which is closed. Raises RefusalError if it cannot or must not be read."""
     descriptor = file.take()
     if descriptor is None:
-        raise RefusalError(Kind.FILE, "the request file was closed before it could be read")
+        raise RefusalError(Refusal.FILE, "the request file was closed before it could be read")
     try:
         return reading.contents(descriptor, largest)
     except OSError as err:
-        raise RefusalError(Kind.FILE, f"the request cannot be read: {err.strerror}") from None
+        raise RefusalError(Refusal.FILE, f"the request cannot be read: {err.strerror}") from None
     finally:
         os.close(descriptor)
 
@@ -193,16 +193,16 @@ def read_request(file: PassedFile, largest: int) -> bytes:
 def _understand(args: Args, file: File) -> tuple[Options, PassedFile | str]:
     arguments, text = words("decide", args), args.get("request")
     if text is not None and not isinstance(text, str):
-        raise RefusalError(Kind.ARGUMENTS, "decide: request: expected a string")
+        raise RefusalError(Refusal.ARGUMENTS, "decide: request: expected a string")
     try:
         options = parse_options(arguments)
     except UsageError as err:
-        raise RefusalError(Kind.ARGUMENTS, str(err)) from None
+        raise RefusalError(Refusal.ARGUMENTS, str(err)) from None
     if file is not None and text is None:
         return options, file
     if text is not None and file is None:
         return options, text
-    raise RefusalError(Kind.ARGUMENTS, "decide: expected either a file passed along or a request")
+    raise RefusalError(Refusal.ARGUMENTS, "decide: expected either a file passed along or a request")
 
 
 def _milliseconds(since: float) -> float:

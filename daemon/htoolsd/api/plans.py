@@ -8,7 +8,7 @@ import trio
 
 from ganeti_htools.cli import executing, hbal, hsqueeze
 from ganeti_htools.client.following import LONGEST
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_plan
 from ganeti_htools.commandline.programs import HBAL, HSQUEEZE
 from ganeti_htools.commandline.reading import CommandLine, Program
@@ -18,7 +18,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.sources.source import unheard
-from htoolsd.plans.plan import Plan, State
+from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import Args, File, words
 from htoolsd.socket.peer import caller
@@ -44,11 +44,11 @@ class PlanMethods:
     async def make(self, args: Args, _file: File) -> object:
         tool = args.get("tool")
         if not isinstance(tool, str) or tool not in _TOOLS:
-            raise RefusalError(Kind.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
+            raise RefusalError(Refusal.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
         given = words("plan", args)
         model = self._sync.model_of(args.get("generations"))
         if model is None or model.cluster is None:
-            raise RefusalError(Kind.CLUSTER, "the cluster is not known, or has changed since; ask again")
+            raise RefusalError(Refusal.CLUSTER, "the cluster is not known, or has changed since; ask again")
         line, proposal, run = await self._proposed(tool, given, model.cluster)
         client = caller.get()
         facts = {
@@ -84,7 +84,7 @@ class PlanMethods:
                 limiter=self._turn,
             )
         except HtoolsError as error:
-            raise RefusalError(Kind.ARGUMENTS, str(error)) from None
+            raise RefusalError(Refusal.ARGUMENTS, str(error)) from None
         return line, proposal, executing.begin(line, program, proposal.purpose, proposal.jobs)
 
     async def _make_again(self, plan: Plan) -> None:
@@ -93,16 +93,16 @@ class PlanMethods:
         """
         tool, model = plan.facts["tool"], self._sync.model
         if tool not in _TOOLS or model.cluster is None:
-            raise RefusalError(Kind.CLUSTER, "the cluster is not known yet; ask again")
+            raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
         if model.silent:
-            raise RefusalError(Kind.CLUSTER, unheard(model.silent))
+            raise RefusalError(Refusal.CLUSTER, unheard(model.silent))
         _, proposal, run = await self._proposed(tool, plan.facts["arguments"], model.cluster)
-        if plan.state is not State.PLANNED or plan.review is not None:
+        if plan.state is not PlanState.PLANNED or plan.review is not None:
             return  # another call was faster
         made, told = ((each.signature.purpose, record(each)["not_submitted"]) for each in (run, plan.run))
         if made != told or set(plan.facts["groups"]) != set(proposal.groups):
             changed = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"
-            raise RefusalError(Kind.PLAN, f"plan {plan.id} {changed}; make a new one")
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} {changed}; make a new one")
         run.signature = replace(run.signature, run=plan.id)
         plan.run, plan.review = run, proposal.review
 
@@ -110,11 +110,11 @@ class PlanMethods:
         plan = self._known("execute", args)
         on_change = args.get("on_change", plan.facts.get("on_change", "replan"))
         if on_change not in ("replan", "stop"):
-            raise RefusalError(Kind.ARGUMENTS, "execute: on_change: expected replan or stop")
+            raise RefusalError(Refusal.ARGUMENTS, "execute: on_change: expected replan or stop")
         wait = args.get("wait_for_nodes", plan.facts.get("wait_for_nodes", False))
         if not isinstance(wait, bool):
-            raise RefusalError(Kind.ARGUMENTS, "execute: wait_for_nodes: expected true or false")
-        if plan.state is State.PLANNED and plan.review is None:
+            raise RefusalError(Refusal.ARGUMENTS, "execute: wait_for_nodes: expected true or false")
+        if plan.state is PlanState.PLANNED and plan.review is None:
             await self._make_again(plan)
         await self._plans.begin(plan, str(on_change), wait)
         return plan.summary()
@@ -132,9 +132,9 @@ class PlanMethods:
     async def cancel(self, args: Args, _file: File) -> object:
         plan, now = self._known("cancel", args), args.get("now", False)
         if not isinstance(now, bool):
-            raise RefusalError(Kind.ARGUMENTS, "cancel: now: expected true or false")
+            raise RefusalError(Refusal.ARGUMENTS, "cancel: now: expected true or false")
         if not plan.state.going:
-            raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state}, not being carried out")
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} is {plan.state}, not being carried out")
         plan.cancel()
         if now:
             plan.scope.cancel()
@@ -145,8 +145,8 @@ class PlanMethods:
             case {"plan": str(name)} if name:
                 found = [plan for plan in self._plans.all if plan.id.startswith(name)]
             case _:
-                raise RefusalError(Kind.ARGUMENTS, f"{method}: plan: expected the id of a plan")
+                raise RefusalError(Refusal.ARGUMENTS, f"{method}: plan: expected the id of a plan")
         if len(found) != 1:
             problem = "begins several ids" if found else "is the id of no plan that is known"
-            raise RefusalError(Kind.PLAN, f"{name[:80]!r} {problem}; plans lists them")
+            raise RefusalError(Refusal.PLAN, f"{name[:80]!r} {problem}; plans lists them")
         return found[0]

@@ -2,7 +2,7 @@
 
 import trio
 
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 
 MOST_LOST = 4  # decisions that do not end; then no more are begun
 
@@ -37,7 +37,7 @@ class Turn:
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         """Wait for the turn. Raises RefusalError."""
         if len(self.lost) >= MOST_LOST:
-            raise RefusalError(Kind.BUSY, f"{len(self.lost)} decisions do not end")
+            raise RefusalError(Refusal.BUSY, f"{len(self.lost)} decisions do not end")
         with trio.move_on_after(0 if self._stopped else self.patience) as scope:
             self._waits.add(scope)
             try:
@@ -46,8 +46,8 @@ class Turn:
                 self._waits.remove(scope)
         if scope.cancelled_caught:
             if self._stopped:
-                raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
-            raise RefusalError(Kind.BUSY, f"other decisions took longer than {self.patience:g} s")
+                raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
+            raise RefusalError(Refusal.BUSY, f"other decisions took longer than {self.patience:g} s")
         self.running_since, self._holder = trio.current_time(), borrower
 
     def release_on_behalf_of(self, borrower: object) -> None:

@@ -22,7 +22,7 @@ from htoolsd import reading
 _LARGEST = 64 << 20  # bytes of a record
 
 
-class State(StrEnum):
+class PlanState(StrEnum):
     """How it stands with a plan."""
 
     PLANNED = "planned"
@@ -36,10 +36,10 @@ class State(StrEnum):
     @property
     def going(self) -> bool:
         """Whether it is being carried out."""
-        return self in (State.RUNNING, State.STOPPING)
+        return self in (PlanState.RUNNING, PlanState.STOPPING)
 
 
-_ENDED = {None: State.INTERRUPTED, Ending.DONE: State.DONE, Ending.STOPPED: State.STOPPED}
+_ENDED = {None: PlanState.INTERRUPTED, Ending.DONE: PlanState.DONE, Ending.STOPPED: PlanState.STOPPED}
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +55,7 @@ class Plan:
     facts: dict[str, Any]
     run: Run
     review: Callable[[str, Say], Check] | None = None
-    state: State = State.PLANNED
+    state: PlanState = PlanState.PLANNED
     error: str | None = None
     began: float | None = None
     ended: float | None = None
@@ -91,18 +91,18 @@ class Plan:
 
     def begin(self, now: float) -> None:
         """It is being carried out from now on."""
-        self.state, self.began = State.RUNNING, now
+        self.state, self.began = PlanState.RUNNING, now
         self.changed()
 
     def cancel(self) -> None:
         """It is to end once the jobs under way have ended."""
-        self.state = State.STOPPING
+        self.state = PlanState.STOPPING
         self.stop.set()
         self.changed()
 
     def end(self, now: float) -> None:
         """It is not carried out any more, as its run tells."""
-        self.state, self.ended, self.standing = _ENDED.get(self.run.ending, State.FAILED), now, ""
+        self.state, self.ended, self.standing = _ENDED.get(self.run.ending, PlanState.FAILED), now, ""
         self.error = complaint(record(self.run))
         self.say(*summary(self.run))
         self.changed()
@@ -110,7 +110,7 @@ class Plan:
     def document(self) -> dict[str, Any]:
         """All of it as JSON."""
         outcome = record(self.run)
-        if self.state.going or self.state is State.PLANNED:
+        if self.state.going or self.state is PlanState.PLANNED:
             outcome["ending"] = None
         return {
             **self.facts,
@@ -176,7 +176,7 @@ def restored(text: bytes) -> Plan:
             facts,
             restored_run(facts["tool"], document["execution"]),
             None,
-            State(document["state"]),
+            PlanState(document["state"]),
             document["error"],
             document["began"],
             document["ended"],

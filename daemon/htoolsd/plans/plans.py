@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 import trio
 
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.events import Event, Progress, Submitting, Tell
 from ganeti_htools.execution.execute import execute, trace
 from ganeti_htools.execution.review import Check
@@ -27,7 +27,7 @@ from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.sources.source import unheard
-from htoolsd.plans.plan import Plan, State, kept
+from htoolsd.plans.plan import Plan, PlanState, kept
 from htoolsd.sync.following import Sync
 
 _log = structlog.get_logger()
@@ -71,7 +71,7 @@ class Plans:
     def status(self) -> dict[str, Any]:
         """How many plans are in each state."""
         states = [plan.state for plan in self._plans.values()]
-        return {state.value: states.count(state) for state in State if state in states}
+        return {state.value: states.count(state) for state in PlanState if state in states}
 
     def stop(self) -> None:
         """Let those that are carried out end after the jobs under way, and no other begin."""
@@ -115,27 +115,27 @@ class Plans:
     async def begin(self, plan: Plan, on_change: str, wait_for_nodes: bool) -> None:
         """Begin to carry out a plan. Raises RefusalError."""
         if self._stopping.is_set():
-            raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
+            raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
         if self._sync.master is False:
-            raise RefusalError(Kind.CLUSTER, "this is not the master node")
-        if plan.state is not State.PLANNED or plan.review is None:
-            raise RefusalError(Kind.PLAN, f"plan {plan.id} is {plan.state} already")
+            raise RefusalError(Refusal.CLUSTER, "this is not the master node")
+        if plan.state is not PlanState.PLANNED or plan.review is None:
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} is {plan.state} already")
         if self._sync.model.silent and not wait_for_nodes:
-            raise RefusalError(Kind.CLUSTER, unheard(self._sync.model.silent))
+            raise RefusalError(Refusal.CLUSTER, unheard(self._sync.model.silent))
         for other in self._plans.values():
             common = set(plan.facts["groups"]) & set(other.facts["groups"])
             if other.state.going and common:
                 where = f"node group {', '.join(sorted(common))}"
-                raise RefusalError(Kind.BUSY, f"plan {other.id} is being carried out in {where}")
+                raise RefusalError(Refusal.BUSY, f"plan {other.id} is being carried out in {where}")
         with trio.CancelScope(shield=True):
             plan.begin(time.time())
             try:
                 await self._record(plan)
             except NotRecordedError as error:
-                plan.state, plan.began = State.PLANNED, None
+                plan.state, plan.began = PlanState.PLANNED, None
                 plan.changed()
                 raise RefusalError(
-                    Kind.PLAN, f"a plan that cannot be recorded is not executed: {error}"
+                    Refusal.PLAN, f"a plan that cannot be recorded is not executed: {error}"
                 ) from None
         check = plan.review(on_change, plan.say)
         self._executions.start_soon(self._carry_out, plan, check, wait_for_nodes)
@@ -222,7 +222,7 @@ class Plans:
 
     async def _forget_old(self) -> None:
         """Forget all but the newest of those that are over, and of those that nobody executed."""
-        planned = [plan for plan in self._plans.values() if plan.state is State.PLANNED]
+        planned = [plan for plan in self._plans.values() if plan.state is PlanState.PLANNED]
         over = [plan for plan in self._plans.values() if plan not in planned and not plan.state.going]
         for plan in planned[:-KEPT]:  # at once, so that none of them is begun meanwhile
             del self._plans[plan.id]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 import trio
 
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.planning.decision import Known
 from htoolsd import reading
 from htoolsd.sync.following import Sync
@@ -25,8 +25,8 @@ _LONGEST = 4096  # bytes of a file with one name
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A node: its name, and the directory where Ganeti keeps what all nodes know (``ssconf_*``)."""
+class Ssconf:
+    """What Ganeti keeps on each node (``ssconf_*`` files in ``directory``), and the name of this node."""
 
     name: str
     directory: str
@@ -55,26 +55,26 @@ class Place:
         return False
 
 
-def here(directory: str) -> Place:
+def here(directory: str) -> Ssconf:
     """This node. An empty ``directory`` stands for the usual one.
 
     ``GANETI_ROOTDIR`` and ``GANETI_HOSTNAME``, which make several nodes of one machine, mean what they
     mean to Ganeti.
     """
     name = os.environ.get("GANETI_HOSTNAME") or socket.getfqdn()
-    return Place(name.lower(), directory or os.environ.get("GANETI_ROOTDIR", "") + _USUAL)
+    return Ssconf(name.lower(), directory or os.environ.get("GANETI_ROOTDIR", "") + _USUAL)
 
 
-def role(place: Place) -> Callable[[], Awaitable[bool | None]]:
+def role(ssconf: Ssconf) -> Callable[[], Awaitable[bool | None]]:
     """What tells whether this is the master node; what cannot be read now leaves it as it was."""
     told: bool | None = None
     complaint = ""
 
     def look() -> bool:
-        nonlocal place
-        if not place.leads():  # at boot, the node's name may have been asked for before it could be told
-            place = here(place.directory)
-        return place.leads()
+        nonlocal ssconf
+        if not ssconf.leads():  # at boot, the node's name may have been asked for before it could be told
+            ssconf = here(ssconf.directory)
+        return ssconf.leads()
 
     async def leads() -> bool | None:
         nonlocal told, complaint
@@ -90,12 +90,12 @@ def role(place: Place) -> Callable[[], Awaitable[bool | None]]:
     return leads
 
 
-def known(sync: Sync, place: Place) -> tuple[Known | None, dict[str, float]]:
+def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
     """The cluster for decisions, and how old each kind of data is. Raises RefusalError.
 
     Elsewhere than on the master nobody decides; whoever has just become it may not have noticed yet.
     """
-    if sync.master is False and place.surely_follows():
-        raise RefusalError(Kind.CLUSTER, "this is not the master node")
+    if sync.master is False and ssconf.surely_follows():
+        raise RefusalError(Refusal.CLUSTER, "this is not the master node")
     ages, cluster = sync.ages(), sync.model.cluster
     return (None if cluster is None else Known(cluster, ages[LIVE])), ages

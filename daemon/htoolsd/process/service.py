@@ -24,7 +24,7 @@ from htoolsd.process.arguments import parser
 from htoolsd.process.config import Config, load
 from htoolsd.process.lock import lock
 from htoolsd.process.logs import complain
-from htoolsd.process.mastership import EXIT_NOT_MASTER, Place
+from htoolsd.process.mastership import EXIT_NOT_MASTER, Ssconf
 from htoolsd.process.notify import notify
 from htoolsd.process.reloading import reloader
 from htoolsd.socket import alone
@@ -52,9 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             group_number(config.group)
             print(f"{path or 'no configuration file'}: nothing is wrong")
             return 0
-        place = mastership.here(config.ssconf_dir)
-        if not stay and place.surely_follows():
-            complain(f"not the master node, that is {place.master()}")
+        ssconf = mastership.here(config.ssconf_dir)
+        if not stay and ssconf.surely_follows():
+            complain(f"not the master node, that is {ssconf.master()}")
             return EXIT_NOT_MASTER
         lock(config.state_dir)  # held until the process ends
         listener = listen(config.socket, config.group)
@@ -68,22 +68,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.freeze()  # a full collection stops all threads; it need not look at what was imported
     door = Door(listener, config.group)
     try:
-        trio.run(_run, config, read_config, place, door)
+        trio.run(_run, config, read_config, ssconf, door)
     finally:
         door.close()
     return 0
 
 
-async def _run(config: Config, read_config: Callable[[], Config], place: Place, door: Door) -> None:
+async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf, door: Door) -> None:
     """Compose the daemon of its parts and run it until it is stopped."""
     sync = Sync(
         config.luxi or default_socket(),
-        mastership.role(place),
+        mastership.role(ssconf),
         config.config_seconds,
         config.live_seconds,
         tell=lambda summary: notify(f"STATUS={summary}"),
     )
-    decisions = Decisions(*_patience(config), partial(mastership.known, sync, place))
+    decisions = Decisions(*_patience(config), partial(mastership.known, sync, ssconf))
     offered = Methods()
     server = Server(offered, _limits(config))
     plans = Plans(os.path.join(config.state_dir, "plans"), sync)

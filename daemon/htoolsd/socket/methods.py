@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.socket.peer import PassedFile
 
 Args = Mapping[str, object]
@@ -18,9 +18,9 @@ def words(name: str, args: Args) -> list[str]:
     """The ``arguments`` of a call, a command line. Raises RefusalError."""
     given = args.get("arguments", [])
     if not isinstance(given, list) or not all(isinstance(word, str) for word in given):
-        raise RefusalError(Kind.ARGUMENTS, f"{name}: arguments: expected a list of strings")
+        raise RefusalError(Refusal.ARGUMENTS, f"{name}: arguments: expected a list of strings")
     if sum(map(len, given)) > LONGEST:
-        raise RefusalError(Kind.ARGUMENTS, f"{name}: arguments: longer than {LONGEST} characters")
+        raise RefusalError(Refusal.ARGUMENTS, f"{name}: arguments: longer than {LONGEST} characters")
     return given
 
 
@@ -50,10 +50,10 @@ class Methods:
         """The result of a method. Raises RefusalError."""
         method = self._by_name.get(name)
         if method is None:
-            raise RefusalError(Kind.METHOD, f"there is no method {name[:80]!r}; methods lists them")
+            raise RefusalError(Refusal.METHOD, f"there is no method {name[:80]!r}; methods lists them")
         for argument in args:
             if argument not in method.arguments:
-                raise RefusalError(Kind.ARGUMENTS, f"{name}: takes no argument {argument[:80]!r}")
+                raise RefusalError(Refusal.ARGUMENTS, f"{name}: takes no argument {argument[:80]!r}")
         return await method.run(args, file)
 
     async def _list(self, _args: Args, _file: File) -> object:

@@ -8,7 +8,7 @@ import structlog
 import trio
 from structlog.contextvars import bind_contextvars
 
-from ganeti_htools.client.protocol import Call, Kind, RefusalError, decode_call, failure, success
+from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_call, failure, success
 from ganeti_htools.luxi.framing import Decoder, FramingError
 from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import PassedFile, Peer, caller
@@ -49,13 +49,13 @@ class _Incoming:
             else:
                 file.close()
         if len(files) > 1 or (files and self.file is not files[0]):
-            raise RefusalError(Kind.FILE, "a call takes at most one file")
+            raise RefusalError(Refusal.FILE, "a call takes at most one file")
         try:
             self.messages.extend(self.decoder.feed(data))
             if not data:
                 self.decoder.finish()
         except FramingError as err:
-            raise RefusalError(Kind.MESSAGE, str(err)) from None
+            raise RefusalError(Refusal.MESSAGE, str(err)) from None
 
     def answered(self, message: bytes) -> None:
         self.held -= len(message) + 1
@@ -83,7 +83,7 @@ class _Client:
 
 def _say_refused(error: RefusalError, **about: str) -> None:
     """Log a refusal; for want of capacity as a warning, since the client then decides without us, slowly."""
-    say = _log.warning if error.kind is Kind.BUSY else _log.info
+    say = _log.warning if error.kind is Refusal.BUSY else _log.info
     say("refused", **about, error=error.kind, message=str(error))
 
 
@@ -149,7 +149,7 @@ class Server:
             (client for client in crowd if client.listening), key=lambda client: client.since, default=None
         )
         if longest is None or longest.listening is None:
-            raise RefusalError(Kind.BUSY, f"{all_of_them} are in use")
+            raise RefusalError(Refusal.BUSY, f"{all_of_them} are in use")
         self._clients.remove(longest)
         longest.listening.cancel()
 
@@ -176,11 +176,11 @@ class Server:
                 self._bound(client)
         client.listening = None
         if self._stopping:
-            raise RefusalError(Kind.STOPPING, "htoolsd is stopping")
+            raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
         if client not in self._clients:
-            raise RefusalError(Kind.BUSY, "the connection was idle, and others had no room")
+            raise RefusalError(Refusal.BUSY, "the connection was idle, and others had no room")
         if not incoming.messages:
-            raise RefusalError(Kind.MESSAGE, f"no complete message within {self._limits.idle:g} s")
+            raise RefusalError(Refusal.MESSAGE, f"no complete message within {self._limits.idle:g} s")
         return incoming.messages.popleft()
 
     def _bound(self, client: _Client) -> None:
@@ -188,7 +188,7 @@ class Server:
         if client.incoming.held > _LONG:
             held = sum(other.incoming.held for other in self._clients if other.uid == client.uid)
             if held > _AHEAD * self._limits.message:
-                raise RefusalError(Kind.BUSY, f"user {client.uid} sends too much at the same time")
+                raise RefusalError(Refusal.BUSY, f"user {client.uid} sends too much at the same time")
 
     async def _understood(self, message: bytes) -> Call:
         """Raises RefusalError."""
@@ -218,7 +218,7 @@ class Server:
         except Exception as err:  # a defect must not end the daemon; the client can do without the answer
             _log.exception("call failed", method=call.method)
             first_line = str(err).partition("\n")[0]
-            return failure(Kind.INTERNAL, f"{type(err).__name__}: {first_line}")
+            return failure(Refusal.INTERNAL, f"{type(err).__name__}: {first_line}")
 
     async def _say(self, peer: Peer, data: bytes) -> None:
         """Raises OSError, TooSlowError."""

@@ -24,7 +24,7 @@ from ganeti_htools.model.errors import HtoolsError, on_one_line
 from htoolsd.sync import queue
 from htoolsd.sync.asking import ROW, Request, aside
 from htoolsd.sync.model import CONFIGURATION, LIVE, Model, learnt, unheard
-from htoolsd.sync.periodic import Beat
+from htoolsd.sync.periodic import Trigger
 from htoolsd.sync.rereading import Rereader
 
 _log = structlog.get_logger()
@@ -130,7 +130,7 @@ class Sync:
         self._connect = connect
         self._tell = tell
         self._told = ""
-        self._beats = {CONFIGURATION: Beat(), LIVE: Beat()}
+        self._triggers = {CONFIGURATION: Trigger(), LIVE: Trigger()}
         self._polls = {CONFIGURATION: Polls(), LIVE: Polls()}
         self._requests = {
             CONFIGURATION: {
@@ -179,12 +179,12 @@ class Sync:
     def pace(self, configuration_seconds: float, live_seconds: float) -> None:
         """Poll at these intervals from now on."""
         self._periods |= {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
-        for kind, beat in self._beats.items():
-            beat.by(trio.current_time() + self._periods[kind])
+        for kind, trigger in self._triggers.items():
+            trigger.by(trio.current_time() + self._periods[kind])
 
     def want_live(self) -> None:
         """Read live data at once, for example because a job has ended."""
-        self._beats[LIVE].by(trio.current_time())
+        self._triggers[LIVE].by(trio.current_time())
 
     async def renew(self) -> str | None:
         """Returns once the configuration has been read after the call, or the reason why it was not.
@@ -194,7 +194,7 @@ class Sync:
         polls = self._polls[CONFIGURATION]
         if self.master is not False and polls.error is None:
             with trio.move_on_after(NEWS) as waiting:
-                await self._beats[CONFIGURATION].again()
+                await self._triggers[CONFIGURATION].again()
             if waiting.cancelled_caught:
                 return f"configuration: no answer within {NEWS:g} s"
         return polls.error if self.master else "this is not the master node"
@@ -203,8 +203,8 @@ class Sync:
         """Returns once everything has been read after the call. Raises NotSyncedError."""
         if self.master is not False:
             async with trio.open_nursery() as nursery:
-                for beat in self._beats.values():
-                    nursery.start_soon(beat.again)
+                for trigger in self._triggers.values():
+                    nursery.start_soon(trigger.again)
         if not self.master:
             raise NotSyncedError("this is not the master node")
         for kind, polls in self._polls.items():
@@ -222,8 +222,8 @@ class Sync:
                 reign.cancel_scope.cancel()
             # The jobs seen so far say nothing about the queue when the role comes back.
             self._queue = None
-            for beat in self._beats.values():
-                beat.give_up()
+            for trigger in self._triggers.values():
+                trigger.give_up()
 
     async def _until(self, master: bool) -> None:
         """Returns when this node becomes, or stops being, the master."""
@@ -242,15 +242,15 @@ class Sync:
             self._summarise()
 
     async def _follow(self, kind: str, ask: Callable[[Client], Awaitable[None]]) -> None:
-        beat = self._beats[kind]
+        trigger = self._triggers[kind]
         async with Client(self.luxi.path, self._connect) as client:
             while True:
-                await beat.begin()
+                await trigger.begin()
                 begun = trio.current_time()
                 failed = await self._try(kind, ask(client))
                 period = self._periods[kind]
-                beat.by(trio.current_time() + min(period, RETRY) if failed else begun + period)
-                beat.end()
+                trigger.by(trio.current_time() + min(period, RETRY) if failed else begun + period)
+                trigger.end()
                 self._summarise()
 
     async def _try(self, kind: str, asking: Awaitable[None]) -> bool:
@@ -296,7 +296,7 @@ class Sync:
         jobs = await queries.query(client, "job", queue.FIELDS, queue.asks_for(self._queue))
         self._queue, ran_empty = queue.seen(self._queue, jobs)
         if ran_empty:
-            self._beats[LIVE].by(self._live_begun + self._periods[LIVE] / _BUSY)
+            self._triggers[LIVE].by(self._live_begun + self._periods[LIVE] / _BUSY)
         await self._learn(CONFIGURATION, tables, begun)
         if self.model.answers and not unheard(self.model) <= self._unheard:
             self.want_live()

@@ -5,8 +5,11 @@ from math import inf
 import trio
 
 
-class Beat:
-    """One task does it: :meth:`begin`, the work, :meth:`end`. Anybody may want it earlier, or wait for it."""
+class Trigger:
+    """Tells one task when to work: that calls :meth:`begin`, works and calls :meth:`end`, again and again.
+
+    Others may ask for work earlier, or wait for it.
+    """
 
     def __init__(self) -> None:
         self._due = -inf
@@ -14,13 +17,13 @@ class Beat:
         self._news = trio.Event()
 
     def by(self, time: float) -> None:
-        """Let it be done at ``time`` at the latest (of trio's clock); without regard to one under way."""
+        """Have work begin at ``time`` (of trio's clock) at the latest; work under way does not count."""
         if time < self._due:
             self._due = time
             self._tell()
 
     async def begin(self) -> None:
-        """Wait until it is to be done."""
+        """Wait until work is due, and count it as begun."""
         while trio.current_time() < self._due:
             with trio.move_on_at(self._due):
                 await self._news.wait()
@@ -28,18 +31,18 @@ class Beat:
         self._begun += 1
 
     def end(self) -> None:
-        """It was done."""
+        """Count the work that was begun as done."""
         self._ended = self._begun
         self._tell()
 
     def give_up(self) -> None:
-        """It is not going to be done for those who wait; if it is done again, then at once."""
+        """Let those who wait go on without the work. The next :meth:`begin` returns at once."""
         self._due = -inf
         self._begun += 1
         self.end()
 
     async def again(self) -> None:
-        """Have it done at once, and wait until one that begins from now on has ended, or was given up."""
+        """Have work begin at once; return when work that begins after this call has ended or was given up."""
         self.by(-inf)
         number = self._begun + 1
         while self._ended < number:

@@ -103,7 +103,7 @@ async def test_a_set_is_submitted_together(autojump_clock: MockClock) -> None:
 
 async def test_a_failure_ends_it_after_the_set(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
-        master.jobs.pace.fail("shared")
+        master.jobs.behaviour.fail("shared")
         run = await Caller(master, client).carry_out(new([[SHARED, MIRRORED], [BACK]]))
         assert run.ending is Ending.FAILED
         assert statuses(run) == [JobStatus.ERROR, JobStatus.SUCCESS]

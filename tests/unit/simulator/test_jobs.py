@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.simulator.jobs import LONGEST_WAIT, MOST_RUNNING, Job, Jobs, Pace, messages
+from ganeti_htools.simulator.jobs import LONGEST_WAIT, MOST_RUNNING, Behaviour, Job, Jobs, messages
 from ganeti_htools.simulator.opcodes import OpcodeError
 from tests.support.worlds import delay, migrate, replace_disks, role, world
 
@@ -16,7 +16,7 @@ from tests.support.worlds import delay, migrate, replace_disks, role, world
 async def queue(seconds: float = 10.0) -> AsyncIterator[Jobs]:
     """A queue whose jobs end with it."""
     async with trio.open_nursery() as nursery:
-        yield Jobs(nursery, world(), Pace(seconds))
+        yield Jobs(nursery, world(), Behaviour(seconds))
         nursery.cancel_scope.cancel()
 
 
@@ -99,13 +99,13 @@ async def test_a_refused_step_ends_its_job(autojump_clock: MockClock) -> None:
 
 async def test_jobs_fail_as_told_and_as_often(autojump_clock: MockClock) -> None:
     async with queue() as jobs:
-        jobs.pace.fail(r"MIGRATE\(mirr", 1)
+        jobs.behaviour.fail(r"MIGRATE\(mirr", 1)
         jobs.submit([[migrate("mirrored")], [migrate("shared", target_node="two")], [migrate("mirrored")]])
         await trio.sleep(100)
         assert states(jobs) == ["error", "success", "success"]
         assert steps(jobs, 1) == [("error", ["OpExecError", ["INSTANCE_MIGRATE(mirrored) was told to fail"]])]
         with pytest.raises(DataError, match="regular expression"):
-            jobs.pace.fail("(")
+            jobs.behaviour.fail("(")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_jobs_fail_as_told_and_as_often(autojump_clock: MockClock) -> None
 async def test_dependencies(autojump_clock: MockClock, fails: bool, wanted: list[str], state: str) -> None:
     async with queue() as jobs:
         if fails:
-            jobs.pace.fail("DELAY", 1)
+            jobs.behaviour.fail("DELAY", 1)
         jobs.submit([[delay(10)], [migrate("mirrored", depends=[[-1, wanted]])]])
         await trio.sleep(5)
         assert states(jobs) == ["running", "queued"]

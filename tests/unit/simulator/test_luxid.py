@@ -10,7 +10,7 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from ganeti_htools.luxi.framing import decode, encode
 from ganeti_htools.simulator.control import Control, Mastership
-from ganeti_htools.simulator.jobs import Jobs, Pace
+from ganeti_htools.simulator.jobs import Behaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.serving import IDLE, Trouble, converse
 from ganeti_htools.simulator.world import World, lose, with_role
@@ -20,7 +20,7 @@ from tests.support.worlds import delay, migrate, world
 @asynccontextmanager
 async def luxid(start: World | None = None) -> AsyncIterator[Luxid]:
     async with trio.open_nursery() as nursery:
-        yield Luxid(Jobs(nursery, start or world(), Pace(10)))
+        yield Luxid(Jobs(nursery, start or world(), Behaviour(10)))
         nursery.cancel_scope.cancel()
 
 
@@ -251,7 +251,7 @@ async def test_who_says_nothing_is_left_alone(autojump_clock: MockClock) -> None
 
 async def test_orders(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
-        jobs, trouble, mastership = Jobs(nursery, world(), Pace(10)), Trouble(), Mastership()
+        jobs, trouble, mastership = Jobs(nursery, world(), Behaviour(10)), Trouble(), Mastership()
         control = Control(jobs, trouble, mastership)
 
         async def tell(method: str, *args: Any) -> tuple[bool, Any]:

@@ -10,7 +10,7 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
@@ -134,7 +134,7 @@ async def test_the_request_is_read_from_a_file_that_is_closed(
 async def test_wrong_arguments_are_refused(decisions: Decisions, args: dict[str, object]) -> None:
     with pytest.raises(RefusalError) as caught:
         await decisions.run(args, None)
-    assert caught.value.kind is Kind.ARGUMENTS
+    assert caught.value.kind is Refusal.ARGUMENTS
     assert counts(decisions) == {"refused": 1}
 
 
@@ -146,7 +146,7 @@ async def test_what_is_too_much_is_refused(
         engine.outcomes.put(outcome)
     with pytest.raises(RefusalError, match="the request has more than") as caught:
         await decisions.run({"request": "" if outcome else "[]," * 600_000}, None)
-    assert caught.value.kind is Kind.FILE
+    assert caught.value.kind is Refusal.FILE
     assert counts(decisions) == {"refused": 1}
 
 
@@ -210,7 +210,7 @@ async def test_stopping_refuses_those_that_wait_and_finishes_the_one_that_runs(
     async def refused() -> None:
         with pytest.raises(RefusalError) as caught:
             await decisions.run({"request": "refused"}, None)
-        assert caught.value.kind is Kind.STOPPING
+        assert caught.value.kind is Refusal.STOPPING
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(decisions.run, {"request": "finished"}, None)
@@ -255,7 +255,7 @@ def test_what_is_no_readable_file_of_sensible_size_is_refused_and_closed(make: A
     descriptor = make(tmp_path / "request")
     with pytest.raises(RefusalError) as caught:
         read_request(PassedFile(descriptor), 1000)
-    assert caught.value.kind is Kind.FILE
+    assert caught.value.kind is Refusal.FILE
     assert not is_open(descriptor)
 
 
@@ -282,7 +282,7 @@ async def test_a_decision_that_takes_too_long_is_given_up(engine: Engine, autoju
     async def given_up(request: str) -> None:
         with pytest.raises(RefusalError, match="took longer than 60 s") as caught:
             await decisions.run({"request": request}, None)
-        assert caught.value.kind is Kind.INTERNAL
+        assert caught.value.kind is Refusal.INTERNAL
 
     autojump_clock.autojump_threshold = inf
     for number in range(MOST_LOST):

@@ -2,7 +2,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api.turn import Turn
 
 
@@ -12,7 +12,7 @@ async def test_waiting_has_an_end_and_running_has_none(autojump_clock: MockClock
     assert turn.running_since == trio.current_time()
     with pytest.raises(RefusalError, match="took longer than 5 s") as caught:
         await turn.acquire_on_behalf_of("patient")
-    assert caught.value.kind is Kind.BUSY
+    assert caught.value.kind is Refusal.BUSY
     assert trio.current_time() == pytest.approx(5)
     assert turn.waiting == 0
     turn.release_on_behalf_of("slow")

@@ -14,7 +14,7 @@ from ganeti_htools.execution.record import VERSION
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
-from htoolsd.plans.plan import Plan, State, kept, restored
+from htoolsd.plans.plan import Plan, PlanState, kept, restored
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
 
@@ -51,7 +51,7 @@ def test_one_that_is_over() -> None:
     plan.run.tasks[1].error = "canceled"
     plan.run.ending, plan.run.reason = Ending.FAILED, "it failed"
     plan.end(3.0)
-    assert plan.state is State.FAILED
+    assert plan.state is PlanState.FAILED
     assert plan.error == "Not all jobs completed successfully: it failed"
     again = restored(plan.text().encode())
     assert again.text() == plan.text()
@@ -69,9 +69,9 @@ def test_one_with_any_score(score: float) -> None:
 def test_one_that_was_going_on() -> None:
     plan = begun()
     again = restored(plan.text().encode())
-    assert again.state is State.RUNNING
+    assert again.state is PlanState.RUNNING
     again.end(4.0)
-    assert (again.state, again.error) == (State.INTERRUPTED, None)
+    assert (again.state, again.error) == (PlanState.INTERRUPTED, None)
     (task,) = again.run.current
     assert again.run.signature.comment(task.place) == plan.run.signature.comment("2/1")
     assert again.document()["execution"]["going_on"] == "perhaps 1 jobs with 'run beef' in their comments"

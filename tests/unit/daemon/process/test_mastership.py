@@ -3,34 +3,34 @@ from pathlib import Path
 
 import pytest
 
-from htoolsd.process.mastership import Place, here
+from htoolsd.process.mastership import Ssconf, here
 
 
 def test_the_master_is_the_node_that_is_named(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").write_text("Node1.example.org\n")
-    assert Place("node1.example.org", str(tmp_path)).leads()
-    assert not Place("node2.example.org", str(tmp_path)).leads()
-    assert Place("node2.example.org", str(tmp_path)).master() == "node1.example.org"
+    assert Ssconf("node1.example.org", str(tmp_path)).leads()
+    assert not Ssconf("node2.example.org", str(tmp_path)).leads()
+    assert Ssconf("node2.example.org", str(tmp_path)).master() == "node1.example.org"
 
 
 def test_where_nobody_is_named_nobody_is_in_the_way(tmp_path: Path) -> None:
-    assert Place("node1", str(tmp_path)).leads()
-    assert Place("node1", str(tmp_path / "none")).leads()
+    assert Ssconf("node1", str(tmp_path)).leads()
+    assert Ssconf("node1", str(tmp_path / "none")).leads()
 
 
 def test_what_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").mkdir()
     with pytest.raises(OSError, match="no regular file"):
-        Place("node1", str(tmp_path)).leads()
+        Ssconf("node1", str(tmp_path)).leads()
 
 
 def test_the_node_as_ganeti_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GANETI_ROOTDIR", raising=False)
     monkeypatch.delenv("GANETI_HOSTNAME", raising=False)
-    assert here("") == Place(socket.getfqdn().lower(), "/var/lib/ganeti")
+    assert here("") == Ssconf(socket.getfqdn().lower(), "/var/lib/ganeti")
     monkeypatch.setenv("GANETI_ROOTDIR", "/cluster/Node3")
     monkeypatch.setenv("GANETI_HOSTNAME", "Node3")
-    assert here("") == Place("node3", "/cluster/Node3/var/lib/ganeti")
+    assert here("") == Ssconf("node3", "/cluster/Node3/var/lib/ganeti")
     assert here("/elsewhere").directory == "/elsewhere"
 
 
@@ -38,4 +38,4 @@ def test_the_node_as_ganeti_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_names_no_node_is_no_answer(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "ssconf_master_node").write_bytes(content)
     with pytest.raises(OSError, match=r"ssconf_master_node"):
-        Place("node1", str(tmp_path)).leads()
+        Ssconf("node1", str(tmp_path)).leads()

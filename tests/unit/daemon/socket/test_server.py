@@ -8,7 +8,7 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.client.protocol import Kind, RefusalError
+from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.socket.methods import Args, File, Method, Methods
 from htoolsd.socket.server import Limits, Server
 from tests.support.memory_peer import MemoryPeer, is_open, open_file
@@ -284,7 +284,7 @@ async def test_a_user_may_send_only_so_much_that_is_not_answered() -> None:
 async def test_a_refusal_and_a_defect_are_answered_and_the_defect_is_logged() -> None:
     async def run(args: Args, _file: File) -> object:
         if args["word"] == "refuse":
-            raise RefusalError(Kind.FILE, "not so")
+            raise RefusalError(Refusal.FILE, "not so")
         raise ZeroDivisionError("two\nlines")
 
     peer = MemoryPeer()
@@ -413,8 +413,8 @@ async def test_files_are_closed_whatever_happens_to_their_client(tmp_path: Path)
     assert not any(map(is_open, passed))
 
 
-@pytest.mark.parametrize(("kind", "level"), [(Kind.BUSY, "warning"), (Kind.FILE, "info")])
-async def test_too_much_to_do_is_worth_a_warning(kind: Kind, level: str) -> None:
+@pytest.mark.parametrize(("kind", "level"), [(Refusal.BUSY, "warning"), (Refusal.FILE, "info")])
+async def test_too_much_to_do_is_worth_a_warning(kind: Refusal, level: str) -> None:
     async def refuse(_args: Args, _file: File) -> object:
         raise RefusalError(kind, "not now")
 

@@ -269,7 +269,7 @@ async def test_jobs_of_another_queue_are_noticed_when_the_role_is_back(autojump_
         await trio.sleep(41)
         luxid.master = False
         await trio.sleep(10)
-        luxid.jobs = Jobs(luxid.nursery, luxid.jobs.world, luxid.jobs.pace)
+        luxid.jobs = Jobs(luxid.nursery, luxid.jobs.world, luxid.jobs.behaviour)
         luxid.master = True
         await trio.sleep(100)
         polls = len(luxid.times("live node"))
