@@ -5,7 +5,9 @@ changes it in place. Callers who want to keep a state work on a copy.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +45,22 @@ class Asked:
     unknown_desires: int
     forthcoming: bool
     index: int = NOWHERE
+
+    @property
+    def needs(self) -> tuple[Any, ...]:
+        """All amounts and properties that decide what it takes of a node; tags aside."""
+        needs: tuple[Any, ...] = _needs(self)
+        return (*needs, self.row.load)
+
+
+# Whatever is added to Asked belongs to its needs unless it is named here.
+_needs = attrgetter(
+    *(
+        each.name
+        for each in fields(Asked)
+        if each.name not in {"row", "tags", "desired", "unknown_desires", "index"}
+    )
+)
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy import loss_simulation
 from ganeti_htools.engine.rules import choice, placements, settling
+from ganeti_htools.engine.rules.resources import DISK, LIMITS, MEMORY, SPINDLES, check_hard
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
@@ -38,6 +39,11 @@ DRBD = TEMPLATE_CODE[DiskTemplate.DRBD]
 SURVIVES = np.array([template.survives_node for template in DiskTemplate])
 LOCAL = np.array([template.local_storage for template in DiskTemplate])
 
+# Hard limits on an instance's disks: they stand in the way of a failover on both nodes.
+_OF_DISKS = [limit for limit in LIMITS if limit.local and not limit.soft]
+
+# Sums are made of these. The property tests of redundancy compare what follows from sums with simulations.
+check_hard((MEMORY, DISK, SPINDLES), "global N+1 redundancy")
 
 # How many of a group's roomiest nodes are looked at before all are.
 ROOMIEST = 8
@@ -452,10 +458,11 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     np.add.at(load, (lost, heirs), state.record_mem[mirrored])
     pairs = sorted_unique(lost * size + heirs)
     lost, heirs = pairs // size, pairs % size
-    free, full = columns.unallocated, columns.f_dsk <= 0
-    short = columns.excl_stor & (columns.f_spindles < 0)
-    stuck = (free[heirs] - load[lost, heirs] <= 0) | full[heirs] | (full & ~columns.offline)[lost]
-    stuck |= short[lost] | short[heirs]
+    free = columns.unallocated
+    stuck = MEMORY.relation.broken(free[heirs] - load[lost, heirs], 0)
+    for limit in _OF_DISKS:
+        full = limit.broken_now(columns)
+        stuck |= full[heirs] | (full & ~columns.offline if limit is DISK else full)[lost]
     if state.migrates is not None:
         stuck |= ~state.migrates[lost, heirs]
     broken = np.zeros(size, np.bool_)

@@ -73,8 +73,7 @@ class Memory:
         known = self.rows.get(id(row))
         if known is None or known[1].index != index:
             asked = state.instance(index)
-            amounts = asked.mem, asked.record_mem, asked.dsk, asked.vcpus, asked.spindles, asked.spindle_use
-            need = amounts, asked.local, row.template.survives_node, row.load, row.demand
+            need = asked.needs, row.template.survives_node, row.demand
             known = self.rows[id(row)] = row, asked, need  # kept, so that no other has its identity
         return known[1:]
 

@@ -5,7 +5,7 @@ limits are looked at; so it decides which reason is told where several speak aga
 those of Ganeti's htools (``Node.hs``; ``hbal(1)``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -72,7 +72,7 @@ class Limit:
     fail: Fail
     figure: str
     relation: Relation
-    bound: Callable[[Columns, Columns, Asked], Any]
+    bound: Callable[[Columns, Columns, Any], Any]
     roles: tuple[Role, ...] = BOTH
     soft: bool = False
     local: bool = False
@@ -87,7 +87,14 @@ class Limit:
         if self.per is not None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # nodes that report nothing
                 figure = figure / getattr(old, self.per)
-        broken = self.relation.broken(figure, self.bound(old, new, asked))
+        return self._where_it_applies(old, self.relation.broken(figure, self.bound(old, new, asked)))
+
+    def broken_now(self, columns: Columns) -> Any:
+        """Where nodes break the limit as they are; for limits that ask nothing of the instance."""
+        broken = self.relation.broken(getattr(columns, self.figure), self.bound(columns, columns, None))
+        return self._where_it_applies(columns, broken)
+
+    def _where_it_applies(self, old: Columns, broken: Any) -> Any:
         return broken if self.applies is None else self.applies(old) & broken
 
     def missing(self, figure: Any, old: Columns, new: Columns, asked: Asked) -> Any:
@@ -255,3 +262,13 @@ def check(resources: tuple[Resource, ...]) -> None:
 _BY_RESOURCES = set(CHANGING) - {"fail_n1"}
 check(RESOURCES)
 LIMITS = tuple(limit for resource in RESOURCES for limit in resource.limits)
+
+
+def check_hard(known: Collection[Limit], place: str) -> None:
+    """For a place that restates the hard limits for speed: it must know all of them.
+
+    Raises ValueError naming the figures of those that it does not know.
+    """
+    unknown = [limit.figure for limit in LIMITS if not limit.soft and limit not in known]
+    if unknown:
+        raise ValueError(f"{place} does not know the limits of {', '.join(unknown)}")

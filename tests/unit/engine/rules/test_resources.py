@@ -1,0 +1,70 @@
+"""Resources are declared; places that cannot take a new one say so."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from textwrap import dedent
+
+import pytest
+
+from ganeti_htools.engine.rules import node_rules, resources
+from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES, SECONDARY, Resource
+from ganeti_htools.model.columns import CHANGING, FORTHCOMING
+
+NEW = Resource("f_gpus", (PRIMARY,), lambda _columns, _change: 1)
+
+
+def test_every_column_that_changes_is_declared() -> None:
+    settled = {view for resource in RESOURCES for view in resource.views(forthcoming=False)}
+    assert settled == set(CHANGING) - {"fail_n1"}
+
+
+def test_forthcoming_instances_change_their_own_views_only() -> None:
+    changed = {view for resource in RESOURCES for view in resource.views(forthcoming=True)}
+    assert changed == {*FORTHCOMING.values(), "f_mem_forth", "conflicts"}
+
+
+def test_a_resource_without_a_column_is_refused() -> None:
+    with pytest.raises(ValueError, match="f_gpus"):
+        resources.check((*RESOURCES, NEW))
+
+
+def test_a_column_that_two_resources_declare_is_refused() -> None:
+    with pytest.raises(ValueError, match="f_dsk"):
+        resources.check((*RESOURCES, replace(NEW, figure="f_dsk")))
+
+
+def test_a_column_that_no_resource_declares_is_refused() -> None:
+    with pytest.raises(ValueError, match="location"):
+        resources.check(tuple(each for each in RESOURCES if each.figure != "location"))
+
+
+def test_a_place_that_does_not_know_a_hard_limit_says_so() -> None:
+    program = """
+        from dataclasses import replace
+        from ganeti_htools.engine.rules import resources
+        resources.LIMITS += (replace(resources.SPINDLES, figure="f_gpus"),)
+        import ganeti_htools.engine.redundancy.global_n1
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(program)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "global N+1 redundancy does not know the limits of f_gpus" in done.stderr
+
+
+def test_the_order_in_which_limits_are_looked_at() -> None:
+    """It decides which reason is told; the figures of a full node, then those with forthcoming instances."""
+
+    def order(role: resources.Role, force: bool = False) -> list[str]:
+        return [figure for _, figure in node_rules.limits(role, forthcoming=False, local=True, force=force)]
+
+    storage = ["f_dsk", "f_dsk", "f_spindles", "inst_spindles"]
+    forthcoming = [f"{name}_forth" for name in storage]
+    assert order(PRIMARY) == [
+        *("unallocated", *storage, "unallocated", "u_cpu", "conflicts"),
+        *("f_mem_forth", *forthcoming, "u_cpu_forth"),
+    ]
+    assert order(SECONDARY) == [*storage, "unallocated", "unallocated", *forthcoming, "f_mem_forth"]
+    assert order(PRIMARY, force=True) == ["unallocated", "f_dsk", "f_spindles"]
+    assert order(SECONDARY, force=True) == ["f_dsk", "f_spindles"]
