@@ -1,9 +1,11 @@
 """Makes a state of the rows that were read, and finds nodes whose figures do not add up."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
@@ -59,6 +61,41 @@ def _migrates(cluster_tags: Sequence[str], nodes: Sequence[Node]) -> Bools | Non
     return np.array([[source <= target for target in received] for source in sent], np.bool_)
 
 
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Instances where they are: their figures and, by row, primary and secondary node (or NOWHERE)."""
+
+    size: int  # number of nodes
+    values: NDArray[np.void]
+    pnode: Ints
+    snode: Ints
+    forthcoming: Bools
+
+    @property
+    def settled(self) -> Bools:
+        return ~self.forthcoming
+
+    @property
+    def everyone(self) -> Bools:
+        return np.ones_like(self.forthcoming)
+
+    @property
+    def doubled(self) -> Bools:
+        """Those with a secondary."""
+        doubled: Bools = self.snode != NOWHERE
+        return doubled
+
+    def on_primaries(self, amounts: Any, which: Bools) -> Any:
+        """Amounts of some instances summed for each node over its primaries, instances in order."""
+        return _sum_by(self.pnode[which], amounts[which], self.size)
+
+    def on_both(self, amounts: Any, which: Bools) -> Any:
+        """Amounts summed over primaries and secondaries, instances in order, an instance's primary first."""
+        keep = np.stack([which, which & self.doubled], axis=1)
+        both = np.stack([self.pnode, self.snode], axis=1)
+        return _sum_by(both[keep], np.stack([amounts, amounts], axis=1)[keep], self.size)
+
+
 def derive(
     cluster: Cluster,
     requested: Sequence[Instance] = (),
@@ -72,124 +109,31 @@ def derive(
     memory: KVM counts its instances' there (``hail(1)``, Ganeti 3.0). ``known`` are figures of a
     cluster that shares rows with this one.
     """
-    rows, size = cluster.nodes, len(cluster.nodes)
-    node_row = {node.name: row for row, node in enumerate(rows)}
+    nodes, size = cluster.nodes, len(cluster.nodes)
+    node_row = {node.name: row for row, node in enumerate(nodes)}
     group_row = {group.uuid: row for row, group in enumerate(cluster.groups)}
-    group = _ints(group_row[node.group] for node in rows)
+    group = _ints(group_row[node.group] for node in nodes)
     policies = tuple(group.ipolicy for group in cluster.groups)
-    static = static_kvm_node_memory
-    n_mem = _ints(static if static and node.hypervisor == "kvm" else node.n_mem for node in rows)
-    t_mem, f_mem = _floats(node.t_mem for node in rows), _ints(node.f_mem for node in rows)
-    t_spindles = _ints(node.t_spindles for node in rows)
-    excl_stor = _bools(node.excl_stor for node in rows)
+    figures = tabulate(cluster.instances, known, policies)
+    placed = _placed(cluster, figures, node_row)
+    tag_rows, tag_counts, settled_tag_counts = _exclusion(cluster, requested, placed)
+    location_rows, located = _tag_columns([tags.location_tags(cluster.tags, node.tags) for node in nodes])
+    peers = _peers(placed)
     spindle_ratio = _floats(policies[row].spindle_ratio for row in group.tolist())
-
-    instances = cluster.instances
-    figures = tabulate(instances, known, policies)
-    values = figures.values
-    pnode = _ints(node_row[instance.pnode] for instance in instances)
-    secondary_row: dict[str | None, int] = {None: NOWHERE}
-    secondary_row.update(node_row)
-    snode = _ints(secondary_row[instance.snode] for instance in instances)
-    mem, record_mem, dsk = (np.ascontiguousarray(values[name]) for name in ("mem", "record_mem", "dsk"))
-    forthcoming, local = np.ascontiguousarray(values["forthcoming"]), values["local"]
-    vcpus, loads = values["vcpus"], values["load"]
-    settled, doubled = ~forthcoming, snode != NOWHERE
-    any_forthcoming = bool(forthcoming.any())
-
-    def on_nodes(amounts: Any, primary: Bools, secondary: Bools | None = None) -> Any:
-        """Sums per node, instances in order, a primary before a secondary of the same instance."""
-        if secondary is None:
-            return _sum_by(pnode[primary], amounts[primary], size)
-        keep = np.stack([primary, secondary], axis=1)
-        both = np.stack([pnode, snode], axis=1)
-        return _sum_by(both[keep], np.stack([amounts, amounts], axis=1)[keep], size)
-
-    everyone = np.ones_like(forthcoming)
-    n_cpu = _ints(node.n_cpu for node in rows)
-    u_cpu = n_cpu + on_nodes(vcpus, settled)
-    use = values["spindle_use"].astype(np.float64)
-    inst_spindles = np.where(excl_stor, 0.0, on_nodes(use, settled, settled & doubled))
-    f_dsk, f_spindles = _ints(node.f_dsk for node in rows), _ints(node.f_spindles for node in rows)
-    f_dsk_forth, f_spindles_forth = f_dsk, f_spindles
-    u_cpu_forth, inst_spindles_forth = u_cpu, inst_spindles
-    if any_forthcoming:
-        reserved = forthcoming, forthcoming & doubled
-        f_dsk_forth = f_dsk - on_nodes(np.where(local, dsk, 0), *reserved)
-        touched = on_nodes(np.ones_like(dsk), *reserved) > 0
-        coming = np.stack(reserved, axis=1)
-        places = np.stack([pnode, snode], axis=1)[coming]
-        wants = values[["spindles", "vague"]][np.flatnonzero(coming) // 2]
-        left = _spindles_left(f_spindles, places, wants["spindles"], wants["vague"])
-        f_spindles_forth = np.where(excl_stor, left, np.where(touched, 0, f_spindles))
-        u_cpu_forth = n_cpu + on_nodes(vcpus, everyone)
-        inst_spindles_forth = np.where(excl_stor, 0.0, on_nodes(use, everyone, doubled))
-
-    load_cpu = on_nodes(loads[:, 0], settled)
-    load_mem, load_net = (
-        load_cpu if np.array_equal(loads[:, 0], loads[:, kind]) else on_nodes(loads[:, kind], settled)
-        for kind in (1, 3)
-    )
-    measured = [node.cpu_load for node in rows]
-    if any(load is not None for load in measured):
-        pairs = zip(measured, load_cpu.tolist(), strict=True)
-        load_cpu = _floats(summed if load is None else load for load, summed in pairs)
-
-    peers = np.zeros((size, size), np.int64)
-    keeps = settled & doubled
-    np.add.at(peers, (pnode[keeps], snode[keeps]), values["secondary_mem"][keeps])
-    r_mem = peers.max(axis=0, initial=0)
-    i_mem = on_nodes(record_mem, settled)
-
-    tag_rows, tag_counts, settled_tag_counts = _exclusion(
-        cluster, requested, values["tagged"], pnode, forthcoming
-    )
-    location_rows, located = _tag_columns([tags.location_tags(cluster.tags, node.tags) for node in rows])
-    location = np.zeros(size, np.int64)
-    if location_rows or any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags):
-        shared = np.where(doubled, (located[pnode] & located[snode]).sum(axis=1), 0)
-        unmet = _ints(
-            len(
-                tags.desired_locations(cluster.tags, instance.tags)
-                - tags.location_tags(cluster.tags, rows[node].tags)
-            )
-            for instance, node in zip(instances, pnode.tolist(), strict=True)
-        )
-        location = on_nodes(shared + unmet, settled)
-
     columns = Columns(
-        t_mem=t_mem,
-        n_mem=n_mem,
-        x_mem=t_mem.astype(np.int64) - n_mem - i_mem - f_mem,
-        t_dsk=_floats(node.t_dsk for node in rows),
-        t_cpu=_floats(node.t_cpu for node in rows),
-        cpu_speed=_floats(node.cpu_speed for node in rows),
-        t_spindles=t_spindles,
         lo_dsk=np.zeros(size, np.int64),
-        hi_spindles=spindle_ratio * t_spindles,
         vcpu_ratio=_floats(policies[row].vcpu_ratio for row in group.tolist()),
-        offline=_bools(node.offline for node in rows),
-        excl_stor=excl_stor,
-        i_mem=i_mem,
-        f_mem_forth=f_mem - on_nodes(np.where(record_mem > 0, 0, mem), everyone),
-        f_dsk=f_dsk,
-        f_dsk_forth=f_dsk_forth,
-        f_spindles=f_spindles,
-        f_spindles_forth=f_spindles_forth,
-        u_cpu=u_cpu,
-        u_cpu_forth=u_cpu_forth,
-        inst_spindles=inst_spindles,
-        inst_spindles_forth=inst_spindles_forth,
-        r_mem=r_mem,
-        fail_n1=f_mem < r_mem,
-        load_cpu=load_cpu,
-        load_mem=load_mem,
-        load_dsk=on_nodes(loads[:, 2], settled, settled & doubled),
-        load_net=load_net,
-        primaries=on_nodes(np.ones_like(dsk), settled),
-        secondaries=_sum_by(snode[keeps], np.ones_like(dsk)[keeps], size),
+        offline=_bools(node.offline for node in nodes),
+        excl_stor=_bools(node.excl_stor for node in nodes),
+        primaries=placed.on_primaries(np.ones(len(placed.pnode), np.int64), placed.settled),
+        secondaries=np.bincount(placed.snode[placed.settled & placed.doubled], minlength=size),
         conflicts=np.maximum(tag_counts - 1, 0).sum(axis=0),
-        location=location,
+        location=_location(cluster, placed, location_rows, located),
+        **_memory(nodes, placed, peers, static_kvm_node_memory),
+        **_disk(nodes, placed),
+        **_spindles(nodes, placed, spindle_ratio),
+        **_cpus(nodes, placed),
+        **_loads(nodes, placed),
     )
     return State(
         cluster=cluster,
@@ -198,29 +142,149 @@ def derive(
         group=group,
         policies=policies,
         columns=columns,
-        pnode=pnode,
-        snode=snode,
-        stamp=np.arange(len(instances)),
-        record_mem=record_mem,
-        dsk=dsk,
-        template=np.ascontiguousarray(values["template"]),
-        forthcoming=forthcoming,
+        pnode=placed.pnode,
+        snode=placed.snode,
+        stamp=np.arange(len(placed.pnode)),
+        record_mem=np.ascontiguousarray(figures.values["record_mem"]),
+        dsk=np.ascontiguousarray(figures.values["dsk"]),
+        template=np.ascontiguousarray(figures.values["template"]),
+        forthcoming=placed.forthcoming,
         peers=peers,
         tag_rows=tag_rows,
         tag_counts=tag_counts,
         settled_tag_counts=settled_tag_counts,
-        migrates=_migrates(cluster.tags, rows),
+        migrates=_migrates(cluster.tags, nodes),
         located=located,
         location_rows=location_rows,
     )
 
 
+def _placed(cluster: Cluster, figures: Figures, node_row: Mapping[str, int]) -> _Placed:
+    rows: dict[str | None, int] = {None: NOWHERE}
+    rows.update(node_row)
+    return _Placed(
+        len(cluster.nodes),
+        figures.values,
+        pnode=_ints(node_row[instance.pnode] for instance in cluster.instances),
+        snode=_ints(rows[instance.snode] for instance in cluster.instances),
+        forthcoming=np.ascontiguousarray(figures.values["forthcoming"]),
+    )
+
+
+def _peers(placed: _Placed) -> Ints:
+    """What each node (column) keeps free for each other one (row): memory of settled instances (MiB)."""
+    peers = np.zeros((placed.size, placed.size), np.int64)
+    keeps = placed.settled & placed.doubled
+    amounts = placed.values["secondary_mem"][keeps]
+    np.add.at(peers, (placed.pnode[keeps], placed.snode[keeps]), amounts)
+    return peers
+
+
+def _memory(nodes: Sequence[Node], placed: _Placed, peers: Ints, static: int) -> dict[str, Any]:
+    values = placed.values
+    t_mem, f_mem = _floats(node.t_mem for node in nodes), _ints(node.f_mem for node in nodes)
+    n_mem = _ints(static if static and node.hypervisor == "kvm" else node.n_mem for node in nodes)
+    i_mem = placed.on_primaries(values["record_mem"], placed.settled)
+    not_running = np.where(values["record_mem"] > 0, 0, values["mem"])
+    r_mem = peers.max(axis=0, initial=0)
+    return {
+        "t_mem": t_mem,
+        "n_mem": n_mem,
+        "x_mem": t_mem.astype(np.int64) - n_mem - i_mem - f_mem,
+        "i_mem": i_mem,
+        "f_mem_forth": f_mem - placed.on_primaries(not_running, placed.everyone),
+        "r_mem": r_mem,
+        "fail_n1": f_mem < r_mem,
+    }
+
+
+def _disk(nodes: Sequence[Node], placed: _Placed) -> dict[str, Any]:
+    free = counted = _ints(node.f_dsk for node in nodes)
+    if placed.forthcoming.any():
+        on_node = np.where(placed.values["local"], placed.values["dsk"], 0)
+        counted = free - placed.on_both(on_node, placed.forthcoming)
+    return {"t_dsk": _floats(node.t_dsk for node in nodes), "f_dsk": free, "f_dsk_forth": counted}
+
+
+def _spindles(nodes: Sequence[Node], placed: _Placed, ratio: Floats) -> dict[str, Any]:
+    """Free spindles count with exclusive storage, the use that instances make of them without."""
+    total, exclusive = _ints(node.t_spindles for node in nodes), _bools(node.excl_stor for node in nodes)
+    use = placed.values["spindle_use"].astype(np.float64)
+    free = free_counted = _ints(node.f_spindles for node in nodes)
+    used = used_counted = np.where(exclusive, 0.0, placed.on_both(use, placed.settled))
+    if placed.forthcoming.any():
+        coming = np.stack([placed.forthcoming, placed.forthcoming & placed.doubled], axis=1)
+        places = np.stack([placed.pnode, placed.snode], axis=1)[coming]
+        wants = placed.values[["spindles", "vague"]][np.flatnonzero(coming) // 2]
+        left = _spindles_left(free, places, wants["spindles"], wants["vague"])
+        concerned = np.bincount(places, minlength=placed.size) > 0
+        free_counted = np.where(exclusive, left, np.where(concerned, 0, free))
+        used_counted = np.where(exclusive, 0.0, placed.on_both(use, placed.everyone))
+    return {
+        "t_spindles": total,
+        "hi_spindles": ratio * total,
+        "f_spindles": free,
+        "f_spindles_forth": free_counted,
+        "inst_spindles": used,
+        "inst_spindles_forth": used_counted,
+    }
+
+
+def _cpus(nodes: Sequence[Node], placed: _Placed) -> dict[str, Any]:
+    own, vcpus = _ints(node.n_cpu for node in nodes), placed.values["vcpus"]
+    used = counted = own + placed.on_primaries(vcpus, placed.settled)
+    if placed.forthcoming.any():
+        counted = own + placed.on_primaries(vcpus, placed.everyone)
+    return {
+        "t_cpu": _floats(node.t_cpu for node in nodes),
+        "cpu_speed": _floats(node.cpu_speed for node in nodes),
+        "u_cpu": used,
+        "u_cpu_forth": counted,
+    }
+
+
+def _loads(nodes: Sequence[Node], placed: _Placed) -> dict[str, Any]:
+    """Sums of the instances' loads, but of CPUs what a monitor measured; equal sums are one object."""
+    cpu, mem, dsk, net = placed.values["load"].T
+    summed = placed.on_primaries(cpu, placed.settled)
+    load_mem, load_net = (
+        summed if np.array_equal(cpu, load) else placed.on_primaries(load, placed.settled)
+        for load in (mem, net)
+    )
+    measured, load_cpu = [node.cpu_load for node in nodes], summed
+    if any(load is not None for load in measured):
+        pairs = zip(measured, summed.tolist(), strict=True)
+        load_cpu = _floats(total if load is None else load for load, total in pairs)
+    return {
+        "load_cpu": load_cpu,
+        "load_mem": load_mem,
+        "load_dsk": placed.on_both(dsk, placed.settled),
+        "load_net": load_net,
+    }
+
+
+def _location(cluster: Cluster, placed: _Placed, location_rows: dict[str, int], located: Bools) -> Ints:
+    """Summed over primaries: location tags that both nodes have, desired ones that the primary lacks."""
+    if not location_rows and not any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags):
+        return np.zeros(placed.size, np.int64)
+    together = (located[placed.pnode] & located[placed.snode]).sum(axis=1)
+    unmet = _ints(
+        len(
+            tags.desired_locations(cluster.tags, instance.tags)
+            - tags.location_tags(cluster.tags, cluster.nodes[node].tags)
+        )
+        for instance, node in zip(cluster.instances, placed.pnode.tolist(), strict=True)
+    )
+    score: Ints = placed.on_primaries(np.where(placed.doubled, together, 0) + unmet, placed.settled)
+    return score
+
+
 def _exclusion(
-    cluster: Cluster, requested: Sequence[Instance], tagged: Bools, pnode: Ints, forthcoming: Bools
+    cluster: Cluster, requested: Sequence[Instance], placed: _Placed
 ) -> tuple[dict[str, int], Ints, Ints]:
     """Rows of all exclusion tags, and their counts on nodes, with and without forthcoming instances."""
     prefixes, instances = tags.exclusion_prefixes(cluster.tags), cluster.instances
-    candidates = np.flatnonzero(tagged).tolist() if prefixes else []
+    candidates = np.flatnonzero(placed.values["tagged"]).tolist() if prefixes else []
     held = [(row, tags.exclusion_tags(prefixes, instances[row].tags)) for row in candidates]
     wanted = [tags.exclusion_tags(prefixes, instance.tags) for instance in requested]
     met = {tag for each in (*(found for _, found in held), *wanted) for tag in each}
@@ -229,9 +293,9 @@ def _exclusion(
     waiting = np.zeros_like(counts)
     for row, found in held:
         for tag in found:
-            counts[tag_rows[tag], pnode[row]] += 1
-            if forthcoming[row]:
-                waiting[tag_rows[tag], pnode[row]] += 1
+            counts[tag_rows[tag], placed.pnode[row]] += 1
+            if placed.forthcoming[row]:
+                waiting[tag_rows[tag], placed.pnode[row]] += 1
     return tag_rows, counts, counts - waiting if waiting.any() else counts
 
 
