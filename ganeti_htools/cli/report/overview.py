@@ -1,0 +1,137 @@
+"""What ``hinfo`` shows of a cluster: its size, its groups, and all of it as JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.report import tables
+from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.rules.components import COMPONENTS
+from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A node group in figures."""
+
+    name: str
+    nodes: int
+    instances: int
+    bad_nodes: int
+    bad_instances: int
+    n1_happy: bool
+    score: float
+
+
+def groups(state: State) -> list[Group]:
+    """The node groups that have nodes."""
+    return [_group(state, row) for row in check.groups(state)]
+
+
+def _group(state: State, row: int) -> Group:
+    scope: Bools = state.group == row
+    bad = int(np.count_nonzero(check.bad_nodes(state, scope)))
+    return Group(
+        name=state.cluster.groups[row].name,
+        nodes=int(np.count_nonzero(scope)),
+        instances=int(np.count_nonzero(scope[state.pnode])),
+        bad_nodes=bad,
+        bad_instances=int(np.count_nonzero(check.bad_instances(state, scope))),
+        n1_happy=not bad,
+        score=check.score(check.figures(state, scope)),
+    )
+
+
+def statistics(state: State) -> Statistics:
+    """What the score of the whole cluster follows from."""
+    return check.figures(state, np.ones(len(state.group), np.bool_))
+
+
+def size(state: State) -> str:
+    """How many nodes, instances and groups there are."""
+    cluster = state.cluster
+    counts = [
+        f"{len(rows)} {kind}{'' if len(rows) == 1 else 's'}"
+        for rows, kind in (
+            (cluster.nodes, "node"),
+            (cluster.instances, "instance"),
+            (cluster.groups, "node group"),
+        )
+    ]
+    return f"Loaded {', '.join(counts)}"
+
+
+def split_names(state: State) -> list[str]:
+    """The instances that have their nodes in different groups."""
+    return [state.cluster.instances[row].name for row in np.flatnonzero(view.split(state)).tolist()]
+
+
+_HEADER = ("Group", "Nodes", "Instances", "Bad_Nodes", "Bad_Instances", "N+1", "Score")
+
+
+def group_table(found: Sequence[Group]) -> str:
+    """The groups as a table."""
+    rows = [
+        (
+            group.name,
+            *(str(count) for count in (group.nodes, group.instances, group.bad_nodes)),
+            str(group.bad_instances),
+            str(group.n1_happy),
+            fixed(group.score, 8),
+        )
+        for group in found
+    ]
+    return tables.table(_HEADER, rows, (False, True, True, True, True, False, True), "  ")
+
+
+def _nodes_json(state: State) -> Iterator[dict[str, object]]:
+    """Each node, with sizes in MiB."""
+    instances, columns = state.cluster.instances, state.columns
+    primaries: list[list[str]] = [[] for _ in state.cluster.nodes]
+    secondaries: list[list[str]] = [[] for _ in state.cluster.nodes]
+    for instance, pnode, snode in zip(instances, state.pnode.tolist(), state.snode.tolist(), strict=True):
+        primaries[pnode].append(instance.name)
+        if snode != NOWHERE:
+            secondaries[snode].append(instance.name)
+    for row, node in enumerate(state.cluster.nodes):
+        yield {
+            "name": node.name,
+            "group": state.cluster.groups[state.group[row]].name,
+            "offline": columns.offline[row],
+            "n1_happy": not columns.fail_n1[row],
+            "total_memory": int(columns.t_mem[row]),
+            "node_memory": columns.n_mem[row],
+            "free_memory": node.f_mem,
+            "reserved_memory": columns.r_mem[row],
+            "total_disk": int(columns.t_dsk[row]),
+            "free_disk": columns.f_dsk[row],
+            "cpus": int(columns.t_cpu[row]),
+            "vcpus": columns.u_cpu[row],
+            "primaries": primaries[row],
+            "secondaries": secondaries[row],
+        }
+
+
+def as_json(state: State) -> dict[str, object]:
+    """The cluster as a JSON document."""
+    found, figures = groups(state), statistics(state)
+    return {
+        "tags": state.cluster.tags,
+        "nodes": len(state.cluster.nodes),
+        "instances": len(state.cluster.instances),
+        "groups": [asdict(group) for group in found],
+        "node_list": list(_nodes_json(state)),
+        "n1_happy": all(group.n1_happy for group in found),
+        "split_instances": split_names(state),
+        "coefficients": {
+            component.name: {"value": float(value), "weight": component.weight}
+            for component, value in zip(COMPONENTS, figures.components(), strict=True)
+            if figures.online
+        },
+        "score": check.score(figures),
+    }
