@@ -1,20 +1,21 @@
 """``hroller``: groups of nodes that can be rebooted together (``hroller(1)``)."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ganeti_htools.cli import clusters
+from ganeti_htools.cli.report import reboots
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.cli.viewing import seen
 from ganeti_htools.commandline.programs import HROLLER
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.maintenance import rolling
-from ganeti_htools.engine.maintenance.rolling import Classes, Maintenance, NodeGraph, RebootGroup, Relocation
+from ganeti_htools.engine.maintenance.rolling import Maintenance
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
@@ -25,8 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return execute(HROLLER, run, argv)
 
 
-def run(line: CommandLine) -> int:
-    """Load, group and print; the exit status. Raises HtoolsError."""
+def run(line: CommandLine) -> None:
+    """Read the cluster, group its nodes, tell. Raises HtoolsError."""
     cluster = clusters.load(line)
     state = seen(cluster, line)
     _look_for_master(cluster, line.force)
@@ -36,7 +37,7 @@ def run(line: CommandLine) -> int:
     members = _members(state, line)
     graph = rolling.node_graph(state, members, line.offline_maintenance)
     if line.verbose > 2 and not line.json:
-        print(f"Node Graph: {_array(graph)}")
+        print(f"Node Graph: {reboots.graph(graph)}")
     colourings = graph.colourings()
     smallest = min(colourings.values(), key=len)
     maintenance = Maintenance(line.ignore_non_redundant, line.full_evacuation)
@@ -49,14 +50,15 @@ def run(line: CommandLine) -> int:
             lambda node: tell(f"looking for room for the instances of {state.cluster.nodes[node].name}"),
         )
     if line.verbose > 1 and not line.json:
-        print(_comparison(colourings))
+        print(reboots.comparison(colourings))
     if line.one_step_only:
         groups = groups[:1]
     if line.json:
-        print_json({"groups": [_as_json(state, group) for group in groups]})
-    else:
-        _report(state, groups, line)
-    return 0
+        print_json({"groups": [reboots.group_json(state, group) for group in groups]})
+        return
+    if not line.no_headers:
+        print("'First Reboot Group'" if line.one_step_only else "'Node Reboot Groups'")
+    print(reboots.text(state, groups, line.one_step_only, line.print_moves), end="")
 
 
 def _look_for_master(cluster: Cluster, force: bool) -> None:
@@ -86,58 +88,6 @@ def _members(state: State, line: CommandLine) -> Bools:
     if line.group is not None:
         members &= state.group == view.group(state, line.group, "Cannot find target group.")
     return members
-
-
-def _array(graph: NodeGraph) -> str:
-    """A graph as Ganeti's tools show it."""
-    last = graph.first + len(graph.neighbours) - 1
-    rows = (
-        f"({row},[{','.join(str(graph.first + other) for other in others)}])"
-        for row, others in enumerate(graph.neighbours, graph.first)
-    )
-    return f"array ({graph.first},{last}) [{','.join(rows)}]"
-
-
-def _comparison(colourings: Mapping[str, Classes]) -> str:
-    """How the algorithms did, the best first."""
-    ordered = sorted(colourings.items(), key=lambda item: -len(item[1]))[::-1]
-    text, before = "", 0
-    for name, classes in ordered:
-        if text:
-            text += " TIE " if len(classes) == before else " LOOSE "
-        text += f"{name}: {len(classes)} ({','.join(str(len(rows)) for rows in classes)})"
-        before = len(classes)
-    return text
-
-
-def _report(state: State, groups: Sequence[RebootGroup], line: CommandLine) -> None:
-    if not line.no_headers:
-        print("'First Reboot Group'" if line.one_step_only else "'Node Reboot Groups'")
-    for group in groups:
-        names = state.names(group.nodes)
-        if not line.one_step_only:
-            print(",".join(names))
-        elif names:
-            print("\n".join(names))
-        if line.print_moves:
-            for relocation in group.relocations:
-                print("  " + " ".join(_names(state, relocation)))
-
-
-def _names(state: State, relocation: Relocation) -> list[str]:
-    """The instance and its nodes."""
-    nodes = [node for node in (relocation.pnode, relocation.snode) if node != NOWHERE]
-    return [state.cluster.instances[relocation.instance].name, *state.names(nodes)]
-
-
-def _as_json(state: State, group: RebootGroup) -> dict[str, object]:
-    return {
-        "nodes": state.names(group.nodes),
-        "moves": [
-            dict(zip(("instance", "primary", "secondary"), _names(state, relocation), strict=False))
-            for relocation in group.relocations
-        ],
-    }
 
 
 if __name__ == "__main__":
