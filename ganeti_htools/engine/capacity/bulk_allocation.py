@@ -304,7 +304,7 @@ class _Pairs(_Search):
         super().__init__(state, asked, nodes)
         self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)
         groups = state.group[nodes]
-        self.blocks = [_Block(self, np.flatnonzero(groups == group)) for group in np.unique(groups)]
+        self.blocks = [_Block(self, np.flatnonzero(groups == group)) for group in sorted_unique(groups)]
 
     def best(self) -> Nodes | None:
         """Where the next instance goes, if anywhere."""

@@ -20,7 +20,7 @@ from ganeti_htools.engine.redundancy.loss_simulation import Memory
 from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.model.cluster import Disk, Instance
-from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate, Fail
@@ -165,7 +165,7 @@ def worst(failures: Failures) -> Fail:
 def by_group(state: State, nodes: Ints) -> list[Ints]:
     """Positions of the nodes of each group that has a pair."""
     groups = state.group[nodes]
-    return [at for group in np.unique(groups) if len(at := np.flatnonzero(groups == group)) > 1]
+    return [at for group in sorted_unique(groups) if len(at := np.flatnonzero(groups == group)) > 1]
 
 
 def on_all_pairs(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Iterator[Solution]:

@@ -9,7 +9,7 @@ from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return, assess, flee
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
 from ganeti_htools.model.state import State
 
 
@@ -74,7 +74,7 @@ class Tolerance:
 
 def groups(state: State) -> list[int]:
     """Rows of the node groups that have nodes."""
-    rows: list[int] = np.unique(state.group).tolist()
+    rows: list[int] = sorted_unique(state.group).tolist()
     return rows
 
 

@@ -26,7 +26,7 @@ from ganeti_htools.engine.rules.components import (
 )
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import node_values
-from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import Asked, State
 
@@ -46,13 +46,15 @@ class Arrival:
     """What an instance changes on each node to which it comes as primary.
 
     ``spreads`` has a row for each component that is a spread, 0 where the node does not count; ``counts``
-    are the weighted changes of the sums. ``allowed`` tells where policies admit it.
+    are the weighted changes of the sums. ``allowed`` tells where policies admit it, ``welcome`` whether
+    they do everywhere.
     """
 
     spreads: Floats
     squares: Floats
     counts: Floats
     allowed: Bools
+    welcome: bool
 
 
 @dataclass(slots=True)
@@ -118,7 +120,7 @@ def _arrival(state: State, asked: Asked, score: _Score, values: Sequence[Any], o
     allowed = np.ones(len(online), np.bool_)
     if not asked.row.template.survives_node:
         allowed = instance_policy.codes(state, asked, np.arange(len(online))) == FITS
-    return Arrival(spreads, spreads * spreads, counts, allowed)
+    return Arrival(spreads, spreads * spreads, counts, allowed, bool(allowed.all()))
 
 
 class _Balance:
@@ -152,6 +154,49 @@ class _Balance:
         self.slopes[:, node] += 2 / self.number * change
 
 
+class _Room:
+    """What the nodes have left, of which ``reach`` may be used: the hard limits of ``node_rules``."""
+
+    def __init__(self, state: State, reach: Bools) -> None:
+        columns = state.columns
+        self.reach = reach
+        self.mem, self.disk, self.spindles = (
+            columns.unallocated,
+            columns.f_dsk.copy(),
+            columns.f_spindles.copy(),
+        )
+        self.exclusive = columns.excl_stor if columns.excl_stor[reach].any() else None
+
+    def takes(self, asked: Asked) -> Bools:
+        """The nodes with room for an instance."""
+        fits: Bools = self.reach & (self.mem > asked.record_mem)
+        if asked.local:
+            fits &= self.disk > asked.dsk
+            if self.exclusive is not None:
+                fits &= ~self.exclusive | (self.spindles >= (asked.spindles or 0))
+        return fits
+
+    def place(self, asked: Asked, node: int) -> None:
+        """Take what an instance needs off a node."""
+        self.mem[node] -= asked.record_mem
+        self.disk[node] -= asked.dsk if asked.local else 0
+        if self.exclusive is not None and self.exclusive[node]:
+            self.spindles[node] -= asked.spindles or 0
+
+    def surely_take(self, number: int, mem: int, disk: int) -> bool:
+        """Whether instances, none larger than this, find room wherever they go: each on a node of its own."""
+        return int(np.count_nonzero(self.reach & (self.mem > mem) & (self.disk > disk))) >= number
+
+
+def _largest(instances: Sequence[Asked]) -> list[tuple[int, int]]:
+    """For each instance the most memory and disk that it or a later one takes (MiB)."""
+    found, mem, disk = [], 0, -MAX_MIB
+    for asked in reversed(instances):
+        mem, disk = max(mem, asked.record_mem), max(disk, asked.dsk) if asked.local else disk
+        found.append((mem, disk))
+    return found[::-1]
+
+
 def find_room(memory: Memory, state: State, node: int, refugees: Sequence[int], scope: Bools) -> bool | None:
     """Whether these instances of a lost node find room, in this order; the state is not changed.
 
@@ -161,10 +206,11 @@ def find_room(memory: Memory, state: State, node: int, refugees: Sequence[int], 
     memory.tidy()
     columns, online = state.columns, ~state.columns.offline
     mates = scope & (state.group == state.group[node])
-    instances = [memory.asked(state, index) for index in refugees]
-    if columns.excl_stor[mates].any() and any(asked.spindles is None for asked, _ in instances):
+    asked_for = [memory.asked(state, index) for index in refugees]
+    instances = [asked for asked, _ in asked_for]
+    if columns.excl_stor[mates].any() and any(asked.spindles is None for asked in instances):
         return None
-    if any(len(asked.tags) for asked, _ in instances):
+    if any(len(asked.tags) for asked in instances):
         counts = state.tag_counts.copy(), state.settled_tag_counts.copy()
         state = replace(state, tag_counts=counts[0], settled_tag_counts=counts[1])
     base = node_values(columns)
@@ -172,25 +218,23 @@ def find_room(memory: Memory, state: State, node: int, refugees: Sequence[int], 
     values = _spreads(score, base, online)
     if not np.isfinite(values).all():
         return None
-    room, disk, spindles = columns.unallocated, columns.f_dsk.copy(), columns.f_spindles.copy()
-    number, failing = columns.primaries + columns.secondaries, base[N1] + 0.0
+    arrivals = []
+    for asked, need in asked_for:
+        arrival = memory.needs.get((need, score.rows))
+        if arrival is None:
+            arrival = memory.needs[need, score.rows] = _arrival(state, asked, score, base, online)
+        arrivals.append(arrival)
     reach = mates.copy()
     reach[node] = False
-    exclusive = columns.excl_stor if columns.excl_stor[reach].any() else None
+    room, largest = _Room(state, reach), _largest(instances)
+    free = state.migrates is None and room.exclusive is None and all(each.welcome for each in arrivals)
+    number, failing = columns.primaries + columns.secondaries, base[N1] + 0.0
     balance, moving = None, None
-    for asked, need in instances:
-        key = need, score.rows
-        arrival = memory.needs.get(key)
-        if arrival is None:
-            arrival = memory.needs[key] = _arrival(state, asked, score, base, online)
+    for at, (asked, arrival) in enumerate(zip(instances, arrivals, strict=True)):
+        if free and room.surely_take(len(instances) - at, *largest[at]):
+            return True
         moves_on = asked.row.template.survives_node
-        # What becomes of the nodes' figures is what ``node_rules.add_primary`` says with ``force``.
-        left = room - asked.record_mem
-        fits = reach & arrival.allowed & (left > 0)
-        if asked.local:
-            fits &= disk > asked.dsk
-            if exclusive is not None:
-                fits &= ~exclusive | (spindles >= (asked.spindles or 0))
+        fits = room.takes(asked) & arrival.allowed
         if moves_on and state.migrates is not None:
             fits &= state.migrates[node]
         if not fits.any():
@@ -203,7 +247,7 @@ def find_room(memory: Memory, state: State, node: int, refugees: Sequence[int], 
             asked = replace(asked, index=NOWHERE) if len(asked.tags) else asked
         elif balance.number:
             _shift(balance, values, node, -arrival.spreads[:, node])
-        then = _failing(left, columns.r_mem, number + 1)
+        then = _failing(room.mem - asked.record_mem, columns.r_mem, number + 1)
         scores = np.zeros(len(fits))
         if balance.number:
             roots = balance.after(arrival)
@@ -216,11 +260,9 @@ def find_room(memory: Memory, state: State, node: int, refugees: Sequence[int], 
         best = int(choice.near_best(np.where(fits, scores, np.inf))[-1])
         if balance.number:
             _shift(balance, values, best, arrival.spreads[:, best])
-        room[best], failing[best] = left[best], then[best]
+        room.place(asked, best)
+        failing[best] = then[best]
         number[best] += 1
-        disk[best] -= asked.dsk if asked.local else 0
-        if exclusive is not None and exclusive[best]:
-            spindles[best] -= asked.spindles or 0
         for table in (state.tag_counts, state.settled_tag_counts) if len(asked.tags) else ():
             table[asked.tags, best] += 1
             table[asked.tags, node] -= moves_on
