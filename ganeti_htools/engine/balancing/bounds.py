@@ -1,7 +1,7 @@
 """Lower bounds of the scores that moves lead to: what they cannot fall below, found without scoring them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from ganeti_htools.model.columns import Bools, Floats, Ints
 BATCH = BLOCK >> 3  # from so many on, promising moves are scored before more are looked for
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """Lower bounds for candidates with a new node: ``least`` for all moves of each member together.
 
     That of one move is what the member adds (``base``) and what the new node adds (``lines``: classes of

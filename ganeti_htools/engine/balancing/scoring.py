@@ -1,7 +1,6 @@
 """Moves scored by what they change, many at once; and moves of which the score is known."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from ganeti_htools.engine.rules.trial import NodeChange
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """Where moves are searched: the nodes in scope, those that may be new to instances (``targets``, rows),
     and whether soft limits are dropped (``force``).
     """
@@ -31,8 +29,7 @@ class Space:
     force: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The moves of one kind that members of a batch may make now.
 
     ``free`` tells which members may. ``own`` and ``new`` are what becomes of nodes (``new`` is None if the
@@ -48,8 +45,7 @@ class Candidates:
     crowding: Floats | None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """Moves of one kind: members of a batch, rows of new nodes (NOWHERE for failovers), scores."""
 
     batch: Batch

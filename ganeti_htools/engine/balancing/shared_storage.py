@@ -2,70 +2,85 @@
 
 To find which nodes can be powered down, small clusters are balanced many times over, and each of
 :func:`.balance.rebalance`'s steps has a price that does not depend on the size of the cluster. Such an
-instance changes a node only by adding to, or taking from, a few sums; so here a state is a small table
-of sums, and a step a few operations on it. What decides is the same: candidates whose scores are too
-close to tell apart are scored afresh, by the same functions.
+instance changes a node only by adding to, or taking from, a few columns; so here a state is a small table,
+and a step a few operations on it. What decides is the same: candidates whose scores are too close to tell
+apart are scored afresh, by the same functions.
 
-The rules for instances without disks and secondary are those of :mod:`ganeti_htools.engine.places`;
-tests hold them to be the same.
+What instances change follows from :mod:`ganeti_htools.engine.rules.resources`, what that does to the score
+from :mod:`ganeti_htools.engine.rules.components`. Only the limits of a primary without disks stand here
+again, in :meth:`_Table._scores`: their twins are ``LIMITS`` in the former. A test compares all steps and
+states with :func:`.balance.rebalance`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, score_of
-from ganeti_htools.engine.rules.components import COMPONENTS, INDEX
+from ganeti_htools.engine.balancing.batches import Batch, batches_of
+from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, SPREAD, Aggregate
 from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.rules.resources import (
+    CPU_RATIO,
+    MEMORY,
+    PRIMARY,
+    RESERVE,
+    RESOURCES,
+    TAGS,
+    Change,
+)
 from ganeti_htools.engine.rules.score import node_values, variants
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
-from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import DiskTemplate, Mirror
 
-WEIGHT = {component.name: component.weight for component in COMPONENTS}
-# What an instance on an offline node adds to the score.
-LOST = WEIGHT["offline_all_cnt"] + WEIGHT["offline_pri_cnt"]
-_LOADS = ("load_cpu", "load_mem", "load_dsk", "load_net")
-_LOAD_WEIGHT = WEIGHT["cpu_load_cv"]
-assert all(WEIGHT[name] == _LOAD_WEIGHT for name in ("mem_load_cv", "disk_load_cv", "net_load_cv"))
-# Scores closer than this are not told apart by sums.
-CLOSE = 3e-8
-
-_MOVES = np.array(
-    [
-        template.mirror is Mirror.EXTERNAL and template is not DiskTemplate.DISKLESS
-        for template in DiskTemplate
-    ]
+# The columns that an instance may change for which there are rules here. Conflicts of tags are none of them.
+FIGURES = ("i_mem", "u_cpu", "f_mem_forth", "load_cpu", "load_mem", "load_dsk", "load_net", "primaries")
+assert {limit for limit, _ in node_rules.limits(PRIMARY, False, False, False)} == {
+    MEMORY,
+    RESERVE,
+    CPU_RATIO,
+    TAGS,
+}
+(_FAILING,) = (
+    component
+    for component in COMPONENTS
+    if component.aggregate is COUNT and {"fail_n1", *FIGURES}.intersection(component.figures)
 )
-_DRBD = TEMPLATE_CODE[DiskTemplate.DRBD]
+assert (_FAILING.name, _FAILING.weight) == ("n1_cnt", 1.0)
+
+# What an instance on an offline node adds to the score.
+LOST: float = sum(
+    component.weight * component.formula(None, *(figure == "primaries" for figure in component.figures))
+    for component in COMPONENTS
+    if component.aggregate is Aggregate.LOST
+)
+# Scores closer than this are not told apart by the table.
+CLOSE = 3e-8
+# By so much a column is changed to see what that does to a score. Dividing by it costs no precision.
+_MUCH = 2.0**20
 
 
 @dataclass(frozen=True, slots=True)
-class Floating:
-    """The instances that move, by row: what each adds to the sums of a node (sums by instances).
+class SharedInstances:
+    """The instances that move (``rows``), all on storage that every node sees.
 
-    The sums are memory taken from what is free, virtual CPUs, memory taken from what is free counting
-    all instances, and the kinds of load that differ. ``kind`` numbers instances that are alike.
+    ``changes`` are what each adds to columns of the node it comes to; columns that are one object are there
+    once. ``alike`` numbers instances that change the same.
     """
 
+    batch: Batch | None
     rows: Ints
-    amounts: Floats
-    kind: Ints
+    changes: dict[str, Floats]
+    alike: Ints
 
 
-def floating(state: State, movable: Bools) -> Floating | None:
+def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
     """The instances that balancing would move, None if there are rules that this module does not know."""
     columns, cluster = state.columns, state.cluster
-    auto = np.array([instance.auto_balance for instance in cluster.instances], np.bool_)
-    mirrored = (state.template == _DRBD) & (state.snode != NOWHERE)
-    rows = np.flatnonzero(movable & auto & (_MOVES[state.template] | mirrored))
     if (
-        (state.snode[rows] != NOWHERE).any()
-        or state.forthcoming.any()
+        state.forthcoming.any()
         or columns.excl_stor.any()
         or state.migrates is not None
         or state.tag_rows
@@ -73,12 +88,39 @@ def floating(state: State, movable: Bools) -> Floating | None:
         or any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags)
     ):
         return None
-    values = state.figures.values[rows]
-    kinds = [_LOADS.index(name) for name in _loads(state)]
-    figures = [-values["record_mem"], values["vcpus"], -values["mem"], *values["load"].T[kinds]]
-    amounts = np.array(figures, np.float64)
-    kind = np.unique(amounts, axis=1, return_inverse=True)[1].ravel()
-    return Floating(rows, amounts, kind)
+    auto = np.array([instance.auto_balance for instance in cluster.instances], np.bool_)
+    batches, _ = batches_of(state, movable & auto)
+    if not batches:
+        nobody = np.zeros(0, np.int64)
+        return SharedInstances(None, nobody, dict.fromkeys(_distinct(columns), np.zeros(0)), nobody)
+    batch = batches[0]
+    if len(batches) > 1 or (state.snode[batch.rows] != NOWHERE).any():
+        return None
+    here, change, nothing = (
+        columns.take(state.pnode[batch.rows]),
+        Change(batch.asked),
+        np.zeros(len(batch.rows)),
+    )
+    added = {
+        resource.figure: np.asarray(
+            resource.after(here, nothing, resource.amount(here, change), 1), np.float64
+        )
+        for resource in RESOURCES
+        if PRIMARY in resource.roles
+    }
+    if any(amounts.any() for figure, amounts in added.items() if figure not in FIGURES):
+        return None
+    changes = {figure: added[figure] for figure in _distinct(columns)}
+    alike = np.unique(np.array(list(changes.values())), axis=1, return_inverse=True)[1].ravel()
+    return SharedInstances(batch, batch.rows, changes, alike)
+
+
+def _distinct(columns: Columns) -> list[str]:
+    """The first of FIGURES for each column."""
+    first: dict[int, str] = {}
+    for figure in FIGURES:
+        first.setdefault(id(getattr(columns, figure)), figure)
+    return list(first.values())
 
 
 def regular(state: State, scope: Bools) -> bool:
@@ -89,53 +131,44 @@ def regular(state: State, scope: Bools) -> bool:
     return bool(figures.size and (figures > 0).all())
 
 
-def _loads(state: State) -> dict[str, float]:
-    """The kinds of load that are different columns, with the weight of all that are the same."""
-    names: dict[int, str] = {}
-    weights: dict[str, float] = {}
-    for name in _LOADS:
-        first = names.setdefault(id(getattr(state.columns, name)), name)
-        weights[first] = weights.get(first, 0.0) + _LOAD_WEIGHT
-    return weights
-
-
-def rebalance(state: State, scope: Bools, instances: Floating) -> tuple[State, list[Step]]:
+def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[State, list[Step]]:
     """The state after balancing the nodes in scope to the end, and the steps (their scores to about 1e-9).
 
     The instances are all in scope.
     """
-    run = _Run(state.copy(), scope, instances)
-    rest = score_of(state, scope) - run.score()  # does not change
+    table = _Table(state.copy(), scope, instances)
+    rest = score_of(state, scope) - table.score()  # does not change
     steps = []
-    while (found := run.best()) is not None:
-        run.move(*found)
-        row, node = int(instances.rows[found[0]]), int(run.nodes[found[1]])
-        steps.append(Step(row, MoveKind.FAILOVER_TO, node, node, NOWHERE, run.score() + rest))
-    return run.settled(), steps
+    while (found := table.best()) is not None:
+        table.move(*found)
+        row, node = int(instances.rows[found[0]]), int(table.nodes[found[1]])
+        steps.append(Step(row, MoveKind.FAILOVER_TO, node, node, NOWHERE, table.score() + rest))
+    return table.settled(), steps
 
 
-class _Run:
-    """A table of sums (sums by online nodes), and the place of each instance in it, NOWHERE if offline."""
+class _Table:
+    """The online nodes and the place of each instance among them, NOWHERE if its node is offline.
 
-    def __init__(self, state: State, scope: Bools, instances: Floating) -> None:
+    Of each spread of the score (components that are the same put together): its ``weights``, its ``values``
+    at first (spreads by nodes), and the ``units`` by which these change with a column. ``amounts`` (spreads
+    by instances) are what instances change of that column, ``moved`` (spreads by nodes) what has changed.
+    """
+
+    def __init__(self, state: State, scope: Bools, instances: SharedInstances) -> None:
         columns = state.columns
         self.state, self.scope, self.instances = state, scope, instances
         self.nodes = np.flatnonzero(scope & ~columns.offline)
         position = np.full(len(columns.offline), NOWHERE)
         position[self.nodes] = np.arange(len(self.nodes))
         self.place = position[state.pnode[instances.rows]]
-        self.loads = _loads(state)
         here = columns.take(self.nodes)
-        memory, cpus = 1 / here.t_mem, 1 / here.t_cpu / here.cpu_speed
-        ones = np.ones(len(self.nodes))
-        self.scale = np.array([memory, cpus, memory, *(ones for _ in self.loads)])
-        self.sums = np.array(
-            [here.unallocated, here.u_cpu, here.f_mem_forth, *(getattr(here, name) for name in self.loads)],
-            np.float64,
-        )
-        vcpus = WEIGHT["vcpu_ratio_cv"] + WEIGHT["vcpu_ratio_cv_forth"]
-        memories = WEIGHT["free_mem_cv"], WEIGHT["free_mem_cv_forth"]
-        self.weights = np.array([memories[0], vcpus, memories[1], *self.loads.values()])
+        figures, weights, self.values, self.units = _spreads(here, list(instances.changes))
+        self.weights, self.moved = np.array(weights), np.zeros((len(figures), len(self.nodes)))
+        self.amounts = np.array([instances.changes[figure] for figure in figures])
+        changes = instances.changes
+        self.taken, self.vcpus, self.promised = -changes["i_mem"], changes["u_cpu"], changes["f_mem_forth"]
+        self.free, self.used = here.unallocated.astype(np.float64), here.u_cpu.astype(np.float64)
+        self.unpromised = here.f_mem_forth.astype(np.float64)
         self.reserved, self.failing = here.r_mem, here.fail_n1
         self.count = here.primaries + here.secondaries
         self.most, self.cpus = here.vcpu_ratio, here.t_cpu
@@ -145,7 +178,7 @@ class _Run:
     def _note(self) -> None:
         """The spreads around their means, and the score of this table."""
         number = len(self.nodes)
-        heights = self.sums * self.scale
+        heights = self.values + self.units * self.moved
         heights -= np.add.reduce(heights, axis=1, keepdims=True) / number
         self.heights = heights
         self.variances = np.add.reduce(heights * heights, axis=1) / number
@@ -157,12 +190,12 @@ class _Run:
         lost = np.flatnonzero(self.place == NOWHERE)
         found: list[tuple[Ints, Floats, float]] = []
         if len(lost):
-            rows = self._distinct(lost)
+            rows = self._unlike(lost)
             scores = self._scores(rows, True)
             found.append((rows, scores, -LOST))
         # However even the others might make it all, they do not bring a lost instance back.
         if not found or not found[0][1].min(initial=np.inf) - LOST + CLOSE < 0:
-            rows = self._distinct(np.flatnonzero(self.place != NOWHERE))
+            rows = self._unlike(np.flatnonzero(self.place != NOWHERE))
             found.append((rows, self._scores(rows, False), 0.0))
         lowest = min(float(scores.min(initial=np.inf)) + bonus for _, scores, bonus in found)
         if lowest == np.inf:
@@ -182,30 +215,35 @@ class _Run:
         gains = clear or score < score_of(self.state, self.scope)
         return best if gains else None
 
-    def _distinct(self, members: Ints) -> Ints:
-        """Of members that are alike and in the same place the first; offline nodes are all one place."""
-        keys = self.instances.kind[members] * (len(self.nodes) + 1) + self.place[members]
+    def _unlike(self, members: Ints) -> Ints:
+        """Of members that are alike and in the same place the first; all offline nodes are one place."""
+        keys = self.instances.alike[members] * (len(self.nodes) + 1) + self.place[members]
         return np.sort(members[np.unique(keys, return_index=True)[1]])
 
     def _scores(self, members: Ints, forced: bool) -> Floats:
-        """The part of the table in the score for each member on each node; infinite where it must not be."""
-        amounts = self.instances.amounts[:, members]
-        change = amounts[:, :, np.newaxis] * self.scale[:, np.newaxis]
+        """The part of the table in the score for each member on each node; infinite where it must not be.
+
+        The limits are those of :func:`.node_rules.add_primary`: memory above 0 and, unless the member leaves
+        an offline node (``forced``), N+1, the ratio of CPUs and memory with all instances counted.
+        """
+        amounts = self.amounts[:, members]
+        taken, vcpus, promised = self.taken[members], self.vcpus[members], self.promised[members]
+        change = amounts[:, :, np.newaxis] * self.units[:, np.newaxis]
         square = change * (change + 2 * self.heights[:, np.newaxis])
-        free = amounts[0][:, np.newaxis] + self.sums[0]
+        free = taken[:, np.newaxis] + self.free
         failing = free <= self.reserved
         n1 = self.n1.sum() + np.where(failing, self.count + 1, 0) - self.n1
         good = free > 0
         if not forced:
             p = self.place[members]
-            leave = amounts * self.scale[:, p]
+            leave = amounts * self.units[:, p]
             change -= leave[:, :, np.newaxis]
             square += (leave * (leave - 2 * self.heights[:, p]))[:, :, np.newaxis]
-            left = self.sums[0, p] - amounts[0] <= self.reserved[p]
+            left = self.free[p] - taken <= self.reserved[p]
             n1 = n1 + (np.where(left, self.count[p] - 1, 0) - self.n1[p])[:, np.newaxis]
-            ratio = (amounts[1][:, np.newaxis] + self.sums[1]) / self.cpus
+            ratio = (vcpus[:, np.newaxis] + self.used) / self.cpus
             good &= ~(failing & ~self.failing) & ~((self.most >= 0) & (self.most < ratio))
-            good &= amounts[2][:, np.newaxis] + self.sums[2] > 0
+            good &= promised[:, np.newaxis] + self.unpromised > 0
             good[np.arange(len(p)), p] = False
         number = len(self.nodes)
         square -= change * change / number
@@ -225,48 +263,31 @@ class _Run:
         pairs = np.array(sorted(near))
         members, targets = pairs[:, 0], np.searchsorted(here, self.nodes[pairs[:, 1]])
         sources = np.searchsorted(here, state.pnode[self.instances.rows[members]])
-        changes = [
-            (rows, values, self._values(columns, values, members, rows, sign))
-            for rows, sign in ((sources, -1), (targets, 1))
-        ]
+        assert self.instances.batch is not None
+        asked, changes = self.instances.batch.take(members).asked, []
+        for rows, sign in ((sources, -1), (targets, 1)):
+            old = columns.take(rows)
+            if sign > 0:
+                new, _ = node_rules.add_primary(old, asked, 0, 0, force=True)
+            else:
+                new = node_rules.remove_primary(old, asked, 0, 0)
+            before = node_values(old)
+            changes.append((rows, before, node_values(new, (old, before))))
         scores = variants(values, changes, columns.offline, np.zeros(len(pairs)))
         best = int(np.argmin(scores))
         return (int(pairs[best, 0]), int(pairs[best, 1])), float(scores[best])
 
-    def _values(
-        self, columns: Columns, values: Sequence[Any], members: Ints, rows: Ints, sign: int
-    ) -> list[Any]:
-        """What nodes contribute to the score once members came (1) or left (-1), as in node_values."""
-        here = columns.take(rows)
-        taken, vcpus, promised, *loads = sign * self.instances.amounts[:, members]
-        count, new = here.primaries + here.secondaries + sign, list(values)
-        free = here.unallocated + taken
-        with np.errstate(divide="ignore", invalid="ignore"):  # offline nodes report nothing
-            ratio = (here.u_cpu + vcpus) / here.t_cpu / here.cpu_speed
-            changed = {
-                "free_mem_cv": free / here.t_mem,
-                "free_mem_cv_forth": (here.f_mem_forth + promised) / here.t_mem,
-                "vcpu_ratio_cv": ratio,
-                "vcpu_ratio_cv_forth": ratio,
-                "n1_cnt": np.where(free <= here.r_mem, count, 0),
-                "offline_all_cnt": count,
-                "offline_pri_cnt": here.primaries + sign,
-            }
-        for name, value in changed.items():
-            new[INDEX[name]] = value
-        for name, load in zip(self.loads, loads, strict=True):
-            old, value = getattr(columns, name), getattr(here, name) + load
-            new = [value if each is old else each for each in new]
-        return new
-
     def move(self, member: int, node: int) -> None:
         """Take note of a step."""
-        amounts, place = self.instances.amounts[:, member], int(self.place[member])
+        amounts, place = self.amounts[:, member], int(self.place[member])
         for position, sign in ((place, -1), (node, 1)):
             if position != NOWHERE:
-                self.sums[:, position] += sign * amounts
+                self.moved[:, position] += sign * amounts
+                self.free[position] += sign * self.taken[member]
+                self.used[position] += sign * self.vcpus[member]
+                self.unpromised[position] += sign * self.promised[member]
                 self.count[position] += sign
-                self.failing[position] = self.sums[0, position] <= self.reserved[position]
+                self.failing[position] = self.free[position] <= self.reserved[position]
         self.place[member] = node
         self.unsettled.append((member, node))
         self._note()
@@ -278,26 +299,52 @@ class _Run:
     def settled(self) -> State:
         """The real state, with all steps so far."""
         state = self.state
+        changes = [(getattr(state.columns, name), each) for name, each in self.instances.changes.items()]
         for member, position in self.unsettled:
             row, node = int(self.instances.rows[member]), int(self.nodes[position])
-            amounts = self.instances.amounts[:, member].tolist()
-            self._settle(int(state.pnode[row]), amounts, -1)
-            self._settle(node, amounts, 1)
+            for place, sign in ((int(state.pnode[row]), -1), (node, 1)):
+                for column, amounts in changes:
+                    column[place] += sign * amounts[member]
+                state.columns.f_spindles[place] = 0  # without exclusive storage they count nothing
+                self._check_n1(place)
             state.pnode[row] = node
             state.stamp[row] = state.stamp.max() + 1
         self.unsettled.clear()
         return state
 
-    def _settle(self, node: int, amounts: list[float], sign: int) -> None:
-        """Let an instance come to a node, or leave it."""
+    def _check_n1(self, node: int) -> None:
+        """See whether a node fails N+1 now."""
         columns = self.state.columns
-        taken, vcpus, promised, *loads = amounts
-        columns.i_mem[node] -= sign * int(taken)
-        columns.u_cpu[node] += sign * int(vcpus)
-        columns.f_mem_forth[node] += sign * int(promised)
-        for name, load in zip(self.loads, loads, strict=True):
-            getattr(columns, name)[node] += sign * load
-        columns.primaries[node] += sign
-        columns.f_spindles[node] = 0
         free = int(columns.t_mem[node]) - columns.n_mem[node] - columns.i_mem[node]
         columns.fail_n1[node] = free - max(columns.x_mem[node], 0) <= columns.r_mem[node]
+
+
+def _spreads(here: Columns, figures: list[str]) -> tuple[list[str], list[float], Floats, Floats]:
+    """The spreads of the score that change with one of the columns: which, weights, values, units.
+
+    Components that are the same formula of the same column are one spread.
+    """
+    found: dict[tuple[object, int], int] = {}
+    names, weights, values, units = list[str](), list[float](), list[Floats](), list[Floats]()
+    by_column = {id(getattr(here, figure)): figure for figure in figures}
+    for component in COMPONENTS:
+        concerned = [
+            by_column[id(getattr(here, f))] for f in component.figures if id(getattr(here, f)) in by_column
+        ]
+        if component.aggregate is not SPREAD or not concerned:
+            continue
+        (figure,) = concerned
+        key = component.formula, id(getattr(here, figure))
+        if key in found:
+            weights[found[key]] += component.weight
+            continue
+        found[key] = len(names)
+        column = getattr(here, figure)
+        more = here.changed(
+            **{name: column + _MUCH for name in Columns._fields if getattr(here, name) is column}
+        )
+        names.append(figure)
+        weights.append(component.weight)
+        values.append(component.of(here))
+        units.append((component.of(more) - values[-1]) / _MUCH)
+    return names, weights, np.array(values, np.float64), np.array(units, np.float64)

@@ -1,7 +1,7 @@
 """Of moves that are close to the best, the one that is: scored afresh, as Ganeti's htools do it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from ganeti_htools.model.columns import NOWHERE
 TIES = 1 << 14  # so many figures are looked at to settle ties
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
+class Best(NamedTuple):
     """The best move: what to settle, its kind and new node (a row), and the score it leads to."""
 
     trial: Trial

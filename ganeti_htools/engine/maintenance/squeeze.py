@@ -15,7 +15,7 @@ import numpy as np
 from ganeti_htools.engine.balancing import recheck, shared_storage
 from ganeti_htools.engine.balancing.balance import Balancing, Step, rebalance
 from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.balancing.shared_storage import Floating
+from ganeti_htools.engine.balancing.shared_storage import SharedInstances
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import MAX_MIB, Instance
@@ -160,15 +160,15 @@ class _Trial:
     state: State
     scope: Bools
     movable: Bools
-    floating: Floating | None
+    shared: SharedInstances | None
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
         """With these nodes set offline or online, and all steps that balancing then makes."""
         marked = switched(self.state, nodes, offline)
         if marked.columns.offline[self.scope].all():
             return marked, ()
-        if self.floating is not None and shared_storage.regular(marked, self.scope):
-            state, steps = shared_storage.rebalance(marked, self.scope, self.floating)
+        if self.shared is not None and shared_storage.regular(marked, self.scope):
+            state, steps = shared_storage.rebalance(marked, self.scope, self.shared)
         else:
             state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable)
         return state, tuple(steps)
@@ -199,7 +199,7 @@ class _Trial:
 
 def _trial(state: State, scope: Bools, movable: Bools) -> _Trial:
     here: Bools = movable & scope[state.pnode]
-    return _Trial(state, scope, here, shared_storage.floating(state, here))
+    return _Trial(state, scope, here, shared_storage.shared_instances(state, here))
 
 
 def switched(state: State, nodes: Sequence[int], offline: bool) -> State:

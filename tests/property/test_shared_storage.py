@@ -60,7 +60,7 @@ def test_steps_and_states(seeds: range) -> None:
     number = 0
     for seed in seeds:
         state, scope, movable = made(seed)
-        instances = shared_storage.floating(state, movable)
+        instances = shared_storage.shared_instances(state, movable)
         assert instances is not None
         if not shared_storage.regular(state, scope):
             continue
@@ -91,4 +91,4 @@ def test_steps_and_states(seeds: range) -> None:
 )
 def test_what_it_has_no_rules_for_is_left_to_the_other(shape: Shape) -> None:
     state = derive(text.parse(text_of(cluster(1, shape)), "generated"))
-    assert shared_storage.floating(state, np.ones(len(state.pnode), np.bool_)) is None
+    assert shared_storage.shared_instances(state, np.ones(len(state.pnode), np.bool_)) is None
