@@ -102,7 +102,7 @@ FORTHCOMING = {name: f"{name}_forth" for name in FIGURES if f"{name}_forth" in F
 def sorted_unique(values: Any) -> Any:
     """The different values of an array, in ascending order.
 
-    ``np.unique`` does that, too, but its first call imports much.
+    ``np.unique`` does that as well, but its first call imports much.
     """
     ordered = np.sort(values)
     keep = np.ones(len(ordered), np.bool_)

@@ -126,7 +126,7 @@ def in_group(state: State, asked: Asked, count: int, group: int, options: Option
 def in_best_group(
     state: State, asked: Asked, count: int, options: Options
 ) -> tuple[GroupOutcome | None, list[GroupOutcome]]:
-    """As for other clusters, by this metric."""
+    """A new instance in the best group by this metric, and what came of each group in input order."""
     outcomes = []
     for group in sorted_unique(state.group).tolist():
         try:

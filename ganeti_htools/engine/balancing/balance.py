@@ -27,7 +27,7 @@ class Balancing:
     best one gains that copies none.
 
     With a ``long_factor`` of at least 0.01, moves are left out that gain too little for the time they take
-    once the plan takes ``long_threshold`` seconds (see :mod:`.pace`).
+    once the plan takes ``long_threshold`` seconds (see :mod:`.time_limit`).
     """
 
     disk_moves: bool = True
@@ -71,7 +71,7 @@ def rebalance(
 
 
 def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | None = None) -> Iterator[Step]:
-    """The same in place: each step as it is found, when it has been made."""
+    """Balances the nodes in scope, in place; yields each step once it has been made."""
     limit = optimal_score(state, scope) + options.min_score
     current = score_of(state, scope)
     if not current > limit:

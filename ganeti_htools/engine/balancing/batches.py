@@ -16,9 +16,9 @@ from ganeti_htools.model.types import DiskTemplate, Mirror
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Instances that the same rules hold for, as arrays over them, in row order.
+    """Instances to which the same rules apply, as arrays over them, in row order.
 
-    ``asked`` stands for all: its figures are arrays, too. ``tags`` and ``desires`` number the sets of
+    ``asked`` stands for all of them: its figures are arrays. ``tags`` and ``desires`` number the sets of
     exclusion tags and of desired locations that occur (see :class:`NodeFacts`).
     """
 

@@ -24,8 +24,8 @@ from ganeti_htools.model.state import State
 
 @dataclass(frozen=True, slots=True)
 class NamedStep:
-    """A step in names, which hold on other states, too: the instance, what is done, the new node if
-    there is one, and the nodes before and after, primary first.
+    """A step in names, so that it means the same on other states: the instance, what is done, the new node
+    if there is one, and the nodes before and after, primary first.
     """
 
     instance: str

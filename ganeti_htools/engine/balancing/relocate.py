@@ -24,7 +24,7 @@ from ganeti_htools.model.types import Fail
 def _coded(
     rule: Callable[..., tuple[Columns, Codes]], *arguments: Any, force: bool, lost: Any, **leniency: bool
 ) -> tuple[Columns, Codes]:
-    """A rule with force for those with a lost node; ``leniency`` is for these, too."""
+    """What a rule says; instances with a lost node are judged with force and with ``leniency``."""
     new, codes = rule(*arguments, force=force)
     if np.any(lost) and (leniency or not force):
         codes = np.where(lost, rule(*arguments, force=True, **leniency)[1], codes)

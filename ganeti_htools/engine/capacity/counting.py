@@ -196,7 +196,7 @@ def _guess(state: State, size: Size) -> int:
 def _one_by_one(
     state: State, row: Instance, site: Site, first: int, placed: int, limit: int | None
 ) -> tuple[State, Filled]:
-    """The same, with a look at redundancy each time."""
+    """Place instances one by one, with a look at redundancy each time, up to ``limit`` of them."""
     while True:
         asked = state.ask(replace(row, name=f"{row.name}-{first + placed}"))
         solution = _solution(state, asked, site)

@@ -30,7 +30,7 @@ Failures = dict[Fail, int]
 # What a size is made smaller by, which is also the least it can have.
 UNIT = {Fail.MEM: 64, Fail.DISK: 256, Fail.CPU: 1, Fail.SPINDLES: 1}
 SHRINKS = {Fail.MEM: "mem", Fail.DISK: "dsk", Fail.CPU: "vcpus", Fail.SPINDLES: "spindles"}
-# The same amounts in policies.
+# What policies call these amounts.
 BOUNDED = {
     Fail.MEM: "memory_size",
     Fail.DISK: "disk_size",
@@ -244,7 +244,7 @@ class Prospects:
             return Run(size, failures, self._run(size, fail))
         mirrored = self.kind.template is DiskTemplate.DRBD
         if self.site.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self._has_place(size):
-            # The next ones have to be tried, too.
+            # The next sizes still have to be tried.
             self.ahead = min(2 * self.ahead, PROBES)
             self.of(*(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)))
             return Run(size, failures)

@@ -33,7 +33,7 @@ Relocate = Callable[[State, int, Bools], bool]  # empty a node, in place, if the
 @dataclass(frozen=True, slots=True)
 class Maintenance:
     """What becomes of instances: those without secondary need not move (``ignore_alone``), secondaries
-    move away, too (``full``).
+    move away as well as primaries (``full``).
     """
 
     ignore_alone: bool = False

@@ -113,7 +113,7 @@ def _shares(free: Any, total: Any, largest: Any, unit: Any) -> Any:
 
 
 def _most(values: Any, weights: Any) -> Any:
-    """At least the largest sum of values of each row whose weights add up to 1; parts count, too."""
+    """At least the largest sum of values of each row whose weights add up to 1; parts of a value count."""
     values, weights = np.where(weights > 1 + ROUNDING, 0.0, values), np.minimum(weights, 1 + ROUNDING)
     order = np.argsort(-values / np.maximum(weights, ROUNDING), axis=1)
     values, weights = (np.take_along_axis(each, order, axis=1) for each in (values, weights))
@@ -135,7 +135,7 @@ class Check(Protocol):
         """
 
     def hopeless(self, suspects: list[int]) -> bool:
-        """Whether the first of the suspects, which has just failed, fails with nothing placed, too."""
+        """Whether the first of the suspects, which has just failed, would fail even with nothing placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ class Redundancy:
         return _all_can_be_emptied(state, unsettled, self.scope, suspects, self.memory)
 
     def rejects(self, asked: Asked, primary: int, suspects: Sequence[int]) -> bool:
-        """Whether the node that failed last certainly fails with this unmirrored instance, too."""
+        """Whether the node that failed last certainly fails with this unmirrored instance as well."""
         if asked.mirrored or asked.forthcoming or not suspects or not self.looked[suspects[0]]:
             return False
         if suspects[0] != primary and not self.refugees.number[suspects[0]]:

@@ -66,7 +66,7 @@ def free_disk_share(c: Columns, f_dsk: Any, f_spindles: Any) -> Floats:
 
 
 def _forthcoming(component: Component) -> Component:
-    """The same component of the view that counts forthcoming instances, too."""
+    """The counterpart of a component in the view that includes forthcoming instances."""
     figures = tuple(FORTHCOMING.get(name, name) for name in component.figures)
     return replace(component, name=f"{component.name}_forth", figures=figures)
 

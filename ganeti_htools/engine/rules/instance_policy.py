@@ -17,7 +17,7 @@ def codes(state: State, asked: Asked, targets: Ints) -> Codes:
 
 
 def codes_of(state: State, demands: Sequence[Demand], targets: Ints) -> Codes:
-    """The same for several demands: a row for each."""
+    """Why the policy of each target's group refuses instances with these demands: a row for each demand."""
     kinds = list(zip(state.group[targets].tolist(), state.columns.excl_stor[targets].tolist(), strict=True))
     codes = np.zeros((len(demands), len(kinds)), np.int8)
     for group, exclusive in set(kinds):

@@ -16,7 +16,7 @@ from ganeti_htools.model.columns import CHANGING, FORTHCOMING, Columns
 from ganeti_htools.model.state import Asked
 from ganeti_htools.model.types import Fail
 
-# Each figure with the one that counts forthcoming instances, too.
+# For each figure, the one that includes forthcoming instances.
 VIEWS = FORTHCOMING | {"unallocated": "f_mem_forth"}
 
 

@@ -107,7 +107,7 @@ class Statistics:
         return Statistics(n, tuple(sums), tuple(variances))
 
     def rows(self, block: slice) -> "Statistics":
-        """The same for some rows of candidates that stand in rows and columns."""
+        """The statistics of some rows, where candidates stand in rows and columns."""
         return Statistics(
             self.online, tuple(rows_of(self.sums, block)), tuple(rows_of(self.variances, block))
         )

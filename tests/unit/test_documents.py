@@ -1,0 +1,58 @@
+"""What documents and docstrings refer to is there."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+# A path is written from the top, or below one of these.
+ROOTS = (TOP, TOP / "ganeti_htools", TOP / "daemon", TOP / "tests" / "support")
+PACKAGES = (TOP / "ganeti_htools", TOP / "daemon" / "htoolsd")
+PLACEHOLDER = re.compile("NAME|SUBJECT")
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_that_are_named_exist(document: str) -> None:
+    text = (TOP / document).read_text("utf-8")
+    named = set(re.findall(r"(?<![\w./-])[a-z][\w./-]*\.(?:py|md|cfg|toml|txt|service)\b", text))
+    folders = {path.name for root in ROOTS for path in root.iterdir() if path.is_dir()}
+    named |= {name for name in re.findall(r"`([\w./-]+/[\w./-]*)`", text) if name.split("/")[0] in folders}
+    named = {name for name in named if not PLACEHOLDER.search(name) and f"/{name}" not in text}
+    assert named
+    assert [name for name in sorted(named) if not any((root / name).exists() for root in ROOTS)] == []
+
+
+def defined(tree: ast.Module) -> Iterator[str]:
+    """Names of all functions, classes and assigned variables of a module, at any depth."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def test_docstrings_refer_to_what_there_is() -> None:
+    """In ``:mod:`` the module, in the others at least the last name."""
+    sources = [path for package in PACKAGES for path in package.rglob("*.py")]
+    modules = {
+        path.relative_to(root).with_suffix("")
+        for root in (TOP, TOP / "daemon")
+        for path in sources
+        if path.is_relative_to(root)
+    }
+    dotted = {"." + ".".join(path.parts) for path in modules}
+    names = {name for path in sources for name in defined(ast.parse(path.read_text("utf-8")))}
+    missing = []
+    for path in sources:
+        for role, target in re.findall(r":(mod|func|meth|class):`([^`]+)`", path.read_text("utf-8")):
+            known = (
+                any(module.endswith("." + target.lstrip(".")) for module in dotted)
+                if role == "mod"
+                else target.rpartition(".")[2] in names
+            )
+            if not known:
+                missing.append(f"{path.relative_to(TOP)}: {target}")
+    assert missing == []
