@@ -1,0 +1,98 @@
+"""A new mirrored instance goes to the pair that leaves the lowest score, if the cluster stays redundant."""
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.pairs import Pairs, on_pairs
+from ganeti_htools.engine.allocation.reporter import Reporter
+from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules import affinity, choice, settling
+from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import DiskTemplate, Fail
+from tests.support.by_hand import cluster, instance
+
+NODES = np.arange(4)
+EVERYONE = np.ones(4, np.bool_)
+
+
+class Keeping(Reporter):
+    """Keeps the pairs that it is told of, as they are then."""
+
+    pairs: Pairs
+    admitted: int
+
+    def judged_pairs(self, pairs: Pairs) -> None:
+        self.pairs, self.admitted = pairs, int(pairs.admitted.sum())
+
+
+def given() -> tuple[State, Asked]:
+    """Four nodes, one of them full, and two of which share an instance."""
+    here = [
+        instance("both", DiskTemplate.DRBD, "a", "b"),
+        instance("large", DiskTemplate.PLAIN, "c", mem=9_500),
+    ]
+    state = derive(cluster(dict.fromkeys("abcd", 10_000), here))
+    return state, state.ask(instance("new", DiskTemplate.DRBD, ""))
+
+
+def test_pairs_as_judged() -> None:
+    state, asked = given()
+    base, kept = choice.base(state, EVERYONE, affinity.crowding(state, EVERYONE)), Keeping()
+    found = on_pairs(state, asked, NODES, NODES, base, Options(), None, kept)
+    pairs = kept.pairs
+    assert not pairs.fits[NODES, NODES].any()
+    assert (pairs.codes[2, [0, 1, 3]] == CODE[Fail.MEM]).all()
+    assert np.array_equal(np.isfinite(pairs.scores), pairs.fits)
+    assert kept.admitted == pairs.fits.sum()
+    chosen = pairs.scores[tuple(found.nodes)]
+    assert chosen == pairs.scores.min() == found.metric
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (1, 0), (3, 0)])
+def test_the_score_is_that_of_the_cluster_afterwards(pair: tuple[int, int]) -> None:
+    state, asked = given()
+    base, kept = choice.base(state, EVERYONE), Keeping()
+    on_pairs(state, asked, NODES, NODES, base, Options(), None, kept)
+    trial = kept.pairs.trial(np.array([pair[0]]), np.array([pair[1]]))
+    assert trial.codes[0] == FITS
+    after = state.copy()
+    settling.settle(after, trial)
+    assert kept.pairs.scores[pair] == pytest.approx(float(choice.base(after, EVERYONE).score()), abs=1e-9)
+
+
+class Only(Check):
+    """Takes a cluster to be redundant with the instance on one pair; rules out its secondary as primary."""
+
+    def __init__(self, pair: tuple[int, int]) -> None:
+        self.pair = pair
+
+    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+        return np.asarray(primaries[:, np.newaxis] != self.pair[1])
+
+    def confirms(self, trial: Trial, suspects: list[int]) -> bool:
+        return (int(trial.pnode[0]), int(trial.snode[0])) == self.pair
+
+    def hopeless(self, suspects: list[int]) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (1, 0), (3, 1)])
+def test_only_a_redundant_pair_is_chosen(pair: tuple[int, int]) -> None:
+    state, asked = given()
+    base, kept = choice.base(state, EVERYONE), Keeping()
+    found = on_pairs(state, asked, NODES, NODES, base, Options(), Only(pair), kept)
+    assert found.nodes == pair
+    assert kept.admitted == kept.pairs.fits.sum() - kept.pairs.fits[pair[1]].sum()
+    assert found.successes + found.failures.get(Fail.N1, 0) == kept.pairs.fits.sum()
+
+
+def test_none_if_none_is_redundant() -> None:
+    state, asked = given()
+    found = on_pairs(state, asked, NODES, NODES, choice.base(state, EVERYONE), Options(), Only((2, 0)))
+    assert (found.nodes, found.successes) == ((), 0)
+    assert found.failures[Fail.N1] > 0

@@ -1,0 +1,82 @@
+"""For each primary the best secondary, as the algorithms would come to it."""
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.pairs import Pairs, on_pairs
+from ganeti_htools.engine.allocation.reporter import Reporter
+from ganeti_htools.engine.explaining import best_pairs
+from ganeti_htools.engine.explaining.places import Place
+from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules import choice, placements
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import Asked
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import cluster, instance
+
+STATE = derive(
+    cluster(
+        {"a": 10_000, "b": 20_000, "c": 500, "d": 20_000, "e": 10_000},
+        [instance("here", DiskTemplate.DRBD, "a", "b")],
+    )
+)
+EVERYONE = np.ones(5, np.bool_)
+BASE = choice.base(STATE, EVERYONE)
+NODES = np.arange(5)
+
+
+class Never(Check):
+    """Takes no cluster to be redundant with the instance on some primaries."""
+
+    def __init__(self, *primaries: int) -> None:
+        self.primaries = primaries
+
+    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+        return np.ones((len(primaries), len(primaries)), np.bool_)
+
+    def confirms(self, trial: Trial, suspects: list[int]) -> bool:
+        return int(trial.pnode[0]) not in self.primaries
+
+    def hopeless(self, suspects: list[int]) -> bool:
+        return False
+
+
+class Telling(Reporter):
+    """The places that pairs come to, as soon as it is told of them."""
+
+    places: list[Place]
+    scores: Floats
+
+    def judged_pairs(self, pairs: Pairs) -> None:
+        self.places, self.scores = list(best_pairs.for_new(pairs, BASE)), pairs.scores.copy()
+
+
+def told(redundancy: Check | None) -> Telling:
+    asked, reporter = STATE.ask(instance("new", DiskTemplate.DRBD, "")), Telling()
+    on_pairs(STATE, asked, NODES, NODES, BASE, Options(), redundancy, reporter)
+    return reporter
+
+
+def test_each_primary_with_the_secondary_of_the_lowest_score() -> None:
+    found = told(None)
+    assert [place.pnode for place in found.places] == NODES.tolist()
+    assert [place.why for place in found.places] == ["", "", "FailMem", "", ""]
+    for place in found.places:
+        if not place.why:
+            assert found.scores[place.pnode, place.snode] == found.scores[place.pnode].min()
+
+
+def test_a_primary_that_is_never_redundant() -> None:
+    first, second, third, *_ = told(Never(0, 2)).places
+    assert (first.snode, first.why) == (NOWHERE, "FailN1")
+    assert (second.why, third.why) == ("", "FailMem")
+
+
+def test_pairs_instead_of_both_nodes() -> None:
+    targets = np.array([2, 3, 4])
+    trial, _ = placements.move_pairs(STATE, STATE.instance(0), targets, EVERYONE)
+    found = list(best_pairs.for_exchange(trial, targets, BASE))
+    assert [(place.pnode, place.snode) for place in found] == [(2, NOWHERE), (3, 4), (4, 3)]
+    assert [bool(place.why) for place in found] == [True, False, False]

@@ -1,0 +1,114 @@
+"""Each type of request is decided on a state, which stays as it was."""
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.allocation.evacuate import Evacuation
+from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.allocation.reporter import Reporter
+from ganeti_htools.engine.decide import Decision, decide, is_dedicated
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.request import (
+    Allocate,
+    AllocateSecondary,
+    ChangeGroup,
+    MultiAllocate,
+    NodeEvacuate,
+    Placement,
+    Relocate,
+    Request,
+)
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate, EvacMode
+from tests.support.by_hand import cluster, instance
+
+OPTIONS = Options(capacity=False)
+NEW = Placement(instance("new", DiskTemplate.PLAIN, ""), 1, None)
+LARGE = Placement(instance("large", DiskTemplate.PLAIN, "", mem=20_000), 1, None)
+REQUESTS = [
+    Allocate(NEW, None),
+    MultiAllocate((NEW,)),
+    AllocateSecondary("plain"),
+    Relocate("drbd", 1, ("b",)),
+    NodeEvacuate(("drbd",), EvacMode.PRIMARY),
+]
+
+
+def state_of(*, excl_stor: bool = False) -> State:
+    here = [instance("drbd", DiskTemplate.DRBD, "a", "b"), instance("plain", DiskTemplate.PLAIN, "a")]
+    asked = (NEW.instance, LARGE.instance)
+    return derive(cluster(dict.fromkeys("abc", 10_000), here, excl_stor=excl_stor), asked)
+
+
+class Told(Reporter):
+    """What came of each instance that is told of."""
+
+    def __init__(self) -> None:
+        self.nodes: list[tuple[int, ...]] = []
+        self.reasons: list[str] = []
+
+    def placed(self, nodes: object) -> None:
+        self.nodes.append(tuple(nodes))  # type: ignore[arg-type]
+
+    def failed(self, why: str) -> None:
+        self.reasons.append(why)
+
+
+def chosen(decision: Decision) -> list[tuple[int, ...]]:
+    result = decision.result
+    return [each.nodes for each in (result.moved if isinstance(result, Evacuation) else result)]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: type(each).__name__)
+def test_a_decision_tells_the_nodes_and_leaves_the_state(request_: Request) -> None:
+    state, told = state_of(), Told()
+    before = state.columns.unallocated.copy(), state.pnode.copy(), state.snode.copy()
+    decision = decide(state, request_, OPTIONS, told)
+    (nodes,) = told.nodes
+    assert not told.reasons
+    ours = [nodes[1:]] if isinstance(request_, AllocateSecondary) else [nodes]
+    assert chosen(decision) == ours
+    assert decision.state is not state
+    after = state.columns.unallocated, state.pnode, state.snode
+    assert all(np.array_equal(old, new) for old, new in zip(before, after, strict=True))
+
+
+def test_one_of_several_has_no_place_in_its_group() -> None:
+    state, told = state_of(), Told()
+    here = Placement(LARGE.instance, 1, "group1")
+    decision = decide(state, MultiAllocate((here, NEW)), OPTIONS, told)
+    assert [bool(nodes) for nodes in chosen(decision)] == [False, True]
+    assert told.nodes == chosen(decision)[1:]
+    assert told.reasons == [decision.result[0].info]  # type: ignore[index]
+
+
+def test_only_the_nodes_that_the_request_names_unless_the_options_do() -> None:
+    state = state_of()
+    assert chosen(decide(state, Allocate(NEW, ("b",)), OPTIONS)) == [(1,)]
+    assert chosen(decide(state, Allocate(NEW, ("b",)), Options(capacity=False, restrict_to=("a",)))) == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (
+            Allocate(LARGE, None),
+            "^Group group1 .*: No valid .*, failure reasons: FailMem: 3",
+        ),
+        (AllocateSecondary("drbd"), "^Instance already has a secondary$"),
+        (Relocate("plain", 1, ("a",)), "^Can't relocate non-mirrored instances$"),
+        (ChangeGroup(("drbd",), ("nowhere",)), "^Couldn't find group with name or UUID nowhere$"),
+    ],
+)
+def test_why_not(request_: Request, why: str) -> None:
+    with pytest.raises(RequestFailed, match=why):
+        decide(state_of(), request_, OPTIONS)
+
+
+def test_which_requests_are_for_exclusive_storage_alone() -> None:
+    dedicated = state_of(excl_stor=True)
+    assert is_dedicated(dedicated, Allocate(NEW, None))
+    assert is_dedicated(dedicated, MultiAllocate((NEW,)))
+    assert not is_dedicated(dedicated, AllocateSecondary("plain"))
+    assert not is_dedicated(state_of(), Allocate(NEW, None))
