@@ -1,0 +1,47 @@
+"""A placement carried out changes the state to the one that would be derived afterwards."""
+
+import numpy as np
+
+from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import cluster, instance
+
+NODES = dict.fromkeys("abc", 10_000)
+EVERYWHERE = np.ones(3, np.bool_)
+
+
+def assert_equal(state: State, expected: State) -> None:
+    for name in ("pnode", "snode", "peers", "tag_counts", "forthcoming", "template"):
+        assert np.array_equal(getattr(state, name), getattr(expected, name)), name
+    for name in ("i_mem", "r_mem", "unallocated", "fail_n1", "primaries", "secondaries", "u_cpu"):
+        assert np.array_equal(getattr(state.columns, name), getattr(expected.columns, name)), name
+
+
+def test_a_new_instance_gets_a_row() -> None:
+    old, new = instance("old", DiskTemplate.EXT, "a"), instance("new", DiskTemplate.EXT, "c")
+    state = derive(cluster(NODES, [old]))
+    trial = placements.allocate_one(
+        state, state.ask(instance("new", DiskTemplate.EXT, "")), np.arange(3), EVERYWHERE
+    )
+    assert settling.settle(state, trial.only(2)) == 1
+    assert_equal(state, derive(cluster(NODES, [old, new])))
+
+
+def test_an_instance_that_fails_over_changes_the_roles_of_its_nodes() -> None:
+    state = derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "a", "b")]))
+    before = state.copy()
+    trial = placements.failover(state, state.instance(0), EVERYWHERE)
+    assert settling.settle(state, trial.only(0)) == 0
+    assert_equal(state, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "b", "a")])))
+    assert_equal(before, derive(cluster(NODES, [instance("one", DiskTemplate.DRBD, "a", "b")])))
+
+
+def test_an_instance_taken_off_its_node_is_mirrored_and_nowhere() -> None:
+    state = derive(cluster(NODES, [instance("one", DiskTemplate.PLAIN, "a")]))
+    off = settling.taken_off(state, 0)
+    assert off.cluster.instances[0].template is DiskTemplate.DRBD
+    assert off.columns.i_mem.tolist() == [0, 0, 0]
+    assert state.cluster.instances[0].template is DiskTemplate.PLAIN
+    assert state.columns.i_mem.tolist() == [1000, 0, 0]
