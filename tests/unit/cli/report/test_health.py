@@ -1,0 +1,61 @@
+from ganeti_htools.cli.report import health
+from ganeti_htools.cli.report.health import Findings, Group
+from ganeti_htools.engine.redundancy.check import Health, Tolerance
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.types import DiskTemplate
+from tests.support import by_hand
+
+STATE = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [by_hand.instance("i", DiskTemplate.EXT, "n0")]))
+GOOD, BAD = Health(0, 0, 0, 0, 0), Health(3, 0, 1, 0)
+FOUND = Findings((Group(0, BAD, 2.5),), BAD)
+
+
+def test_a_cluster_is_healthy_if_nothing_was_counted() -> None:
+    assert Findings((), GOOD).healthy
+    assert not FOUND.healthy
+
+
+def test_findings_as_keys() -> None:
+    lines = health.as_keys(FOUND, "INIT", rebalancing=True).splitlines()
+    assert lines == [
+        "HCHECK_INIT_GROUP_0_N1_FAIL=3",
+        "HCHECK_INIT_GROUP_0_CONFLICT_TAGS=0",
+        "HCHECK_INIT_GROUP_0_OFFLINE_PRI=1",
+        "HCHECK_INIT_GROUP_0_OFFLINE_SEC=0",
+        "HCHECK_INIT_GROUP_0_SCORE=2.50000000",
+        "HCHECK_INIT_CLUSTER_N1_FAIL=3",
+        "HCHECK_INIT_CLUSTER_CONFLICT_TAGS=0",
+        "HCHECK_INIT_CLUSTER_OFFLINE_PRI=1",
+        "HCHECK_INIT_CLUSTER_OFFLINE_SEC=0",
+        "HCHECK_INIT_CLUSTER_NEED_REBALANCE=1",
+    ]
+
+
+def test_what_was_not_counted_is_not_told() -> None:
+    assert "GN1_FAIL" not in health.as_keys(FOUND, "INIT", rebalancing=True)
+    assert "HCHECK_FINAL_CLUSTER_GN1_FAIL=0\n" in health.as_keys(
+        Findings((), GOOD), "FINAL", rebalancing=False
+    )
+
+
+def test_tolerance_is_told_on_request() -> None:
+    told = health.as_text(STATE, FOUND, "INIT", rebalancing=True, tolerance=False)
+    more = health.as_text(STATE, FOUND, "INIT", rebalancing=True, tolerance=True)
+    assert set(more.splitlines()) - set(told.splitlines()) == {
+        "    Nodes that may be lost one after the other, largest first: 1"
+    }
+    assert health.tolerated(Tolerance(1, 2)).endswith(": 1 (2 if data may be lost)")
+
+
+def test_json_has_null_for_what_was_not_simulated() -> None:
+    document = health.as_json(STATE, FOUND, None)
+    assert document["cluster"]["final"] is None
+    (group,) = document["groups"]
+    assert group["final"] is None
+    assert group["initial"] == {
+        "n1_fail": 3,
+        "conflict_tags": 0,
+        "offline_pri": 1,
+        "offline_nodes": 0,
+        "score": 2.5,
+    }
