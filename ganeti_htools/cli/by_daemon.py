@@ -11,7 +11,6 @@ import trio
 from ganeti_htools import streams
 from ganeti_htools.cli import executing, files
 from ganeti_htools.client import asking, following
-from ganeti_htools.client.protocol import Refusal
 from ganeti_htools.commandline.reading import CommandLine, Program
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.wording import Say
@@ -63,8 +62,8 @@ def _socket(line: CommandLine) -> str:
 
 async def _follow(path: str, number: str, say: Say) -> Any:
     """Tell what becomes of a plan until it has ended; the plan then."""
-    changes, told = following.changes(path, number), 0
-    plan: Any = None
+    changes = following.changes(path, number)
+    last: following.Change | None = None
     problem: HtoolsError | None = None
     heeded = trio.open_signal_receiver(signal.SIGINT) if streams.heeded(signal.SIGINT) else nullcontext()
     with files.progress() as live, heeded as signals:
@@ -72,23 +71,23 @@ async def _follow(path: str, number: str, say: Say) -> Any:
             if signals is not None:
                 nursery.start_soon(_heed, signals, partial(_cancel, path, number), nursery)
             try:
-                while news := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
+                while change := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
                     live("")
-                    for kind, text in news["log"][told:]:
+                    for kind, text in change.lines:
                         if kind == "said":
                             say(text)
                         else:
                             files.say(f"{text}\n")
-                    told, plan = len(news["log"]), news
-                    live(news["standing"])
+                    live(change.plan["standing"])
+                    last = change
             except HtoolsError as error:
                 problem = error
             nursery.cancel_scope.cancel()
     if problem is not None:
         raise HtoolsError(f"{problem}; 'htoolsctl plan {number}' tells what becomes of the plan")
-    if plan is None or plan["state"] in following.GOING:
+    if last is None or not last.ended:
         raise HtoolsError(f"not waiting any more; 'htoolsctl plan {number}' tells what becomes of the plan")
-    return plan
+    return last.plan
 
 
 async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], nursery: trio.Nursery) -> None:
@@ -112,9 +111,6 @@ async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], nur
 
 def _cancel(path: str, number: str, now: bool) -> None:
     try:
-        asking.ask(path, "cancel", {"plan": number, "now": now})
+        following.cancel(path, number, now)
     except HtoolsError as error:
-        if not (
-            isinstance(error, asking.RefusedError) and error.kind == Refusal.PLAN
-        ):  # it has ended already
-            files.say(f"The plan cannot be stopped: {error}\n")
+        files.say(f"The plan cannot be stopped: {error}\n")

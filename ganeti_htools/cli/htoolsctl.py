@@ -139,15 +139,14 @@ def _execute(options: Namespace) -> int:
 def _follow(options: Namespace) -> int:
     """Tell of a plan until it has ended; the exit status tells how."""
     plan: Any = None
-    told: int | None = None  # lines of its log
-    for plan in changes(options.socket, options.plan):
+    for change in changes(options.socket, options.plan):
         if not options.json:
             lines = [
-                *(daemon_plans.description(plan) if told is None else ()),
-                *(line for _, line in plan["log"][told:]),
+                *(daemon_plans.description(change.plan) if plan is None else ()),
+                *(line for _, line in change.lines),
             ]
             print(*lines, sep="\n", end="\n" if lines else "", flush=True)
-            told = len(plan["log"])
+        plan = change.plan
     assert plan is not None
     _print(options, plan, daemon_plans.ending)
     return _ENDED.get(plan["state"], 0)

@@ -1,25 +1,39 @@
-"""A plan that is carried out, watched by a program that waits for news of it."""
+"""A plan that the daemon carries out, followed and stopped by a program that waits for it."""
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.client.asking import PATIENCE, NoAnswerError, RefusedError, ask
 from ganeti_htools.client.protocol import Refusal
 
-GOING = ("running", "stopping")  # states in which a plan will still change
+_GOING = ("running", "stopping")  # states in which a plan will still change
 
 LONGEST = 20.0  # seconds that the daemon waits for news
 _AWAY = 30.0  # seconds that the daemon may be away, for example while it restarts
 _PAUSE = 0.5
 
 
-def changes(path: str, plan: str) -> Iterator[Any]:
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A plan as the daemon tells it, and the lines of its log that are new, each with its kind."""
+
+    plan: Any
+    lines: list[tuple[str, str]]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the plan will not change any more."""
+        return self.plan["state"] not in _GOING
+
+
+def changes(path: str, plan: str) -> Iterator[Change]:
     """Yields the plan as it is, and again each time it has changed, until it has ended.
 
     Raises NoAnswerError, RefusedError.
     """
-    serial, heard = None, time.monotonic()
+    serial, heard, told = None, time.monotonic(), 0
     while True:
         try:
             patience = PATIENCE + (0 if serial is None else LONGEST)
@@ -32,7 +46,20 @@ def changes(path: str, plan: str) -> Iterator[Any]:
             continue
         heard = time.monotonic()
         if news["serial"] != serial:
-            serial = news["serial"]
-            yield news
-        if news["state"] not in GOING:
+            change = Change(news, news["log"][told:])
+            serial, told = news["serial"], len(news["log"])
+            yield change
+        if news["state"] not in _GOING:
             return
+
+
+def cancel(path: str, plan: str, now: bool) -> None:
+    """Have the plan stop after the jobs under way, or ``now``; one that has ended already is left as it is.
+
+    Raises NoAnswerError, RefusedError.
+    """
+    try:
+        ask(path, "cancel", {"plan": plan, "now": now})
+    except RefusedError as error:
+        if error.kind != Refusal.PLAN:
+            raise
