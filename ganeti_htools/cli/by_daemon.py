@@ -11,22 +11,30 @@ import trio
 from ganeti_htools import streams
 from ganeti_htools.cli import executing, files
 from ganeti_htools.client import asking, following
-from ganeti_htools.commandline.reading import CommandLine, Program
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.wording import Say
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import HtoolsError, UsageError
+from ganeti_htools.planning.options import to_json
 from ganeti_htools.sources.source import Source, read
 
 _PLANNING = 3600.0  # seconds that a plan may take
 
 
-def plan(line: CommandLine, program: Program, generations: Mapping[str, int] | None) -> Any:
-    """The plan that the daemon makes of the cluster with these generations, by the options of a program.
+# What the daemon cannot use: these describe the cluster.
+_OWN = ("dynu_file", "ialloc_src", "mond", "mond_data", "simulate")
+
+
+def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, int] | None) -> Any:
+    """The plan that the daemon makes of the cluster with these generations, by the typed options of a tool.
 
     Raises HtoolsError.
     """
-    words = {"tool": program.name, "arguments": line.words, "generations": generations}
-    return asking.ask(_socket(line), "plan", words, patience=_PLANNING)
+    for name in _OWN:
+        if getattr(line, name) not in (None, False, ()):
+            raise UsageError(f"--{name.replace('_', '-')} cannot be used where htoolsd makes the plan")
+    wishes = {"tool": tool, "options": to_json(options), "generations": generations}
+    return asking.ask(_socket(line), "plan", wishes, patience=_PLANNING)
 
 
 def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:

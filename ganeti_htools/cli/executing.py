@@ -3,7 +3,6 @@
 import signal
 import sys
 import time
-import uuid
 from collections.abc import AsyncIterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,23 +11,19 @@ import trio
 
 from ganeti_htools import streams
 from ganeti_htools.backends import luxi
-from ganeti_htools.cli import files
+from ganeti_htools.cli import clusters, files
 from ganeti_htools.cli.report import script
-from ganeti_htools.commandline.reading import CommandLine, Program, title
-from ganeti_htools.engine.balancing.recheck import named
+from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.execution.execute import execute
-from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of
+from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.record import INTERRUPTED
-from ganeti_htools.execution.review import Check
+from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import Say, complaint, going_on, summary, teller
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
-from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.state import State
-from ganeti_htools.planning.jobsets import Move
 
 
 def undeterred(say: Say) -> Say:
@@ -41,40 +36,18 @@ def undeterred(say: Say) -> Say:
     return tell
 
 
-def moves(state: State, sets: Sequence[Sequence[Move]]) -> list[list[Job]]:
-    """The jobs of moves that start from a state, in the same sets."""
-    steps = named(state, [each.step for jobs in sets for each in jobs])
-    return [[_job(state, each, next(steps)) for each in jobs] for jobs in sets]
-
-
-def _job(state: State, each: Move, step: Any) -> Job:
-    return Job(
-        f"{each.instance}: {':'.join(each.was)} => {':'.join(each.now)}",
-        opcodes_of(step, state.cluster.instances[each.step.instance].forthcoming),
-        tuple(f"gnt-instance {command}" for command in each.commands),
-        step,
-    )
-
-
-def begin(line: CommandLine, program: Program, purpose: str, plan: Jobsets) -> Run:
-    """A run that has not begun. ``purpose`` is like "rebalancing"; options say why, and how urgently."""
-    version = title(program).strip()
-    signature = Signature(
-        source=program.name,
-        reason=line.reason if line.reason is not None else f"{version} called",
-        purpose=f"{purpose} via {version}",
-        run=uuid.uuid4().hex[:12],
-        priority=PRIORITIES[line.priority or "normal"],
-    )
-    return Run(signature, plan)
-
-
 def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> None:
     """Carry a run out, and save what comes of it (``-S``). What it says goes to ``say``.
 
-    Without an ending, it was interrupted. Raises HtoolsError if files cannot be written.
+    The cluster that ``check`` gets has the dynamic load that the options name. A run without an ending was
+    interrupted. Raises HtoolsError if files cannot be written.
     """
-    cluster = trio.run(_carry_out, line.luxi or queries.default_socket(), run, check, say, bool(line.save))
+
+    def check_loaded(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+        return check(clusters.with_load(cluster, line), rest, made)
+
+    path, after = line.luxi or queries.default_socket(), bool(line.save)
+    cluster = trio.run(_carry_out, path, run, check_loaded, say, after)
     say(*summary(run))
     if line.save is not None:
         save(line.save, cluster, [[job.commands for job in jobs] for jobs in run.rest])

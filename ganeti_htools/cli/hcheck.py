@@ -7,11 +7,11 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli import clusters
-from ganeti_htools.cli.hbal import balancing
 from ganeti_htools.cli.report import health, keys, losses, tables
 from ganeti_htools.cli.report.health import Findings, Group
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say
+from ganeti_htools.cli.typed import balancing_of
 from ganeti_htools.cli.viewing import seen, view_of
 from ganeti_htools.commandline.programs import HCHECK
 from ganeti_htools.commandline.reading import CommandLine
@@ -98,7 +98,7 @@ def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> Stat
     """The state with that group rebalanced as ``hbal(1)`` would."""
     state = state.copy()
     with progress() as tell:
-        for number, step in enumerate(stepwise(state, state.group == row, balancing(line), movable), 1):
+        for number, step in enumerate(stepwise(state, state.group == row, balancing_of(line), movable), 1):
             tell(f"group {state.cluster.groups[row].name}: {number} steps, score {fixed(step.score, 8)}")
     return state
 

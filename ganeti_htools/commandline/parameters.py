@@ -1,10 +1,10 @@
-"""The options that steer decisions and plans, from a command line or from Ganeti's iallocator parameters."""
+"""The options that steer decisions, from a command line or from Ganeti's iallocator parameters."""
 
 from collections.abc import Sequence
 from dataclasses import fields
 
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.commandline.reading import CommandLine, Program, Reply, read
+from ganeti_htools.commandline.reading import CommandLine, Reply, read
 from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.model.errors import UsageError
 
@@ -22,9 +22,6 @@ ONE_SHOT = (
     "verbose",
 )
 
-# What cannot be asked of a plan that somebody else makes: these describe the cluster, or want no plan.
-OWN = ("dynu_file", "explain", "ialloc_src", "luxi", "master", "mond", "mond_data", "simulate", "text_data")
-
 
 def algorithm(line: CommandLine) -> Options:
     """What a command line asks of a decision."""
@@ -39,25 +36,16 @@ def algorithm(line: CommandLine) -> Options:
 
 def parse_options(arguments: Sequence[str]) -> Options:
     """What iallocator parameters ask of a decision. Raises UsageError for those that need more than that."""
-    return algorithm(_parse(HAIL, arguments, ONE_SHOT, "is for the hail program itself"))
-
-
-def parse_plan(program: Program, words: Sequence[str]) -> CommandLine:
-    """What a program's command line asks of a plan that htoolsd makes. Raises UsageError."""
-    return _parse(program, words, OWN, "cannot be used where htoolsd makes the plan")
-
-
-def _parse(program: Program, words: Sequence[str], refused: Sequence[str], why: str) -> CommandLine:
-    line = read(program, words)
+    line = read(HAIL, arguments)
     if isinstance(line, Reply):
         raise UsageError(_wrong(line.text) if line.status else "expected parameters only")
     defaults = {field.name: field.default for field in fields(CommandLine)}
-    for name in refused:
+    for name in ONE_SHOT:
         if getattr(line, name) != defaults[name]:
-            raise UsageError(f"--{name.replace('_', '-')} {why}")
+            raise UsageError(f"--{name.replace('_', '-')} is for the hail program itself")
     if line.arguments:
         raise UsageError(f"unexpected argument '{line.arguments[0]}'")
-    return line
+    return algorithm(line)
 
 
 def _wrong(text: str) -> str:

@@ -8,12 +8,13 @@ Options and arguments may be mixed, up to ``--``; long options may be shortened 
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from ganeti_htools.model.errors import DataError, UsageError
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.version import title
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,6 @@ class CommandLine:
     """What was given: the value of each option, by its long name, and all other arguments.
 
     ``simulate`` holds the specification given last first, as Ganeti's tools number the groups.
-    ``words`` are those it was read from.
     """
 
     arguments: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class CommandLine:
     node_tags: tuple[str, ...] | None = None
     offline: tuple[str, ...] = ()
     offline_maintenance: bool = False
-    on_change: str = "replan"
+    on_change: Literal["replan", "stop"] = "replan"
     one_step_only: bool = False
     optimise: float = 0.0
     output_dir: str = "."
@@ -80,7 +80,7 @@ class CommandLine:
     print_instances: bool = False
     print_moves: bool = False
     print_nodes: tuple[str, ...] | None = None
-    priority: str | None = None
+    priority: Literal["low", "normal", "high"] | None = None
     rapi_ca: str | None = None
     reason: str | None = None
     restrict_allocation_to: tuple[str, ...] | None = None
@@ -100,7 +100,6 @@ class CommandLine:
     version: bool = False
     wait_for_nodes: bool = False
     what_if_lost: str | None = None
-    words: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 class Takes(Enum):
@@ -172,7 +171,7 @@ def read(program: Program, argv: Sequence[str]) -> CommandLine | Reply:
     occurrences, arguments, errors = _split(program, argv)
     if errors:
         return Reply(2, f"Command line error: {''.join(errors)}\n{_usage(program)}")
-    line = CommandLine(tuple(arguments), words=tuple(argv))
+    line = CommandLine(tuple(arguments))
     for option, argument in occurrences:
         try:
             line = option.applied(line, argument)
@@ -276,23 +275,13 @@ def _table(options: Sequence[Option]) -> str:
     )
 
 
-def title(program: Program) -> str:
-    """The line that names a program and its version."""
-    from importlib.metadata import PackageNotFoundError, version  # slow to load and seldom needed
-
-    try:
-        return f"{program.name} (htoolsd) version {version('htoolsd')}\n"
-    except PackageNotFoundError:
-        return f"{program.name} (htoolsd), not installed\n"
-
-
 def _usage(program: Program) -> str:
-    return f"{title(program)}Usage: {program.name} [OPTION...]\n{_table(program.all_options)}"
+    return f"{title(program.name)}\nUsage: {program.name} [OPTION...]\n{_table(program.all_options)}"
 
 
 def _version(program: Program) -> str:
     python = ".".join(map(str, sys.version_info[:3]))
-    return f"{title(program)}running with Python {python} on {sys.platform}\n"
+    return f"{title(program.name)}\nrunning with Python {python} on {sys.platform}\n"
 
 
 def _completion(program: Program) -> str:

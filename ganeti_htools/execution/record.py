@@ -22,12 +22,13 @@ INTERRUPTED = "interrupted"  # instead of an ending
 VERSION = 1  # of the form on disk: one more whenever a reader of the last one would not understand it
 
 
-def _numbered(document: dict[str, Any]) -> dict[str, Any]:
-    return document  # the first files had no number, and are otherwise the same
+def _with_options(document: dict[str, Any]) -> dict[str, Any]:
+    """The first files had no number, and the options of a plan as a command line, in ``arguments``."""
+    return {"options": None, **document}
 
 
 # For each older version: makes a document of the next version.
-_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _numbered}
+_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {0: _with_options}
 
 
 def versioned(document: Mapping[str, Any]) -> dict[str, Any]:

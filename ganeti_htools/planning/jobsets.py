@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ganeti_htools.engine.balancing.balance import Step
+from ganeti_htools.engine.balancing.recheck import named
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.model.cluster import Instance, common_suffix
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
+
+if TYPE_CHECKING:
+    from ganeti_htools.execution.jobs import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +103,21 @@ def jobsets(moves: Sequence[Move]) -> list[list[Move]]:
         sets[0].insert(0, move)
         busy |= move.nodes
     return sets
+
+
+def jobs_of(state: State, sets: Sequence[Sequence[Move]]) -> "list[list[Job]]":
+    """The jobs of moves that start from a state, in the same sets."""
+    from ganeti_htools.execution.jobs import Job, opcodes_of  # needed only where jobs are submitted
+
+    steps = named(state, [move.step for moves in sets for move in moves])
+
+    def job(move: Move) -> Job:
+        step = next(steps)
+        return Job(
+            f"{move.instance}: {':'.join(move.was)} => {':'.join(move.now)}",
+            opcodes_of(step, state.cluster.instances[move.step.instance].forthcoming),
+            tuple(f"gnt-instance {command}" for command in move.commands),
+            step,
+        )
+
+    return [[job(move) for move in moves] for moves in sets]

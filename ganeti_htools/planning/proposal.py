@@ -1,39 +1,87 @@
-"""What a program would do with a cluster, for whoever does it in its place."""
+"""What a tool would do with a cluster, in a form that can be handed over and carried out by somebody else."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ganeti_htools.backends.haskell import show
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.recheck import NamedStep, named, retrace
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.execution.jobs import Jobsets
-from ganeti_htools.execution.review import Check
-from ganeti_htools.execution.wording import Say
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
+
+if TYPE_CHECKING:
+    from ganeti_htools.execution.jobs import Jobsets
+    from ganeti_htools.execution.review import Check
+    from ganeti_htools.execution.run import Run
+    from ganeti_htools.execution.wording import Say
+
+Progress = Callable[[str], None]  # called often, with how far the plan is; may raise to give up
+OnChange = Literal["replan", "stop"]
+Priority = Literal["low", "normal", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a plan is carried out.
+
+    ``on_change``: what is done where it does not fit the cluster any more. ``wait_for_nodes``: whether nodes
+    that are in use but do not report are waited for. ``reason`` and ``priority`` are those of the jobs.
+    """
+
+    on_change: OnChange = "replan"
+    wait_for_nodes: bool = False
+    reason: str | None = None
+    priority: Priority | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A plan.
 
-    ``purpose`` is like "rebalancing"; ``groups`` names the node groups in which it may move instances;
-    ``cost`` is JSON, and so is ``found``, of which the program makes the same plan again. A ``score`` need be
-    no finite number.
-    ``review`` makes what looks at the plan before each set of jobs, of ``--on-change`` and of where to tell.
+    ``purpose`` is like "rebalancing"; ``groups`` names the node groups in which it may move instances.
+    ``cost`` is JSON, and so is ``found``, from which the tool makes the same plan again. ``score`` has the
+    scores before and after, which may be infinite.
+    ``review`` makes the check of the rest of the plan before each jobset, of ``on_change`` (as in
+    :class:`Execution`) and of where to tell.
     """
 
     purpose: str
     groups: tuple[str, ...]
-    jobs: Jobsets
+    jobs: "Jobsets"
     score: dict[str, float]
     cost: dict[str, Any]
     found: dict[str, Any]
-    review: Callable[[str, Say], Check]
+    review: "Callable[[OnChange, Say], Check]"
+
+
+def begin(tool: str, purpose: str, jobs: "Jobsets", execution: Execution) -> "Run":
+    """A run of a tool's plan that has not begun."""
+    import uuid
+
+    from ganeti_htools.execution.run import Run
+    from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
+    from ganeti_htools.version import title
+
+    called = title(tool)
+    signature = Signature(
+        source=tool,
+        reason=execution.reason if execution.reason is not None else f"{called} called",
+        purpose=f"{purpose} via {called}",
+        run=uuid.uuid4().hex[:12],
+        priority=PRIORITIES[execution.priority or "normal"],
+    )
+    return Run(signature, jobs)
+
+
+@contextmanager
+def unwatched() -> Iterator[Progress]:
+    """Progress that nobody looks at."""
+    yield lambda _text: None
 
 
 def told(state: State, steps: Sequence[Step]) -> list[dict[str, Any]]:

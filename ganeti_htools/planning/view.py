@@ -9,7 +9,7 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, without_loads
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.state import State
 
 
@@ -33,6 +33,11 @@ class View:
     select_instances: tuple[str, ...] = ()
     exclude_instances: tuple[str, ...] = ()
     ignore_dynu: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises DataError."""
+        if self.max_cpu == 0:
+            raise DataError("max_cpu: expected a ratio above 0, got 0")
 
 
 def state_of(cluster: Cluster, view: View) -> State:

@@ -74,9 +74,9 @@ def call(daemon: Daemon, method: str, **args: object) -> Any:
     return ask(str(daemon.socket), method, args, patience=PATIENCE)
 
 
-def made(daemon: Daemon, *words: str, name: str = "hbal") -> Any:
+def made(daemon: Daemon, name: str = "hbal", **options: object) -> Any:
     """A plan."""
-    return call(daemon, "plan", tool=name, arguments=list(words))
+    return call(daemon, "plan", tool=name, options=options)
 
 
 def last(daemon: Daemon) -> Any:

@@ -113,12 +113,16 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     [
         ({"tool": "hspace"}, "plan: tool: expected hbal or hsqueeze"),
         ({}, "plan: tool: expected hbal or hsqueeze"),
-        ({"tool": "hbal", "arguments": "-l3"}, "plan: arguments: expected a list of strings"),
-        ({"tool": "hbal", "arguments": ["--colour"]}, "Command line error: unrecognized option `--colour'"),
-        ({"tool": "hbal", "arguments": ["-U", "loads"]}, "--dynu-file cannot be used where htoolsd makes"),
-        ({"tool": "hbal", "arguments": ["-t", "file"]}, "--text-data cannot be used where htoolsd makes"),
-        ({"tool": "hbal", "arguments": ["-O", "nowhere"]}, "wrong node name.* nowhere"),
-        ({"tool": "hbal", "arguments": ["all"]}, "unexpected argument 'all'"),
+        ({"tool": "hbal", "options": "-l3"}, "plan: options: expected an object"),
+        (
+            {"tool": "hbal", "options": {"colour": 1}},
+            "plan: options: colour: no such option, expected",
+        ),
+        ({"tool": "hbal", "options": {"target_resources": 1}}, "plan: options: target_resources: no such"),
+        ({"tool": "hbal", "options": {"offline": "node1"}}, "plan: options: offline: expected a list of str"),
+        ({"tool": "hbal", "options": {"offline": ["nowhere"]}}, "wrong node name.* nowhere"),
+        ({"tool": "hbal", "options": {"group": "x" * 70_000}}, "plan: options: longer than 65536 characters"),
+        ({"tool": "hbal", "arguments": ["-l3"]}, "plan: takes no argument 'arguments'"),
         ({"tool": "hbal", "generations": {"nodes": 7}}, "the cluster is not known, or has changed"),
     ],
 )
@@ -157,7 +161,7 @@ def test_planning_is_in_nobodys_way_and_ends_with_its_client(tmp_path: Path) -> 
                 assert daemon.status()["plans"] == {}
         gone = "client left before its answer"
         wait_until(lambda: any(event["event"] == gone for event in daemon.events()))
-        assert made(daemon, "-l1")["state"] == "planned"
+        assert made(daemon, max_length=1)["state"] == "planned"
         assert daemon.status()["plans"] == {"planned": 1}
 
 
@@ -196,14 +200,14 @@ def test_live_data_are_asked_for_around_each_jobset(tmp_path: Path) -> None:
 
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         before = asked()
-        call(daemon, "execute", plan=made(daemon, "-l3")["id"])
+        call(daemon, "execute", plan=made(daemon, max_length=3)["id"])
         until(daemon, "done")
         wait_until(lambda: asked() >= before + 4)
 
 
 def test_nothing_is_begun_where_another_node_is_the_master(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
-        plan = made(daemon, "-l1")["id"]
+        plan = made(daemon, max_length=1)["id"]
         (tmp_path / "daemon" / "ssconf_master_node").write_text("elsewhere\n")
         wait_until(lambda: daemon.status()["cluster"]["master"] is False)
         with pytest.raises(RefusedError, match="this is not the master node"):
@@ -309,7 +313,7 @@ def test_interrupted_again_it_leaves_the_jobs_alone(
 
 def test_what_becomes_of_jobs_that_were_left_alone(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, "-l2")["id"]
+        plan = made(daemon, max_length=2)["id"]
         call(daemon, "execute", plan=plan)
         submitted(daemon)
         assert ctl(daemon, "cancel", "--now", plan[:6]).returncode == 0
@@ -322,8 +326,8 @@ def test_what_becomes_of_jobs_that_were_left_alone(tmp_path: Path) -> None:
 
 def test_one_plan_at_a_time_in_a_node_group(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, TWO_GROUPS), FOR_EVER) as (daemon, _):
-        first, second = (made(daemon, "-G", "group1")["id"] for _ in range(2))
-        other, everywhere = made(daemon, "-G", "group2")["id"], made(daemon, name="hsqueeze")["id"]
+        first, second = (made(daemon, group="group1")["id"] for _ in range(2))
+        other, everywhere = made(daemon, group="group2")["id"], made(daemon, "hsqueeze")["id"]
         call(daemon, "execute", plan=first)
         for refused in (second, everywhere):
             with pytest.raises(RefusedError, match=f"plan {first} is being carried out in node group group1"):
@@ -351,7 +355,7 @@ def test_a_job_that_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wish", ["stop", "replan"])
 def test_a_plan_that_does_not_fit_any_more(tmp_path: Path, wish: str) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
-        plan = made(daemon, "-l4")
+        plan = made(daemon, max_length=4)
         moved = plan["execution"]["not_submitted"][0][0]["instance"]
         ganeti.ask("SubmitJob", [migrate(moved)])
         wait_until(lambda: [state for _, state in ganeti.tell("jobs")] == ["success"])
@@ -369,7 +373,7 @@ def test_a_plan_that_does_not_fit_any_more(tmp_path: Path, wish: str) -> None:
 
 def test_ganeti_that_goes_away_meanwhile(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        call(daemon, "execute", plan=made(daemon, "-l2")["id"])
+        call(daemon, "execute", plan=made(daemon, max_length=2)["id"])
         submitted(daemon)
         ganeti.tell("master", False)
         wait_until(lambda: any("Ganeti cannot be asked" in line for _, line in whole(daemon)["log"]))
@@ -401,7 +405,7 @@ def test_a_node_that_is_silent_is_waited_for_if_wished(tmp_path: Path) -> None:
     rows = generated(3, DRAINED)
     lost = used(rows)
     with following(tmp_path, rows) as (daemon, ganeti):
-        plan = made(daemon, "-l2")["id"]
+        plan = made(daemon, max_length=2)["id"]
         ganeti.tell("lose", lost)
         call(daemon, "refresh")
         silent = f"nodes that are in use do not report: {lost}"
@@ -467,7 +471,7 @@ def test_plans_for_people(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         header = "Plan  Tool  State  Made  Jobs  Score  Groups\n"
         assert ctl(daemon, "plans").stdout == header
-        plan = made(daemon, "-l2")["id"]
+        plan = made(daemon, max_length=2)["id"]
         shown = ctl(daemon, "plan", plan)
         assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, "planned")
         assert "Jobset 1:\n  inst" in shown.stdout
@@ -486,7 +490,7 @@ def test_plans_for_people(tmp_path: Path) -> None:
 
 def test_plans_for_programs(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, "-l2")["id"]
+        plan = made(daemon, max_length=2)["id"]
         call(daemon, "execute", plan=plan)
         command = PROGRAMS / "htoolsctl", "--socket", daemon.socket, "plan", plan, "--json"
         with started(*command) as follower:
@@ -503,7 +507,7 @@ def test_plans_for_programs(tmp_path: Path) -> None:
 
 def test_news_are_waited_for(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), "--job-seconds=0.5") as (daemon, _):
-        plan = made(daemon, "-l1")["id"]
+        plan = made(daemon, max_length=1)["id"]
         serial: int | None = None
         seen: list[Any] = []
         call(daemon, "execute", plan=plan)

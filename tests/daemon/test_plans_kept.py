@@ -43,7 +43,7 @@ def statuses(plan: Any) -> list[str | None]:
 
 def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, "-l3")["id"]
+        plan = made(daemon, max_length=3)["id"]
         call(daemon, "execute", plan=plan)
         submitted(daemon)
         daemon.signal(signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_a_score_that_is_no_finite_number(tmp_path: Path) -> None:
 def test_plans_that_nobody_has_executed_yet(tmp_path: Path, name: str) -> None:
     shape = DRAINED if name == "hbal" else SPACIOUS
     with following(tmp_path, generated(4, shape)) as (daemon, ganeti):
-        plan = made(daemon, "--on-change=stop", name=name)
+        plan = made(daemon, name, on_change="stop")
         assert plan["execution"]["not_submitted"]
         daemon.signal(signal.SIGKILL)
         daemon.wait()
@@ -125,7 +125,7 @@ def test_plans_that_nobody_has_executed_yet(tmp_path: Path, name: str) -> None:
 def test_a_plan_of_an_earlier_daemon_has_to_be_the_same(tmp_path: Path) -> None:
     """Also if it is the file that has changed."""
     with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
-        plans = [made(daemon, "-l2") for _ in range(2)]
+        plans = [made(daemon, max_length=2) for _ in range(2)]
         daemon.signal()
         daemon.wait()
         record = recorded(daemon, plans[0])
@@ -143,10 +143,28 @@ def test_a_plan_of_an_earlier_daemon_has_to_be_the_same(tmp_path: Path) -> None:
                 call(again, "execute", plan=plans[0]["id"])
 
 
+def test_a_plan_whose_options_were_kept_as_a_command_line(tmp_path: Path) -> None:
+    """As the first htoolsd did: it is told of, but cannot be made again."""
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
+        plan = made(daemon, max_length=2)["id"]
+        daemon.signal()
+        daemon.wait()
+        record = recorded(daemon, {"id": plan})
+        del record["options"]
+        (daemon.state / "plans" / f"{plan}.json").write_text(json.dumps({**record, "arguments": ["-l", "2"]}))
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            known(again)
+            assert last(again)["state"] == "planned"
+            assert "\nArguments: -l 2\n" in ctl(again, "plan", plan).stdout
+            with pytest.raises(RefusedError, match=f"plan {plan} was made by an earlier htoolsd, which kept"):
+                call(again, "execute", plan=plan)
+            assert not ganeti.tell("jobs")
+
+
 def test_a_daemon_that_was_killed_while_it_submitted(tmp_path: Path) -> None:
     """On disk is that these jobs may have been submitted."""
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, "-l3")
+        plan = made(daemon, max_length=3)
         call(daemon, "execute", plan=plan["id"])
         submitted(daemon)
         daemon.signal(signal.SIGKILL)
@@ -185,7 +203,7 @@ def test_nobody_has_to_wait_for_a_daemon_that_is_stuck(tmp_path: Path) -> None:
 
 def test_a_stop_waits_for_the_jobset(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        plan = made(daemon, "-l3")
+        plan = made(daemon, max_length=3)
         call(daemon, "execute", plan=plan["id"])
         submitted(daemon)
         daemon.signal(signal.SIGTERM)
@@ -200,7 +218,7 @@ def test_a_stop_waits_for_the_jobset(tmp_path: Path) -> None:
 def test_a_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
     config = OFTEN + "stop_seconds = 0.2\n"
     with following(tmp_path, generated(3, DRAINED), FOR_EVER, config) as (daemon, _):
-        plan = made(daemon, "-l3")
+        plan = made(daemon, max_length=3)
         call(daemon, "execute", plan=plan["id"])
         submitted(daemon)
         daemon.signal(signal.SIGTERM)
@@ -211,7 +229,7 @@ def test_a_stop_does_not_wait_for_ever(tmp_path: Path) -> None:
 
 def test_what_is_no_record_is_left_out(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
-        plan = made(daemon, "-l1")
+        plan = made(daemon, max_length=1)
         call(daemon, "execute", plan=plan["id"])
         record = until(daemon, "done")
         daemon.signal()
@@ -241,7 +259,7 @@ def spoil(directory: Path) -> None:
 def test_a_plan_that_cannot_be_recorded_is_not_executed(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         spoil(daemon.state / "plans")
-        plan = made(daemon, "-l3")["id"]
+        plan = made(daemon, max_length=3)["id"]
         with pytest.raises(RefusedError, match=r"cannot be recorded is not executed: .*Not a directory"):
             call(daemon, "execute", plan=plan)
         assert last(daemon)["state"] == "planned"
@@ -254,7 +272,7 @@ def test_a_plan_that_cannot_be_recorded_is_not_executed(tmp_path: Path) -> None:
 
 def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED), FOR_EVER) as (daemon, ganeti):
-        call(daemon, "execute", plan=made(daemon, "-l3")["id"])
+        call(daemon, "execute", plan=made(daemon, max_length=3)["id"])
         submitted(daemon)
         spoil(daemon.state / "plans")
         ganeti.finish()
@@ -268,7 +286,7 @@ def test_a_disk_that_fills_up_meanwhile(tmp_path: Path) -> None:
 def test_the_last_plans_are_kept(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
         directory = daemon.state / "plans"
-        done = made(daemon, "-l1")
+        done = made(daemon, max_length=1)
         call(daemon, "execute", plan=done["id"])
         record = json.dumps(until(daemon, "done"))
         daemon.signal()
@@ -279,7 +297,7 @@ def test_the_last_plans_are_kept(tmp_path: Path) -> None:
         with running(tmp_path / "daemon", config=OFTEN) as again:
             known(again)
             assert len(call(again, "plans")) == KEPT + 6
-            newest = made(again, "-l1")
+            newest = made(again, max_length=1)
             call(again, "execute", plan=newest["id"])
             until(again, "done")
             wait_until(lambda: len(call(again, "plans")) == KEPT)

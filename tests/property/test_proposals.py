@@ -9,27 +9,31 @@ import numpy as np
 import orjson
 import pytest
 
-from ganeti_htools.cli import hbal, hsqueeze
-from ganeti_htools.commandline.reading import CommandLine
-from ganeti_htools.engine.balancing.balance import score_of, stepwise
+from ganeti_htools.engine.balancing.balance import Balancing, score_of, stepwise
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.state import State
-from ganeti_htools.planning import proposal
+from ganeti_htools.planning import hbal, hsqueeze, proposal
 from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.planning.view import View, state_of
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.rows import any_cluster, with_master
 
-LINE = CommandLine(max_length=12, min_gain=0.0)
+BALANCING = Balancing(max_length=12, min_gain=0.0)
+OPTIONS = hbal.Options(balancing=BALANCING)
 
 
-def handed_over(propose: Callable[..., Proposal], cluster: Cluster, line: CommandLine = LINE) -> Proposal:
+def handed_over(propose: Callable[..., Proposal], cluster: Cluster, options: object) -> Proposal:
     """A proposal whose JSON parts went over the wire."""
-    found = propose(cluster, line, lambda: None)
+    found = propose(cluster, options, ignore)
     return replace(found, found=orjson.loads(orjson.dumps(found.found)))
+
+
+def ignore(_text: str) -> None:
+    """Progress that nobody looks at."""
 
 
 def same(one: State, other: State) -> None:
@@ -46,11 +50,11 @@ def test_hbal(seeds: range) -> None:
         cluster = any_cluster(random.Random(seed))
         if len(cluster.groups) > 1:
             continue
-        found = handed_over(hbal.propose, cluster)
-        state = derive(cluster, static_kvm_node_memory=LINE.static_kvm_node_memory)
+        found = handed_over(hbal.propose, cluster, OPTIONS)
+        state = state_of(cluster, View())
         scope, movable = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
         expected, again = state.copy(), state.copy()
-        usual = list(stepwise(expected, scope, hbal.balancing(LINE), movable))
+        usual = list(stepwise(expected, scope, BALANCING, movable))
         assert list(proposal.retraced(again, movable, found.found["steps"])) == usual
         same(expected, again)
         assert score_of(again, scope) == score_of(expected, scope)
@@ -60,8 +64,8 @@ def test_hbal(seeds: range) -> None:
 
 def test_hsqueeze() -> None:
     cluster = with_master(4, Shape(nodes=6, instances=12, templates={"ext": 1}, fill=0.05, down=0))
-    found = handed_over(hsqueeze.propose, cluster, CommandLine())
-    state = derive(cluster, static_kvm_node_memory=LINE.static_kvm_node_memory)
+    found = handed_over(hsqueeze.propose, cluster, hsqueeze.Options())
+    state = state_of(cluster, View())
     assert found.found["action"] == "offline"
     assert found.found["steps"]
     rows = [state.nodes[name] for name in found.found["nodes"]]
@@ -83,7 +87,7 @@ def test_hsqueeze() -> None:
 )
 def test_what_is_no_plan_of_this_cluster(damage: dict[str, object]) -> None:
     cluster = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE))
-    step = hbal.propose(cluster, LINE, lambda: None).found["steps"][0]
+    step = hbal.propose(cluster, OPTIONS, ignore).found["steps"][0]
     state = derive(cluster)
     with pytest.raises(DataError):
         list(proposal.retraced(state, np.ones(len(state.pnode), np.bool_), [{**step, **damage}]))
@@ -93,34 +97,36 @@ def test_planning_can_be_given_up() -> None:
     class EnoughError(Exception):
         pass
 
-    def heed() -> None:
+    def heed(_text: str) -> None:
         raise EnoughError
 
     with pytest.raises(EnoughError):
-        hbal.propose(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)), LINE, heed)
+        hbal.propose(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)), OPTIONS, heed)
     with pytest.raises(EnoughError):
-        hsqueeze.propose(with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1})), LINE, heed)
+        hsqueeze.propose(
+            with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1})), hsqueeze.Options(), heed
+        )
 
 
 def test_who_wants_a_better_plan_is_heeded_as_well() -> None:
-    heeded: list[None] = []
+    heeded: list[str] = []
     cluster = with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE))
-    found = hbal.propose(cluster, replace(LINE, optimise=0.1), lambda: heeded.append(None))
+    found = hbal.propose(cluster, replace(OPTIONS, optimise=0.1), heeded.append)
     assert len(heeded) > len(found.found["steps"])
 
 
 def test_one_of_several_groups_has_to_be_named() -> None:
     cluster = with_master(3, Shape(nodes=8, instances=32, groups=2, templates={"drbd": 1}))
     with pytest.raises(HtoolsError, match=r"^Found multiple node groups: group1, group2$"):
-        hbal.propose(cluster, LINE, lambda: None)
-    assert hbal.propose(cluster, CommandLine(group="group2"), lambda: None).groups == ("group2",)
+        hbal.propose(cluster, OPTIONS, ignore)
+    assert hbal.propose(cluster, hbal.Options(group="group2"), ignore).groups == ("group2",)
 
 
 @pytest.mark.parametrize("score", [math.inf, -math.inf, math.nan, 0.1 + 0.2, -0.0])
 def test_scores_that_json_has_no_numbers_for(score: float) -> None:
     state = derive(with_master(3, Shape(nodes=6, instances=30, templates=MOVABLE)))
     everyone = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
-    steps = list(stepwise(state.copy(), everyone[0], hbal.balancing(LINE), everyone[1]))
+    steps = list(stepwise(state.copy(), everyone[0], BALANCING, everyone[1]))
     told = proposal.told(state, [replace(step, score=score) for step in steps])
     again = list(proposal.retraced(state.copy(), everyone[1], orjson.loads(orjson.dumps(told))))
     assert [repr(step.score) for step in again] == [repr(score)] * len(steps) != []

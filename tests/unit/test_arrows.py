@@ -39,10 +39,10 @@ MAY_IMPORT = {
     "backends": "model engine luxi",
     "client": "model backends luxi",
     "simulator": "model engine backends luxi files streams version",
-    "commandline": "model engine backends",
+    "commandline": "model engine backends version",
     "sources": "model engine backends luxi client files",
     "execution": "model engine backends luxi client files",
-    "planning": "model engine backends luxi execution sources",
+    "planning": "model engine backends luxi execution sources version",
     "cli.terminal": _BELOW_TOOLS,
     "cli.report": f"{_BELOW_TOOLS} cli.terminal",
     "cli": f"{_BELOW_TOOLS} cli.terminal cli.report",
@@ -62,9 +62,6 @@ EXCEPTIONS = {
     ("ganeti_htools.engine.decide", "ganeti_htools.engine.explaining.shortage"),
     ("ganeti_htools.engine.redundancy.check", "ganeti_htools.engine.allocation.options"),
     ("ganeti_htools.engine.redundancy.global_n1", "ganeti_htools.engine.allocation.options"),
-    ("htoolsd.api.plans", "ganeti_htools.cli.executing"),
-    ("htoolsd.api.plans", "ganeti_htools.cli.hbal"),
-    ("htoolsd.api.plans", "ganeti_htools.cli.hsqueeze"),
 }
 
 

@@ -5,11 +5,15 @@ module beside this one, an argument of :func:`declared` and a section there.
 """
 
 from ganeti_htools.client.following import LONGEST
+from ganeti_htools.planning.options import names
+from ganeti_htools.planning.tools import TOOLS
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.plans import PlanMethods
 from htoolsd.socket.methods import Handler, Method
 
+_NAMES = " or ".join(TOOLS)
+_OPTIONS = "; ".join(f"for {name} {', '.join(names(tool.options))}" for name, tool in TOOLS.items())
 _PLAN = "id of a plan, or its beginning"
 
 
@@ -56,12 +60,12 @@ def declared(
         # Plans
         Method(
             "plan",
-            1,
-            "Makes the plan that hbal or hsqueeze makes, which can be executed then. The result is the"
+            2,
+            f"Makes the plan that {_NAMES} makes, which can be executed then. The result is the"
             " plan, and in found what the tool needs to make it again.",
             {
-                "tool": "hbal or hsqueeze",
-                "arguments": "list of strings, the command line of the tool; optional",
+                "tool": _NAMES,
+                "options": f"object of options, each of them optional: {_OPTIONS}",
                 "generations": "of the cluster, as told by cluster; optional, the newest otherwise",
             },
             plans.make,

@@ -1,34 +1,31 @@
 """The methods about plans. A plan is made in a thread, with the code of the tools."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, cast, get_args
 
+import orjson
 import trio
 
-from ganeti_htools.cli import executing, hbal, hsqueeze
 from ganeti_htools.client.following import LONGEST
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.commandline.parameters import parse_plan
-from ganeti_htools.commandline.programs import HBAL, HSQUEEZE
-from ganeti_htools.commandline.reading import CommandLine, Program
 from ganeti_htools.execution.record import record
 from ganeti_htools.execution.run import Run
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.planning.proposal import Proposal
+from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.planning.options import from_json, to_json
+from ganeti_htools.planning.proposal import OnChange, Proposal, begin
+from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.sources.source import unheard
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
-from htoolsd.socket.methods import Args, File, words
+from htoolsd.socket.methods import LONGEST as MOST_TEXT
+from htoolsd.socket.methods import Args, File
 from htoolsd.socket.peer import caller
 from htoolsd.sync.following import Sync
 
-Propose = Callable[[Cluster, CommandLine, Callable[[], None]], Proposal]
-_TOOLS: dict[str, tuple[Program, Propose]] = {
-    "hbal": (HBAL, hbal.propose),
-    "hsqueeze": (HSQUEEZE, hsqueeze.propose),
-}
+_ON_CHANGE = get_args(OnChange)
 
 
 class PlanMethods:
@@ -42,61 +39,62 @@ class PlanMethods:
     # All of these raise RefusalError.
 
     async def make(self, args: Args, _file: File) -> object:
-        tool = args.get("tool")
-        if not isinstance(tool, str) or tool not in _TOOLS:
-            raise RefusalError(Refusal.ARGUMENTS, f"plan: tool: expected {' or '.join(_TOOLS)}")
-        given = words("plan", args)
+        tool, given = args.get("tool"), args.get("options", {})
+        if not isinstance(tool, str) or tool not in TOOLS:
+            raise RefusalError(Refusal.ARGUMENTS, f"plan: tool: expected {' or '.join(TOOLS)}")
+        if not isinstance(given, dict):
+            raise RefusalError(Refusal.ARGUMENTS, "plan: options: expected an object")
+        options = _options(tool, given)
         model = self._sync.model_of(args.get("generations"))
         if model is None or model.cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known, or has changed since; ask again")
-        line, proposal, run = await self._proposed(tool, given, model.cluster)
+        proposal, run = await self._proposed(tool, options, model.cluster)
         client = caller.get()
         facts = {
             "id": run.signature.run,
             "tool": tool,
-            "arguments": given,
+            "options": to_json(options),
             "groups": list(proposal.groups),
             "made": time.time(),
             "by": {"uid": client.uid, "pid": client.pid},
             "generations": model.generations,
             "score": proposal.score,
             "cost": proposal.cost,
-            "on_change": line.on_change,
-            "wait_for_nodes": line.wait_for_nodes,
+            "on_change": options.execution.on_change,
+            "wait_for_nodes": options.execution.wait_for_nodes,
         }
         plan = Plan(facts, run, proposal.review)
         await self._plans.add(plan)
         return {**plan.document(), "found": proposal.found}
 
-    async def _proposed(
-        self, tool: str, given: Sequence[str], cluster: Cluster
-    ) -> tuple[CommandLine, Proposal, Run]:
+    async def _proposed(self, tool: str, options: Any, cluster: Cluster) -> tuple[Proposal, Run]:
         """What a tool would do, and the run that does it."""
-        program, propose = _TOOLS[tool]
         try:
-            line = parse_plan(program, given)
             proposal = await trio.to_thread.run_sync(
-                propose,
+                TOOLS[tool].propose,
                 cluster,
-                line,
-                trio.from_thread.check_cancelled,
+                options,
+                lambda _text: trio.from_thread.check_cancelled(),
                 abandon_on_cancel=True,
                 limiter=self._turn,
             )
         except HtoolsError as error:
             raise RefusalError(Refusal.ARGUMENTS, str(error)) from None
-        return line, proposal, executing.begin(line, program, proposal.purpose, proposal.jobs)
+        return proposal, begin(tool, proposal.purpose, proposal.jobs, options.execution)
 
     async def _make_again(self, plan: Plan) -> None:
         """Make a plan of an earlier daemon ready to be executed: what is on disk only tells of it, so it is
         made again, and has to be the same.
         """
         tool, model = plan.facts["tool"], self._sync.model
-        if tool not in _TOOLS or model.cluster is None:
+        if plan.facts["options"] is None:
+            why = "was made by an earlier htoolsd, which kept its options as a command line"
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} {why}; make a new one")
+        if tool not in TOOLS or model.cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
         if model.silent:
             raise RefusalError(Refusal.CLUSTER, unheard(model.silent))
-        _, proposal, run = await self._proposed(tool, plan.facts["arguments"], model.cluster)
+        proposal, run = await self._proposed(tool, _options(tool, plan.facts["options"]), model.cluster)
         if plan.state is not PlanState.PLANNED or plan.review is not None:
             return  # another call was faster
         made, told = ((each.signature.purpose, record(each)["not_submitted"]) for each in (run, plan.run))
@@ -109,14 +107,14 @@ class PlanMethods:
     async def execute(self, args: Args, _file: File) -> object:
         plan = self._known("execute", args)
         on_change = args.get("on_change", plan.facts.get("on_change", "replan"))
-        if on_change not in ("replan", "stop"):
-            raise RefusalError(Refusal.ARGUMENTS, "execute: on_change: expected replan or stop")
+        if on_change not in _ON_CHANGE:
+            raise RefusalError(Refusal.ARGUMENTS, f"execute: on_change: expected {' or '.join(_ON_CHANGE)}")
         wait = args.get("wait_for_nodes", plan.facts.get("wait_for_nodes", False))
         if not isinstance(wait, bool):
             raise RefusalError(Refusal.ARGUMENTS, "execute: wait_for_nodes: expected true or false")
         if plan.state is PlanState.PLANNED and plan.review is None:
             await self._make_again(plan)
-        await self._plans.begin(plan, str(on_change), wait)
+        await self._plans.begin(plan, cast(OnChange, on_change), wait)
         return plan.summary()
 
     async def summaries(self, _args: Args, _file: File) -> object:
@@ -150,3 +148,13 @@ class PlanMethods:
             problem = "begins several ids" if found else "is the id of no plan that is known"
             raise RefusalError(Refusal.PLAN, f"{name[:80]!r} {problem}; plans lists them")
         return found[0]
+
+
+def _options(tool: str, given: Mapping[str, Any]) -> Any:
+    """The typed options of a tool. Raises RefusalError."""
+    if len(orjson.dumps(given)) > MOST_TEXT:
+        raise RefusalError(Refusal.ARGUMENTS, f"plan: options: longer than {MOST_TEXT} characters")
+    try:
+        return from_json(TOOLS[tool].options, given)
+    except DataError as error:
+        raise RefusalError(Refusal.ARGUMENTS, f"plan: options: {error}") from None

@@ -17,6 +17,7 @@ from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.execution.wording import Say, complaint, summary
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.planning.proposal import OnChange
 from htoolsd import reading
 
 _LARGEST = 64 << 20  # bytes of a record
@@ -44,7 +45,7 @@ _ENDED = {None: PlanState.INTERRUPTED, Ending.DONE: PlanState.DONE, Ending.STOPP
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """A plan. ``facts`` do not change: its id, tool, arguments, node groups, when and by whom it was made...
+    """A plan. ``facts`` do not change: its id, tool, options, node groups, when and by whom it was made...
     A score that is no finite number is null in JSON.
 
     ``serial`` goes up whenever something changes. ``log`` has what the tool would say, with the kind of each
@@ -54,7 +55,7 @@ class Plan:
 
     facts: dict[str, Any]
     run: Run
-    review: Callable[[str, Say], Check] | None = None
+    review: Callable[[OnChange, Say], Check] | None = None
     state: PlanState = PlanState.PLANNED
     error: str | None = None
     began: float | None = None
@@ -151,7 +152,7 @@ _RECORD: Shape = {
     "made": _time,
     "by": {"uid": int, "pid": int},
     "groups": [str],
-    "arguments": [str],
+    "options": (dict, None),
     "score": {"before": _NUMBER, "after": _NUMBER},
     "state": str,
     "error": _TEXT,

@@ -26,6 +26,7 @@ from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.planning.proposal import OnChange
 from ganeti_htools.sources.source import unheard
 from htoolsd.plans.plan import Plan, PlanState, kept
 from htoolsd.sync.following import Sync
@@ -112,7 +113,7 @@ class Plans:
 
     # Carrying out
 
-    async def begin(self, plan: Plan, on_change: str, wait_for_nodes: bool) -> None:
+    async def begin(self, plan: Plan, on_change: OnChange, wait_for_nodes: bool) -> None:
         """Begin to carry out a plan. Raises RefusalError."""
         if self._stopping.is_set():
             raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")

@@ -11,7 +11,7 @@ File = PassedFile | None
 # Carries a method out: gets the arguments of a call and the file that came with it. Raises RefusalError.
 Handler = Callable[[Args, File], Awaitable[object]]
 
-LONGEST = 1 << 16  # characters of all words together; plans keep their command line
+LONGEST = 1 << 16  # characters of all words together, or of the options that a plan keeps
 
 
 def words(name: str, args: Args) -> list[str]:

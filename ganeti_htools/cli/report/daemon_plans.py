@@ -1,5 +1,6 @@
 """What htoolsd answers about its plans, as text."""
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -31,11 +32,19 @@ def _score(plan: Any) -> str:
     return " => ".join("not finite" if score is None else f"{score:.8f}" for score in scores)
 
 
+def _options(plan: Any) -> str:
+    options = plan.get("options")
+    if options is None:  # made by an earlier htoolsd, which kept a command line
+        return f"Arguments: {' '.join(plan.get('arguments', ())) or 'none'}"
+    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in options.items())
+    return f"Options: {given or 'none'}"
+
+
 def description(plan: Any) -> Iterator[str]:
     """Lines about a plan: who made it and how, and its jobs if it has not begun."""
     by = plan["by"]
     yield f"Plan {plan['id']} of {plan['tool']}, made {_made(plan)} by user {by['uid']}, process {by['pid']}"
-    yield f"Arguments: {' '.join(plan['arguments']) or 'none'}"
+    yield _options(plan)
     yield f"Node groups: {', '.join(plan['groups'])}; score {_score(plan)}"
     if plan["state"] == "planned":
         for number, jobs in enumerate(plan["execution"]["not_submitted"], 1):

@@ -40,8 +40,9 @@ def test_the_number_is_on_disk_only() -> None:
     assert current(versioned(document)) == document
 
 
-def test_the_first_files_have_no_number() -> None:
-    assert current({"execution": {}}) == {"execution": {}}
+def test_the_first_files_have_no_number_and_no_options() -> None:
+    first = {"execution": {}, "arguments": ["-l3"]}
+    assert current(first) == {**first, "options": None}
 
 
 @pytest.mark.parametrize("version", [VERSION + 1, -1, True, "1", None, 1.0, [1]])

@@ -22,7 +22,7 @@ def some_plan(run: Run) -> Plan:
     facts = {
         "id": run.signature.run,
         "tool": "hbal",
-        "arguments": [],
+        "options": {"max_length": 3},
         "groups": ["default"],
         "made": 1.0,
         "by": {"uid": 0, "pid": 1},
@@ -80,8 +80,10 @@ def test_one_that_was_going_on() -> None:
 
 def test_one_of_a_daemon_that_wrote_no_version() -> None:
     document = orjson.loads(begun().text())
-    del document["version"]
-    assert restored(orjson.dumps(document)).text() == begun().text()
+    del document["version"], document["options"]
+    plan = restored(orjson.dumps({**document, "arguments": ["-l3"]}))
+    assert (plan.facts["options"], plan.facts["arguments"]) == (None, ["-l3"])
+    assert restored(plan.text().encode()).text() == plan.text()
 
 
 def test_one_of_a_later_version() -> None:

@@ -1,0 +1,28 @@
+"""What the options of a command line ask of a plan, typed."""
+
+from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.planning.proposal import Execution
+
+
+def balancing_of(line: CommandLine) -> Balancing:
+    """Which moves balance a node group, and when to stop."""
+    return Balancing(
+        disk_moves=not line.no_disk_moves,
+        disk_moves_factor=line.avoid_disk_moves,
+        long_threshold=line.long_solution_threshold,
+        long_factor=line.avoid_long_solutions,
+        instance_moves=not line.no_instance_moves,
+        restricted_migration=line.restricted_migration,
+        evacuation=line.evac_mode,
+        ignore_soft_errors=line.ignore_soft_errors,
+        min_gain=line.min_gain,
+        min_gain_limit=line.min_gain_limit,
+        min_score=line.min_score,
+        max_length=line.max_length,
+    )
+
+
+def execution_of(line: CommandLine) -> Execution:
+    """How a plan is carried out."""
+    return Execution(line.on_change, line.wait_for_nodes, line.reason, line.priority)

@@ -1,0 +1,199 @@
+"""What ``hsqueeze`` would do: nodes emptied and powered down, or powered up and filled (``hsqueeze(1)``)."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.maintenance import squeeze
+from ganeti_htools.engine.maintenance.squeeze import Action, Plan
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
+from ganeti_htools.model.policy import ISpec
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning import proposal, view
+from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
+from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
+from ganeti_htools.planning.view import View
+
+if TYPE_CHECKING:
+    from ganeti_htools.execution.jobs import Jobsets
+    from ganeti_htools.execution.review import Check, Review
+    from ganeti_htools.execution.wording import Say
+
+TITLES = {
+    Action.NOTHING: "'No action'",
+    Action.OFFLINE: "'Nodes to offline'",
+    Action.ONLINE: "'Nodes to online'",
+}
+_STANDBY_TAG = "htools:standby:auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``minimal_resources``: nodes are powered up if any has less free than this multiple of the standard
+    instance; ``target_resources``: and down as long as all keep this multiple free.
+    """
+
+    view: View = field(default_factory=View)
+    execution: Execution = field(default_factory=Execution)
+    minimal_resources: float = 2.0
+    target_resources: float = 2.0
+
+
+def plan(state: State, standard: ISpec, options: Options, progress: Progress) -> Plan:
+    """The nodes to power down or up, and the moves. ``standard`` is the size of the standard instance."""
+    return squeeze.plan(
+        state,
+        minimum=_instance(standard, options.minimal_resources),
+        target=_instance(standard, options.target_resources),
+        movable=view.movable(state, options.view),
+        progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
+    )
+
+
+def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Plan:
+    """The plan of which somebody else has told (``found`` of a proposal). Raises DataError."""
+    action = Action(found["action"])
+    rows = tuple(state.nodes[name] for name in found["nodes"])
+    after = squeeze.switched(state, rows, action is Action.OFFLINE)
+    steps = tuple(proposal.retraced(after, view.movable(state, options.view), found["steps"]))
+    return Plan(action, rows, steps, after, found["enough"])
+
+
+def _instance(spec: ISpec, factor: float) -> Instance:
+    """An instance on external storage, that many times as large as the standard one."""
+
+    def times(figure: int) -> int:
+        return math.floor(min(factor * figure, MAX_MIB))
+
+    return Instance(
+        "targetInstance",
+        mem=times(spec.memory_size),
+        dsk=0,
+        disks=(),
+        vcpus=times(spec.cpu_count),
+        auto_balance=False,
+        template=DiskTemplate.EXT,
+        spindle_use=times(spec.spindle_use),
+    )
+
+
+def purpose(plan: Plan) -> str:
+    """What the jobs of a plan are for."""
+    return f"{'condensing' if plan.action is Action.OFFLINE else 'expanding'} by {len(plan.nodes)} nodes"
+
+
+def sets_of(state: State, plan: Plan) -> list[list[Move]]:
+    """The moves of a plan for a state, in jobsets."""
+    names = Names(state, whole_instances=True)
+    return jobsets([names.move(step) for step in plan.steps])
+
+
+def power_command(word: str, node: str) -> str:
+    """The shell command that powers a node ``on`` or ``off``."""
+    return f"gnt-node power -f {word} {node}"
+
+
+def tag_command(node: str) -> str:
+    """The shell command that marks a node as one that may be powered up again."""
+    return f"gnt-node add-tags {node} {_STANDBY_TAG}"
+
+
+def jobs(state: State, plan: Plan) -> "Jobsets":
+    """The jobs that carry out a plan for a state.
+
+    Nodes are emptied and tagged before they are powered down, and filled once they are powered up.
+    """
+    from ganeti_htools.execution.jobs import Job  # needed only where jobs are submitted
+    from ganeti_htools.luxi import opcodes
+
+    if plan.action is Action.NOTHING:
+        return []
+    moves, nodes = jobs_of(state, sets_of(state, plan)), state.names(plan.nodes)
+    up = plan.action is Action.ONLINE
+    word = "on" if up else "off"
+    power = Job(
+        f"power {word} {', '.join(nodes)}",
+        tuple(opcodes.power(nodes, up)),
+        tuple(power_command(word, node) for node in nodes),
+    )
+    if up:
+        return [[power], *moves]
+    tags = [
+        Job(f"tag {node}", (opcodes.tag_node(node, [_STANDBY_TAG]),), (tag_command(node),)) for node in nodes
+    ]
+    return [*moves, *([tag] for tag in tags), [power]]
+
+
+def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
+    """The plan for a cluster. Raises HtoolsError.
+
+    Made anew, it may touch any node, so it is one for all groups.
+    """
+    state = view.state_of(cluster, options.view)
+    found = plan(state, cluster.ipolicy.std, options, progress)
+    sets = sets_of(state, found)
+    everywhere = np.ones(len(state.group), np.bool_)
+    return Proposal(
+        purpose(found),
+        tuple(group.name for group in cluster.groups),
+        jobs(state, found),
+        {"before": score_of(state, everywhere), "after": score_of(found.state, everywhere)},
+        cost_of([move for moves in sets for move in moves], sets),
+        {
+            "action": found.action.value,
+            "nodes": state.names(found.nodes),
+            "enough": found.enough,
+            "steps": proposal.told(state, found.steps),
+        },
+        lambda on_change, say: reviewer(options, found.action, state.names(found.nodes), on_change, say),
+    )
+
+
+def reviewer(
+    options: Options,
+    action: Action,
+    nodes: Sequence[str],
+    on_change: OnChange,
+    say: "Say",
+    watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
+) -> "Check":
+    """The check of the rest of a plan that powers nodes, given by their names, down or up.
+
+    It plans anew where the rest does not fit, if ``on_change`` allows it, and tells so.
+    """
+    from ganeti_htools.execution.review import Review
+
+    powered: set[str] = set()
+
+    def check(cluster: Cluster, rest: "Jobsets", _made: int) -> "Review":
+        nonlocal action, nodes
+        state = view.state_of(cluster, options.view)
+        target = _instance(cluster.ipolicy.std, options.target_resources)
+        steps = [job.step for jobs in rest for job in jobs if job.step is not None]
+        powering = any(job.step is None for jobs in rest for job in jobs)
+        left = nodes if powering else ()
+        if action is Action.ONLINE and not powering:
+            powered.update(nodes)
+        movable = view.movable(state, options.view)
+        obstacle = squeeze.obstacle(state, action, left, steps, target, movable)
+        if obstacle is None:
+            return Review()
+        if on_change == "stop":
+            return Review(obstacle)
+        say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
+        with watched() as progress:
+            new = plan(state, cluster.ipolicy.std, options, progress)
+        action, nodes = new.action, state.names(new.nodes)
+        vainly = powered.intersection(nodes) if action is Action.ONLINE else ()
+        if vainly:
+            return Review(f"powered up, but still offline or drained: {', '.join(sorted(vainly))}")
+        say(TITLES[action], *nodes)
+        return Review(obstacle, jobs(state, new))
+
+    return check

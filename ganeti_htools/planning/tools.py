@@ -1,0 +1,25 @@
+"""The tools whose plans somebody else can make in their place: one entry for each."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.planning import hbal, hsqueeze
+from ganeti_htools.planning.proposal import Progress, Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """``options`` is a dataclass with defaults, which has an ``execution`` (see :mod:`.options`); ``propose``
+    makes the plan for a cluster from such options, and may raise HtoolsError.
+    """
+
+    options: type[Any]
+    propose: Callable[[Cluster, Any, Progress], Proposal]
+
+
+TOOLS: Mapping[str, Tool] = {
+    "hbal": Tool(hbal.Options, hbal.propose),
+    "hsqueeze": Tool(hsqueeze.Options, hsqueeze.propose),
+}

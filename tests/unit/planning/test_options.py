@@ -1,0 +1,74 @@
+"""Typed options as JSON."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import orjson
+import pytest
+
+from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.planning import hbal, hsqueeze
+from ganeti_htools.planning.options import from_json, names, to_json
+from ganeti_htools.planning.proposal import Execution
+from ganeti_htools.planning.tools import TOOLS
+from ganeti_htools.planning.view import View
+
+SOME = hbal.Options(
+    View(offline=("n1", "n2"), max_cpu=4.0, min_disk=0.1, ignore_dynu=True),
+    Balancing(disk_moves=False, disk_moves_factor=1.5, max_length=3),
+    Execution("stop", wait_for_nodes=True, reason="why not", priority="low"),
+    group="default",
+)
+
+
+@pytest.mark.parametrize("options", [SOME, hbal.Options(), hsqueeze.Options(target_resources=0.5)])
+def test_options_are_what_they_were(options: Any) -> None:
+    assert from_json(type(options), orjson.loads(orjson.dumps(to_json(options)))) == options
+
+
+def test_only_what_is_no_default_is_told() -> None:
+    assert to_json(hbal.Options()) == {}
+    wanted = replace(hbal.Options(), view=View(offline=("n1",)), balancing=Balancing(max_length=3))
+    assert to_json(wanted) == {"offline": ["n1"], "max_length": 3}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_each_option_has_a_name_of_its_own(tool: str) -> None:
+    kind = TOOLS[tool].options
+    told = list(names(kind))
+    assert len(told) == len(set(told)) > len(fields(kind))
+    assert isinstance(kind().execution, Execution)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"colour": 1}, "colour: no such option, expected some of disk_moves, "),
+        ({"offline": "n1"}, "offline: expected a list of strings, got 'n1'"),
+        ({"offline": [1]}, "offline: expected a list of strings, got "),
+        ({"ignore_dynu": 1}, "ignore_dynu: expected true or false, got 1"),
+        ({"ignore_dynu": None}, "ignore_dynu: expected true or false, got None"),
+        ({"group": 7}, "group: expected a string, got 7"),
+        ({"max_length": 1.5}, "max_length: expected a whole number from -"),
+        ({"max_length": True}, "max_length: expected a whole number from -"),
+        ({"max_length": 1 << 60}, "max_length: expected a whole number from -"),
+        ({"static_kvm_node_memory": -1}, "static_kvm_node_memory: expected a whole number from 0 to "),
+        ({"min_gain": "1"}, "min_gain: expected a number from 0 to "),
+        ({"min_gain": -0.5}, "min_gain: expected a number from 0 to "),
+        ({"min_gain": float("nan")}, "min_gain: expected a number from 0 to "),
+        ({"max_cpu": "high"}, "max_cpu: expected a number from 0 to "),
+        ({"max_cpu": 0}, "max_cpu: expected a ratio above 0"),
+        ({"on_change": "hope"}, "on_change: expected replan or stop, got 'hope'"),
+        ({"on_change": ["stop"]}, "on_change: expected replan or stop, got "),
+        ({"priority": "urgent"}, "priority: expected low or normal or high, got 'urgent'"),
+    ],
+)
+def test_what_is_wrong_is_a_line(given: dict[str, object], problem: str) -> None:
+    with pytest.raises(DataError) as caught:
+        from_json(hbal.Options, given)
+    assert str(caught.value).startswith(problem)
+
+
+def test_none_where_it_is_allowed() -> None:
+    assert from_json(hbal.Options, {"max_cpu": None, "group": None, "priority": None}) == hbal.Options()

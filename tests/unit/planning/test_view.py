@@ -1,0 +1,82 @@
+"""A cluster as options have it seen."""
+
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.model.cluster import Load
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.view import View, group, instance, loaded, movable, node, split, state_of
+from tests.support import by_hand
+from tests.support.by_hand import instance as row
+
+CLUSTER = by_hand.cluster(
+    {"n0.example.org": 10_000, "n1.example.org": 10_000, "n2.example.org": 10_000},
+    [
+        row("a.example.org", DiskTemplate.DRBD, "n0.example.org", "n1.example.org"),
+        row("b.example.org", DiskTemplate.EXT, "n2.example.org"),
+    ],
+)
+
+
+def test_a_node_taken_for_offline_is_not_saved_as_such() -> None:
+    state = state_of(CLUSTER, View(offline=("n1",)))
+    assert state.columns.offline.tolist() == [False, True, False]
+    assert not any(node.offline for node in loaded(state, CLUSTER).nodes)
+
+
+def test_limits() -> None:
+    state = state_of(CLUSTER, View(min_disk=0.25, max_cpu=3.0))
+    assert state.columns.vcpu_ratio.tolist() == [3.0] * 3
+    assert (state.columns.lo_dsk <= 0.25 * state.columns.t_dsk).all()
+    assert state.columns.lo_dsk.all()
+
+
+def test_exclusion_tags_are_seen_and_not_saved() -> None:
+    state = state_of(CLUSTER, View(exclusion_tags=("service",)))
+    assert state.cluster.tags == (*CLUSTER.tags, "htools:iextags:service:")
+    assert loaded(state, CLUSTER).tags == CLUSTER.tags
+
+
+def test_no_load() -> None:
+    busy = replace(
+        CLUSTER, instances=tuple(replace(each, load=Load(1, 2, 3, 4)) for each in CLUSTER.instances)
+    )
+    state = state_of(busy, View(ignore_dynu=True))
+    assert {each.load for each in state.cluster.instances} == {Load(0.0, 0.0, 0.0, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        (View(), [True, True]),
+        (View(select_instances=("a",)), [True, False]),
+        (View(exclude_instances=("a.example.org",)), [False, True]),
+        (View(select_instances=("a", "b"), exclude_instances=("b",)), [True, False]),
+    ],
+)
+def test_which_instances_may_be_moved(view: View, expected: list[bool]) -> None:
+    assert movable(state_of(CLUSTER, view), view).tolist() == expected
+
+
+def test_what_is_named() -> None:
+    state = state_of(CLUSTER, View())
+    assert (node(state, "n2"), instance(state, "b")) == (2, 1)
+    assert group(state, state.cluster.groups[0].uuid, "gone") == 0
+    assert not split(state).any()
+    with pytest.raises(HtoolsError, match=r"^gone$"):
+        group(state, "nowhere", "gone")
+
+
+@pytest.mark.parametrize(
+    ("view", "problem"),
+    [
+        (View(offline=("n7", "n0")), r"wrong node name\(s\) set as offline: n7"),
+        (View(select_instances=("z",)), r"Unknown instance\(s\): z"),
+        (View(exclude_instances=("y",)), r"Unknown instance\(s\): y"),
+    ],
+)
+def test_what_is_not_there(view: View, problem: str) -> None:
+    with pytest.raises(HtoolsError, match=problem):
+        state_of(CLUSTER, view)
