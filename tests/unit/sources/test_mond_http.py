@@ -1,48 +1,17 @@
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from socket import create_server
 
 import orjson
 import pytest
 
 from ganeti_htools.sources import mond_http
+from tests.support.http_server import Answer, respond, serving
 
 COLLECTOR = "cpu-avg-load"
 REPORT = {"name": COLLECTOR, "version": "B", "data": {"cpu_total": 0.5}}
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-@contextlib.contextmanager
-def serving(answer: Answer) -> Iterator[int]:
-    """A monitoring daemon that answers so; gives its port on 127.0.0.1."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            with contextlib.suppress(OSError):  # who asked may be gone
-                answer(self)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def respond(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200) -> None:
-    handler.send_response(status)
-    handler.send_header("Content-Length", str(len(body)))
-    handler.end_headers()
-    handler.wfile.write(body)
 
 
 def report(handler: BaseHTTPRequestHandler) -> None:
