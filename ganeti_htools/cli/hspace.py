@@ -18,13 +18,13 @@ from ganeti_htools.cli.viewing import seen
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.commandline.reading import CommandLine
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import Obstruction, obstruction
 from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed

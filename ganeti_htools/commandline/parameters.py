@@ -5,7 +5,7 @@ from dataclasses import fields
 
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import CommandLine, Reply, read
-from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import UsageError
 
 # What a program that only decides can do nothing with: these read or write files, or print more.

@@ -7,14 +7,14 @@ import numpy as np
 
 from ganeti_htools.engine.allocation import allocate, exclusive_storage
 from ganeti_htools.engine.allocation.evacuate import Evacuation, change_group, evacuate_nodes, relocate
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.allocation.shortage import explain
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
-from ganeti_htools.engine.explaining.shortage import explain
 from ganeti_htools.engine.redundancy.global_n1 import Unmirrored, assess
 from ganeti_htools.engine.rules import affinity, choice, settling
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from ganeti_htools.backends import answer, incremental
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.decide import Decision as Decided
 from ganeti_htools.engine.decide import decide as decide_request
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive, missing_resources
 from ganeti_htools.model.errors import HtoolsError, RequestFailed

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.planning.decision import Cache, Decision, Known, decide
 from htoolsd.api import decisions
 from htoolsd.process import service

@@ -7,12 +7,12 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine.allocation.allocate import in_group
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.capacity.bulk_allocation import fill
 from ganeti_htools.engine.capacity.counting import standard, tiered
 from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import CHANGING, NOWHERE
 from ganeti_htools.model.derive import derive

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.decide import is_dedicated
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.global_n1 import can_be_emptied
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError

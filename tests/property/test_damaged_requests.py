@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.cli.hail import main
-from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.planning.decision import decide
 from tests.property.damage import damaged

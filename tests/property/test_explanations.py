@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 
 from ganeti_htools.engine.allocation import allocate
-from ganeti_htools.engine.allocation.options import Options
-from ganeti_htools.engine.explaining.shortage import explain
+from ganeti_htools.engine.allocation.shortage import explain
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ganeti_htools.backends import iallocator, incremental
 from ganeti_htools.backends.iallocator import Message
-from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.planning.decision import Cache, Decision, decide
 from tests.property.damage import damaged, requests

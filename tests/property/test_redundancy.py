@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 
 from ganeti_htools.engine.allocation import allocate
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess, can_be_emptied
 from ganeti_htools.engine.redundancy.loss_simulation import Memory
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed

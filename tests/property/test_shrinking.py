@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu, text
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.capacity.counting import tiered
 from ganeti_htools.engine.capacity.shrinking import Failures, Kind, Prospects, Run, Site, Size, ranked, worst
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail

@@ -13,7 +13,7 @@ import trio
 from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
-from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies
 from ganeti_htools.planning.decision import Cache, Decision, Known, TooLargeError, decide
 from htoolsd import reading

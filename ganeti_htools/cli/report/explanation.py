@@ -12,12 +12,12 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.balancing.balance import Balancing, Step
 from ganeti_htools.engine.explaining.explanation import Explanation, explained
 from ganeti_htools.engine.explaining.places import Place
 from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
 from ganeti_htools.engine.rules.components import COMPONENTS
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError

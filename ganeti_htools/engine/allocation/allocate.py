@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.one_node import on_nodes
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.engine.redundancy.global_n1 import Check, assess
 from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State

@@ -11,11 +11,11 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import in_best_group
 from ganeti_htools.engine.allocation.leave import leave
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.allocation.steps import Step
 from ganeti_htools.engine.allocation.wording import outcome_line
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.allocation.steps import Step, carry_out, fail_over
 from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.errors import RequestFailed

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import best_outcome, candidates, lacks_network
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution, counted
 from ganeti_htools.engine.rules import node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Columns, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed

@@ -1,12 +1,12 @@
 """One instance moved off its primary, its secondary or both, to the best place there is."""
 
 from ganeti_htools.engine.allocation.exchange import to_best_pair
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.steps import Step, fail_over
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, counted, last_lowest
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import Asked, State
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, counted, last_lowest
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS, Codes
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State

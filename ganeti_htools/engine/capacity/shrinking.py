@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import PATIENCE, Solution
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Memory
 from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.policy import IPolicy

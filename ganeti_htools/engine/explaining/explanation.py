@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.pairs import Pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.decide import decide, is_dedicated, place
@@ -14,6 +13,7 @@ from ganeti_htools.engine.explaining import best_pairs
 from ganeti_htools.engine.explaining.places import Place, places, redundant
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model import request as wanted

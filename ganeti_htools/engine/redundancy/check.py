@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return, assess, flee
 from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
 from ganeti_htools.model.state import State

@@ -23,9 +23,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy import loss_simulation
 from ganeti_htools.engine.rules import choice, placements, settling
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import DISK, LIMITS, MEMORY, SPINDLES, check_hard
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import MAX_MIB

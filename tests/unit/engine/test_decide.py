@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.allocation.evacuate import Evacuation
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.decide import Decision, decide, is_dedicated
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import (

@@ -9,11 +9,11 @@ import pytest
 
 from ganeti_htools.engine.allocation.allocate import best_outcome
 from ganeti_htools.engine.allocation.one_node import on_nodes
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.engine.balancing import shared_storage
 from ganeti_htools.engine.rules import choice, placements
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.planning.decision import decide
 from ganeti_htools.planning.gist import MOST, Gist
 from tests.support import messages

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.planning.decision import Cache, Decision, Known, TooLargeError

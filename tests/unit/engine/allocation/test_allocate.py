@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.allocation.allocate import candidates, in_best_group, in_group
-from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group, Nic
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.allocation.evacuate import change_group, evacuate_nodes, relocate
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.steps import Step
 from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.engine.allocation import exclusive_storage
-from ganeti_htools.engine.allocation.options import Options
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed

@@ -3,8 +3,8 @@
 import numpy as np
 
 from ganeti_htools.engine.allocation.one_node import on_nodes
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.derive import derive

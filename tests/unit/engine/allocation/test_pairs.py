@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.pairs import Pairs, on_pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.derive import derive

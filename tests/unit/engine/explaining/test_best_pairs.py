@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.allocation.pairs import Pairs, on_pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.explaining import best_pairs
 from ganeti_htools.engine.explaining.places import Place
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import choice, placements
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.derive import derive

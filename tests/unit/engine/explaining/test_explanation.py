@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.allocation.options import Options
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import Explanation, Listener, explained
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
