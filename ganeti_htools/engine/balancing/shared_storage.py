@@ -149,9 +149,11 @@ def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[S
 class _Table:
     """The online nodes and the place of each instance among them, NOWHERE if its node is offline.
 
-    Of each spread of the score (components that are the same put together): its ``weights``, its ``values``
-    at first (spreads by nodes), and the ``units`` by which these change with a column. ``amounts`` (spreads
-    by instances) are what instances change of that column, ``moved`` (spreads by nodes) what has changed.
+    Of each spread of the score (components that are the same put together): its weight, its ``values``
+    (spreads by nodes), and the ``units`` by which these change with a column; ``amounts`` (spreads by
+    instances) are what instances change of that column. What limits look at stands in ``room``: free memory,
+    CPUs used and free memory with all instances counted, each by nodes; ``needs`` is what instances change
+    of it.
     """
 
     def __init__(self, state: State, scope: Bools, instances: SharedInstances) -> None:
@@ -163,12 +165,10 @@ class _Table:
         self.place = position[state.pnode[instances.rows]]
         here = columns.take(self.nodes)
         figures, weights, self.values, self.units = _spreads(here, list(instances.changes))
-        self.weights, self.moved = np.array(weights), np.zeros((len(figures), len(self.nodes)))
-        self.amounts = np.array([instances.changes[figure] for figure in figures])
         changes = instances.changes
-        self.taken, self.vcpus, self.promised = -changes["i_mem"], changes["u_cpu"], changes["f_mem_forth"]
-        self.free, self.used = here.unallocated.astype(np.float64), here.u_cpu.astype(np.float64)
-        self.unpromised = here.f_mem_forth.astype(np.float64)
+        self.weights, self.amounts = np.array(weights), np.array([changes[figure] for figure in figures])
+        self.needs = np.array([-changes["i_mem"], changes["u_cpu"], changes["f_mem_forth"]])
+        self.room = np.array([here.unallocated, here.u_cpu, here.f_mem_forth], np.float64)
         self.reserved, self.failing = here.r_mem, here.fail_n1
         self.count = here.primaries + here.secondaries
         self.most, self.cpus = here.vcpu_ratio, here.t_cpu
@@ -178,8 +178,7 @@ class _Table:
     def _note(self) -> None:
         """The spreads around their means, and the score of this table."""
         number = len(self.nodes)
-        heights = self.values + self.units * self.moved
-        heights -= np.add.reduce(heights, axis=1, keepdims=True) / number
+        heights = self.values - np.add.reduce(self.values, axis=1, keepdims=True) / number
         self.heights = heights
         self.variances = np.add.reduce(heights * heights, axis=1) / number
         self.n1 = np.where(self.failing, self.count, 0)
@@ -227,23 +226,24 @@ class _Table:
         an offline node (``forced``), N+1, the ratio of CPUs and memory with all instances counted.
         """
         amounts = self.amounts[:, members]
-        taken, vcpus, promised = self.taken[members], self.vcpus[members], self.promised[members]
+        memory, vcpus, promised = self.needs[:, members]
+        free, used, unpromised = self.room
         change = amounts[:, :, np.newaxis] * self.units[:, np.newaxis]
         square = change * (change + 2 * self.heights[:, np.newaxis])
-        free = taken[:, np.newaxis] + self.free
-        failing = free <= self.reserved
+        kept = memory[:, np.newaxis] + free
+        failing = kept <= self.reserved
         n1 = self.n1.sum() + np.where(failing, self.count + 1, 0) - self.n1
-        good = free > 0
+        good = kept > 0
         if not forced:
             p = self.place[members]
             leave = amounts * self.units[:, p]
             change -= leave[:, :, np.newaxis]
             square += (leave * (leave - 2 * self.heights[:, p]))[:, :, np.newaxis]
-            left = self.free[p] - taken <= self.reserved[p]
+            left = free[p] - memory <= self.reserved[p]
             n1 = n1 + (np.where(left, self.count[p] - 1, 0) - self.n1[p])[:, np.newaxis]
-            ratio = (vcpus[:, np.newaxis] + self.used) / self.cpus
+            ratio = (vcpus[:, np.newaxis] + used) / self.cpus
             good &= ~(failing & ~self.failing) & ~((self.most >= 0) & (self.most < ratio))
-            good &= promised[:, np.newaxis] + self.unpromised > 0
+            good &= promised[:, np.newaxis] + unpromised > 0
             good[np.arange(len(p)), p] = False
         number = len(self.nodes)
         square -= change * change / number
@@ -282,12 +282,10 @@ class _Table:
         amounts, place = self.amounts[:, member], int(self.place[member])
         for position, sign in ((place, -1), (node, 1)):
             if position != NOWHERE:
-                self.moved[:, position] += sign * amounts
-                self.free[position] += sign * self.taken[member]
-                self.used[position] += sign * self.vcpus[member]
-                self.unpromised[position] += sign * self.promised[member]
+                self.values[:, position] += sign * amounts * self.units[:, position]
+                self.room[:, position] += sign * self.needs[:, member]
                 self.count[position] += sign
-                self.failing[position] = self.free[position] <= self.reserved[position]
+                self.failing[position] = self.room[0, position] <= self.reserved[position]
         self.place[member] = node
         self.unsettled.append((member, node))
         self._note()
