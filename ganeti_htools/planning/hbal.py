@@ -20,7 +20,7 @@ from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Propo
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
-    from ganeti_htools.engine.balancing.optimise import Plan as Optimised
+    from ganeti_htools.engine.balancing.optimise import RatedPlan
     from ganeti_htools.execution.jobs import Jobsets
     from ganeti_htools.execution.review import Check, Review
     from ganeti_htools.execution.wording import Say
@@ -138,7 +138,7 @@ def _tell(
 
 def _optimised(
     state: State, scope: Bools, movable: Bools, options: Options, progress: Progress
-) -> "tuple[Optimised, Optimised]":
+) -> "tuple[RatedPlan, RatedPlan]":
     """The greedy plan and the best one found in the time given."""
     from ganeti_htools.engine.balancing.optimise import optimise  # seldom needed
 

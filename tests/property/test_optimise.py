@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.optimise import Plan, optimise
+from ganeti_htools.engine.balancing.optimise import RatedPlan, optimise
 from ganeti_htools.engine.balancing.relocate import tried
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
@@ -39,7 +39,7 @@ def rounds(number: int) -> Callable[[float], bool]:
     return lambda _score: next(counter) < number
 
 
-def check_steps(state: State, plan: Plan, options: Balancing) -> State:
+def check_steps(state: State, plan: RatedPlan, options: Balancing) -> State:
     """Each step is one that may be made then, and leaves the score it says; the state in the end."""
     scope, volume = np.ones(len(state.group), np.bool_), 0
     state = state.copy()

@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.ties import Best
-from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, Pace
+from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, TimeLimit
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -82,28 +82,30 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
         force = options.ignore_soft_errors
         return Search(facts, batches, scope, force, lambda batch, kind: allowed(facts, batch, kind, options))
 
-    search, pace, cheap = searching(options), None, None
+    search, time_limit, cheap = searching(options), None, None
     factor = 1.0 if options.disk_moves_factor is None else options.disk_moves_factor
     if options.long_factor >= NEGLIGIBLE:
-        pace = Pace(state, options.long_threshold, options.long_factor, optimal_score(state, scope))
-    if options.disk_moves and (options.disk_moves_factor is not None or pace):
+        time_limit = TimeLimit(
+            state, options.long_threshold, options.long_factor, optimal_score(state, scope)
+        )
+    if options.disk_moves and (options.disk_moves_factor is not None or time_limit):
         cheap = searching(replace(options, disk_moves=False))
 
     def best_of(search: Search) -> Best | None:
-        return pace.best(search, current) if pace else search.best(current)
+        return time_limit.best(search, current) if time_limit else search.best(current)
 
     number = 0
     while (options.max_length < 0 or number < options.max_length) and current > limit:
         best = best_of(search)
-        if cheap and (pace or (best and best.kind.copies_disks)):
+        if cheap and (time_limit or (best and best.kind.copies_disks)):
             other = best_of(cheap)
             if other and (not best or current - best.score <= (current - other.score) * factor):
                 best = other
         if best is None or not gains(current, best.score, options):
             return
         instance, trial = best.trial.asked.index, best.trial
-        if pace:
-            pace.note(best)
+        if time_limit:
+            time_limit.note(best)
         settling.settle(state, trial)
         search.note(trial)
         if cheap:

@@ -40,12 +40,12 @@ from ganeti_htools.model.state import State
 DIGITS = 8  # of scores that are compared, as many as are shown
 MOST = 1 << 14  # moves listed at a time
 
-Deed = tuple[int, MoveKind, int]  # rows of an instance and of the new node (NOWHERE for a failover)
+Move = tuple[int, MoveKind, int]  # rows of an instance and of the new node (NOWHERE for a failover)
 Place = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RatedPlan:
     """Steps, the score they lead to, what they copy (MiB), and the state in the end."""
 
     steps: tuple[Step, ...]
@@ -61,7 +61,7 @@ class Plan:
 
 def optimise(
     state: State, scope: Bools, options: Balancing, movable: Bools | None, going: Callable[[float], bool]
-) -> tuple[Plan, Plan]:
+) -> tuple[RatedPlan, RatedPlan]:
     """The greedy plan and the best one found, which may be the same.
 
     Both keep to the options. ``going``, given the best score so far, tells whether to look for one more move;
@@ -69,16 +69,16 @@ def optimise(
     """
     found, steps = rebalance(state, scope, options, movable)
     volume = sum(_volume(state, step.instance, step.kind) for step in steps)
-    greedy = Plan(tuple(steps), score_of(found, scope), volume, found.copy())
+    greedy = RatedPlan(tuple(steps), score_of(found, scope), volume, found.copy())
     concerned = candidates(state, scope, movable)
     if options.evacuation:
         offline = state.columns.offline
         concerned &= offline[state.pnode] | ((state.snode != NOWHERE) & offline[state.snode])
-    deeds: list[Deed] = [(step.instance, step.kind, step.node) for step in steps]
-    history: list[tuple[list[Deed], dict[int, Place]]] = [(list(deeds), _goals(state, found))]
+    made: list[Move] = [(step.instance, step.kind, step.node) for step in steps]
+    history: list[tuple[list[Move], dict[int, Place]]] = [(list(made), _goals(state, found))]
     for more in _improvements(state, found, scope, options, concerned, going):
-        deeds += more
-        history.append((list(deeds), _goals(state, found)))
+        made += more
+        history.append((list(made), _goals(state, found)))
     for done, goals in reversed(history):
         plan = _plan(state, scope, options, concerned, done, goals)
         if plan and plan.rank < greedy.rank:
@@ -103,7 +103,7 @@ def _improvements(
     options: Balancing,
     concerned: Bools,
     going: Callable[[float], bool],
-) -> Iterator[list[Deed]]:
+) -> Iterator[list[Move]]:
     """Make ``found`` better, in place, again and again: what was done each time.
 
     Better is a lower score or, with the same, less to copy from ``state``.
@@ -128,8 +128,8 @@ def _improvements(
         for batch, member, kind, node, loss in _least_bad(search, score, staying, expected):
             if not going(score):
                 return
-            trip = _Trip(search)
-            if not trip.make(tried(facts, batch, member, kind, node, search.space.force), kind, node):
+            attempt = _Attempt(search)
+            if not attempt.make(tried(facts, batch, member, kind, node, search.space.force), kind, node):
                 continue
             now = score_of(found, scope)
             for held in (True, False):
@@ -139,16 +139,16 @@ def _improvements(
                     best = search.best(now, barred)
                     if not best or not gains(now, best.score, options):
                         break
-                    trip.make(best.trial, best.kind, best.node)
+                    attempt.make(best.trial, best.kind, best.node)
                     now = best.score
             new = _shortest(state, _goals(state, found))
             lower = round(now, DIGITS) < round(score, DIGITS) and gains(score, now, options)
             same = round(now, DIGITS) == round(score, DIGITS)
             if (lower or (same and new < way)) and (options.max_length < 0 or new[1] <= options.max_length):
                 score, way, expected = now, new, loss / 4
-                yield trip.deeds
+                yield attempt.made
                 break
-            trip.take_back()
+            attempt.take_back()
         else:
             return
 
@@ -164,18 +164,18 @@ def _staying(state: State, found: State, options: Balancing) -> Bools:
     return staying
 
 
-class _Trip:
+class _Attempt:
     """Moves made on a state that is searched, and the way back."""
 
     def __init__(self, search: Search) -> None:
-        self.search, self.deeds, self.back = search, list[Deed](), list[Trial]()
+        self.search, self.made, self.back = search, list[Move](), list[Trial]()
 
     def make(self, trial: Trial, kind: MoveKind, node: int) -> bool:
         """Make a move; whether it could be made."""
         if trial.codes[0] != FITS:
             return False
         state, index = self.search.state, trial.asked.index
-        self.deeds.append((index, kind, node))
+        self.made.append((index, kind, node))
         touched = tuple(replace(each, old=each.new, new=each.old) for each in trial.changes)
         place = state.pnode[[index]], state.snode[[index]]
         self.back.append(Trial(trial.asked, trial.codes, *place, touched))
@@ -290,7 +290,7 @@ def _dealt(state: State, members: Sequence[int], goals: Mapping[int, Place]) -> 
     return {index: goals[owner] for index, owner in owner_of.items()}
 
 
-class _Course:
+class _Replay:
     """Moves made one after the other on a copy of a state, each only if it may be made then."""
 
     def __init__(self, state: State, scope: Bools, options: Balancing, concerned: Bools) -> None:
@@ -328,12 +328,12 @@ class _Course:
         """Where an instance is by now."""
         return int(self.state.pnode[index]), int(self.state.snode[index])
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> RatedPlan | None:
         """The moves made, unless there are more than the options allow."""
         if 0 <= self.options.max_length < len(self.steps):
             return None
         volume = sum(_volume(self.start, step.instance, step.kind) for step in self.steps)
-        return Plan(tuple(self.steps), score_of(self.state, self.scope), volume, self.state)
+        return RatedPlan(tuple(self.steps), score_of(self.state, self.scope), volume, self.state)
 
 
 def _plan(
@@ -341,19 +341,19 @@ def _plan(
     scope: Bools,
     options: Balancing,
     concerned: Bools,
-    deeds: Sequence[Deed],
+    made: Sequence[Move],
     goals: Mapping[int, Place],
-) -> Plan | None:
+) -> RatedPlan | None:
     """A plan that leads to some places: by the shortest ways, or else by all that was done."""
-    course = _Course(state, scope, options, concerned)
-    shared = shared_out(state, course.batches, goals)
+    replay = _Replay(state, scope, options, concerned)
+    shared = shared_out(state, replay.batches, goals)
     # Who moved first gained most.
-    waiting = [index for index in dict.fromkeys(index for index, _, _ in deeds) if index in shared]
-    made = -1
-    while waiting and made < len(course.steps):
-        made = len(course.steps)
-        waiting = [index for index in waiting if not course.lead(index, shared[index])]
+    waiting = [index for index in dict.fromkeys(index for index, _, _ in made) if index in shared]
+    before = -1
+    while waiting and before < len(replay.steps):
+        before = len(replay.steps)
+        waiting = [index for index in waiting if not replay.lead(index, shared[index])]
     if not waiting:
-        return course.plan()
-    course = _Course(state, scope, options, concerned)
-    return course.plan() if all(course.make(*deed) for deed in deeds) else None
+        return replay.plan()
+    replay = _Replay(state, scope, options, concerned)
+    return replay.plan() if all(replay.make(*move) for move in made) else None

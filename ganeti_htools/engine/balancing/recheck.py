@@ -12,12 +12,12 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing, Step, allowed, candidates
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
-from ganeti_htools.engine.balancing.relocate import nodes_after, relocate
+from ganeti_htools.engine.balancing.relocate import tried
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
 
@@ -68,22 +68,21 @@ def obstacle(
         here = _names(state, int(state.pnode[row]), int(state.snode[row]))
         if here != step.was:
             return f"instance {step.instance} is on {', '.join(here)}, not on {', '.join(step.was)}"
-        new = None
+        target = NOWHERE
         if step.node is not None:
-            target = state.nodes.get(step.node)
-            if target is None:
+            target = state.nodes.get(step.node, NOWHERE)
+            if target == NOWHERE:
                 return f"node {step.node} is gone"
             if state.columns.offline[target]:
                 return f"node {step.node} is offline or drained"
             if not scope[target]:
                 return f"node {step.node} is in another group"
-            new = np.array([target])
         if row not in members:
             return f"instance {step.instance} must not be moved"
-        batch = _alone(*members[row])
-        if not allowed(facts, batch, step.kind, options)[0]:
+        batch, place = members[row]
+        if not allowed(facts, batch.take(np.array([place])), step.kind, options)[0]:
             return f"instance {step.instance}: {step.kind.value} is not possible, or not wanted any more"
-        trial = _trial(facts, batch, row, step.kind, new, options.ignore_soft_errors)
+        trial = tried(facts, batch, place, step.kind, target, options.ignore_soft_errors)
         if trial.codes[0] != FITS:
             nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
             return f"instance {step.instance} does not fit on {nodes} any more ({why})"
@@ -98,12 +97,11 @@ def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float
     everywhere = np.ones(len(state.group), np.bool_)
     rows, facts, members = _rows(state), *_members(state, everywhere, movable)
     for step, score in steps:
-        row = rows.get(step.instance)
-        node = NOWHERE if step.node is None else state.nodes.get(step.node)
-        if row is None or row not in members or node is None:
+        row = rows.get(step.instance, NOWHERE)
+        node = NOWHERE if step.node is None else state.nodes.get(step.node, NOWHERE)
+        if row not in members or step.kind.takes_node is (node == NOWHERE):
             raise DataError(f"the plan moves instance {step.instance}, which cannot be moved like that")
-        new = None if node == NOWHERE else np.array([node])
-        trial = _trial(facts, _alone(*members[row]), row, step.kind, new, force=True)
+        trial = tried(facts, *members[row], step.kind, node, force=True)
         _settle(facts, trial)
         yield Step(row, step.kind, node, int(trial.pnode[0]), int(trial.snode[0]), score)
 
@@ -116,17 +114,6 @@ def _members(state: State, scope: Bools, movable: Bools) -> tuple[NodeFacts, dic
     """The facts, and the place in its batch of each instance that may be moved."""
     batches, facts = batches_of(state, candidates(state, scope, movable))
     return facts, {int(row): (batch, place) for batch in batches for place, row in enumerate(batch.rows)}
-
-
-def _alone(batch: Batch, place: int) -> Batch:
-    return batch.take(np.array([place]))
-
-
-def _trial(facts: NodeFacts, batch: Batch, row: int, kind: MoveKind, new: Ints | None, force: bool) -> Trial:
-    """One move of the only instance in a batch."""
-    touched, codes = relocate(facts, batch, kind, force, new)
-    primary, secondary = nodes_after(facts.state, batch, kind, new)
-    return Trial(facts.state.instance(row), codes, primary, secondary, tuple(touched))
 
 
 def _settle(facts: NodeFacts, trial: Trial) -> None:

@@ -15,7 +15,7 @@ from ganeti_htools.model.state import State
 NEGLIGIBLE = 0.01  # factors below this make no difference
 
 
-class Pace:
+class TimeLimit:
     """What a plan that is being made takes so far, and what it may take: seconds."""
 
     def __init__(self, state: State, threshold: float, factor: float, optimum: float) -> None:

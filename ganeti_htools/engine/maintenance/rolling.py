@@ -88,7 +88,7 @@ def node_graph(state: State, members: Bools, offline: bool) -> NodeGraph:
     edges = [edge for p, s in pairs for edge in ((p, s), (s, p))]
     if not offline:
         known = set(edges)
-        edges += [edge for edge in dict.fromkeys(_heirs_shared(state)) if edge not in known]
+        edges += [edge for edge in dict.fromkeys(_sharing_a_secondary(state)) if edge not in known]
     first = int(rows[0])
     neighbours: list[list[int]] = [[] for _ in range(first, int(rows[-1]) + 1)]
     for source, target in reversed(edges):
@@ -97,7 +97,7 @@ def node_graph(state: State, members: Bools, offline: bool) -> NodeGraph:
     return NodeGraph(first, tuple(map(tuple, neighbours)))
 
 
-def _heirs_shared(state: State) -> Iterator[tuple[int, int]]:
+def _sharing_a_secondary(state: State) -> Iterator[tuple[int, int]]:
     """Pairs of nodes of which an instance each has the same secondary."""
     for node in range(len(state.group)):
         primaries = dict.fromkeys(state.pnode[_secondaries_of(state, node)].tolist())

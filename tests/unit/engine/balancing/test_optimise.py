@@ -7,7 +7,7 @@ import numpy as np
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.optimise import Plan, optimise, shared_out
+from ganeti_htools.engine.balancing.optimise import RatedPlan, optimise, shared_out
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
@@ -30,7 +30,7 @@ def rounds(number: int) -> Callable[[float], bool]:
     return lambda _score: next(counter) < number
 
 
-def places(state: State, plan: Plan) -> dict[str, list[str]]:
+def places(state: State, plan: RatedPlan) -> dict[str, list[str]]:
     """Where instances end that move, by name."""
     rows = sorted({step.instance for step in plan.steps})
     return {
