@@ -51,9 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(line: CommandLine) -> int:
-    """Scan one cluster after the other; FAILED if any cannot be.
+    """Save one cluster after the other; the exit status, which is FAILED if any could not be saved.
 
-    Those named are read over the remote API; without names it is this machine's own.
+    Arguments name clusters to read over the remote API; without any, this machine's cluster is read.
     """
     names = line.arguments or (_LOCAL,)
     width = max(map(len, names))
@@ -74,7 +74,7 @@ def _source(line: CommandLine, name: str) -> Source:
 
 
 def _scan(line: CommandLine, name: str, width: int) -> dict[str, object]:
-    """Save a cluster and tell of it, at once unless the reports are wanted as JSON."""
+    """Save a cluster; its figures or the error, as JSON. Without ``--json`` they are printed at once."""
     try:
         cluster = read(_source(line, name), warn, line.verbose > 1).cluster
         state = derive(cluster, static_kvm_node_memory=line.static_kvm_node_memory)
@@ -108,7 +108,7 @@ def _row(name: str, cells: Sequence[str]) -> None:
 
 
 def summarise(state: State) -> Summary:
-    """What is told of a cluster."""
+    """The figures that are told of a cluster."""
     columns, nodes = state.columns, state.cluster.nodes
     everyone = np.ones(len(nodes), np.bool_)
     bad = columns.fail_n1 & ~columns.offline

@@ -18,7 +18,7 @@ ROLES = {
 
 
 def main() -> int:
-    """Be the tool that is asked for; its exit status."""
+    """Run the tool that is asked for; its exit status."""
     name = os.environ.get("HTOOLS", os.path.basename(sys.argv[0])).lower()
     if name not in ROLES:
         sys.stderr.write(_unknown(name))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Iterator[str]:
-    """What is said of the group before it is balanced."""
+    """Lines about the group before it is balanced."""
     columns = state.columns
     yield f"Group size {scope.sum()} nodes, {scope[state.pnode].sum()} instances"
     yield f"Selected node group: {name}"
@@ -54,8 +54,9 @@ def about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Ite
 
 
 def _without_share(columns: Columns) -> Bools:
-    """Nodes that have nothing of nothing: Ganeti's htools, comparing what is no number, never find such a
-    node among the bad ones.
+    """Nodes where a share of memory or CPUs is 0 / 0.
+
+    Ganeti's htools compare that, which is no number, with limits, and so never count such a node as bad.
     """
     memory = (columns.unallocated == 0) | (columns.f_mem_forth == 0) | (columns.r_mem == 0)
     cpus = (columns.u_cpu == 0) | (columns.u_cpu_forth == 0)
@@ -68,7 +69,7 @@ def _quoted(name: str) -> str:
 
 
 def cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> str:
-    """What a plan costs to carry out."""
+    """A line about what a plan costs to carry out."""
     cost = cost_of(made, sets)
     moves = ", ".join(f"{number} {name}" for name, number in cost["moves"].items())
     return (
@@ -78,7 +79,7 @@ def cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> str:
 
 
 def brief(title: str, made: Sequence[Move], initial: float) -> str:
-    """A plan in one line, to be compared with another for the same group."""
+    """A line about a plan, to compare it with another for the same group."""
     figures = _rival(made, initial)
     cost = figures["cost"]
     return (
@@ -88,13 +89,13 @@ def brief(title: str, made: Sequence[Move], initial: float) -> str:
 
 
 def components(figures: Statistics) -> str:
-    """The components of a score, as Ganeti's htools list them."""
+    """A table of the components of a score, in the layout of Ganeti's htools."""
     table = tables.components(figures) if figures.online else "   Field Value Weight\n"
     return table.removesuffix("\n")
 
 
 def changes(before: Statistics, after: Statistics) -> str:
-    """The components of the score that are not 0, before and after."""
+    """A table of the components of the score that are not 0 both before and after a plan."""
     rows = [
         (component.name, fixed(float(old), 8), fixed(float(new), 8), f"x{component.weight:.2f}")
         for component, old, new in zip(COMPONENTS, before.components(), after.components(), strict=True)
@@ -105,7 +106,7 @@ def changes(before: Statistics, after: Statistics) -> str:
 
 
 def totals(title: str, state: State, scope: Bools) -> str:
-    """What the nodes have free, MiB."""
+    """A line about the memory and disk (MiB) that the nodes have free."""
     memory, disk = (int(column[scope].sum()) for column in (state.columns.unallocated, state.columns.f_dsk))
     return f"{title + ':':9} mem={memory} disk={disk}"
 
@@ -122,8 +123,9 @@ def report(
     outcome: Mapping[str, Any] | None = None,
     greedy: Sequence[Move] | None = None,
 ) -> None:
-    """The plan as a JSON document, with what became of it if it was carried out, and what the greedy plan
-    would have been if it was optimised.
+    """Print the plan as a JSON document.
+
+    ``outcome`` is the record of its run, if it was carried out; ``greedy`` the plan that was optimised.
     """
     jobset = {id(move): number for number, jobs in enumerate(sets, 1) for move in jobs}
     steps = [
@@ -172,7 +174,7 @@ def _nodes(primary: int, secondary: int) -> list[int]:
 
 
 def _places(state: State, made: Sequence[Move]) -> Iterator[tuple[int, int]]:
-    """Where the instance of each step was before it."""
+    """The nodes of each step's instance before that step."""
     places = dict(enumerate(zip(state.pnode.tolist(), state.snode.tolist(), strict=True)))
     for step in (move.step for move in made):
         yield places[step.instance]

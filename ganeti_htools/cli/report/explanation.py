@@ -1,4 +1,4 @@
-"""``--explain``: what each possible move or place of an instance would do, or why it must not be.
+"""``--explain``: what each possible move or place of an instance would do to the score, or why it is refused.
 
 In tables the best comes first, what must not be last.
 """
@@ -30,7 +30,7 @@ from ganeti_htools.planning.jobsets import Names
 def tell(
     state: State, scope: Bools, line: CommandLine, options: Balancing, before: Statistics, score: float
 ) -> None:
-    """Print what can be said of ``--explain INSTANCE``. Raises HtoolsError."""
+    """Print what each possible move of the instance of ``--explain`` would do. Raises HtoolsError."""
     index = view.instance(state, line.explain or "")
     if not scope[state.pnode[index]]:
         raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
@@ -58,7 +58,7 @@ def tell(
 
 
 def tell_places(state: State, request: Request, options: Options, json: bool) -> None:
-    """Print what can be said of each place of the instances that a request is about. Raises HtoolsError."""
+    """Print what each place of the instances of a request would do. Raises HtoolsError."""
     documents = []
     for number, each in enumerate(explained(state, request, options)):
         if json:
@@ -91,18 +91,18 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
 
 
 def _gain(before: float, after: float) -> str:
-    """By how much a score changes; nothing where there is none (a node reports no CPUs)."""
+    """By how much a score changes; empty if a score is not finite, as where a node reports no CPUs."""
     return f"{after - before:+.8f}" if math.isfinite(after - before) else ""
 
 
 def _best_first(places: Sequence[Place]) -> list[Place]:
-    """Of equally good ones the last comes first, as it is chosen."""
+    """The places by score, refused ones last. Of equally good ones the last comes first: it is chosen."""
     possible = [place for place in reversed(places) if not place.why]
     return [*sorted(possible, key=lambda place: place.score), *(place for place in places if place.why)]
 
 
 def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
-    """A table of which the last words of the last column are left out where they do not fit the terminal."""
+    """A table; the last column loses its last words where it does not fit the terminal."""
     if (screen := streams.width()) is not None:
         columns = zip(header[:-1], *(row[:-1] for row in rows), strict=True)
         room = screen - sum(1 + max(map(len, cells)) for cells in columns) - 1
@@ -141,7 +141,7 @@ def _places(state: State, index: int) -> list[str]:
 
 
 def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
-    """What changes the score, the most first."""
+    """The components that change the score, with by how much; the largest change first."""
     changes = [
         (component.name, component.weight * (new - old))
         for component, old, new in zip(COMPONENTS, before, after, strict=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def lines(prefix: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """A line for each pair; values of anything but letters, digits and points are quoted."""
+    """A line for each pair. Values that have anything but letters, digits and points are quoted."""
     return "".join(f"{prefix}_{key.upper()}={_quoted(value)}\n" for key, value in pairs)
 
 

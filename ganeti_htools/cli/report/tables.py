@@ -22,7 +22,10 @@ DEFAULT_FIELDS = (
 def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool], prefix: str = ""
 ) -> str:
-    """Lines of cells padded to the width of their column, those of ``numeric`` columns on the left."""
+    """Lines of cells, each padded to the width of its column; cells of ``numeric`` columns are right-aligned.
+
+    Each line begins with ``prefix`` and a blank.
+    """
     columns = []
     for cells, right in zip(zip(header, *rows, strict=True), numeric, strict=True):
         width = max(map(len, cells))
@@ -87,7 +90,9 @@ def _list(items: Iterable[str]) -> str:
 
 
 def _peers(state: State) -> list[str]:
-    """For each node as a secondary: its primaries (rows) and the memory kept free for each, most first."""
+    """For each node, the primaries (rows) of instances that it is secondary for, and the memory (MiB) that it
+    keeps free for each of them; the most memory first.
+    """
     cells = []
     for kept in state.peers.T:
         peers = sorted(np.flatnonzero(kept).tolist(), key=lambda peer: -kept[peer])
@@ -143,7 +148,10 @@ _FIELDS = {
 
 
 def nodes(state: State, fields: Sequence[str] = (), scope: Bools | None = None) -> str:
-    """The nodes (in scope), with these fields; the usual ones if there are none, both after a ``+``."""
+    """A table of the nodes (in scope) with these fields.
+
+    Without ``fields`` they are the usual ones; fields after a ``+`` are added to those.
+    """
     if not fields or fields[0] == "+":
         fields = (*DEFAULT_FIELDS, *fields[1:])
     chosen = [_FIELDS.get(field, _unknown) for field in fields]
@@ -156,7 +164,7 @@ _unknown = _Field("<unknown field>", False, lambda state: ["<unknown field>"] * 
 
 
 def instances(state: State, scope: Bools | None = None) -> str:
-    """The instances (with their primary in scope), where they are in this state."""
+    """A table of the instances whose primary is in scope, with the nodes they have in this state."""
     names = [node.name for node in state.cluster.nodes]
     rows = [
         (
@@ -191,12 +199,12 @@ def node_status(title: str, state: State, fields: Sequence[str], scope: Bools | 
 
 
 def instance_map(title: str, state: State, scope: Bools | None = None) -> str:
-    """The instances (with their primary in scope) as ``--print-instances`` shows them."""
+    """The instances whose primary is in scope, as ``--print-instances`` shows them."""
     return f"\n{title} instance map:\n{instances(state, scope)}"
 
 
 def components(figures: Statistics) -> str:
-    """What the score is made of, which is nothing if no node is online."""
+    """A table of the components of the score; without rows if no node is online."""
     rows = [
         (component.name, fixed(float(value), 8), f"x{component.weight:.2f}")
         for component, value in zip(COMPONENTS, figures.components(), strict=True)

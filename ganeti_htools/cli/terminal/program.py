@@ -52,8 +52,9 @@ def _ended(program: Program, run: Run, argv: Sequence[str]) -> int:
 
 
 def check_exec(program: Program, line: CommandLine) -> None:
-    """Raises HtoolsError if the plan is to be carried out (``-X``) where nobody can do so: better now than
-    when it has been made.
+    """Raises HtoolsError if a plan is to be carried out (``-X``) that does not come from LUXI or htoolsd.
+
+    Called before the plan is made, which may take long.
     """
     if not line.exec or line.daemon is not None:
         return
@@ -64,7 +65,7 @@ def check_exec(program: Program, line: CommandLine) -> None:
 
 
 def print_json(report: object) -> None:
-    """Put a report on standard output as JSON in UTF-8; figures that are no numbers become null."""
+    """Print a report on standard output as JSON in UTF-8; numbers that are not finite become null."""
     import orjson  # seldom needed
 
     layout = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
