@@ -9,7 +9,8 @@ from typing import Any
 import trio
 
 from ganeti_htools import streams
-from ganeti_htools.cli import executing, files
+from ganeti_htools.cli import executing
+from ganeti_htools.cli.terminal import saying
 from ganeti_htools.client import asking, following
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.execution.record import INTERRUPTED
@@ -55,10 +56,10 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
     outcome: Mapping[str, Any] = plan["execution"]
     if outcome["ending"] == INTERRUPTED:
         doing = outcome["going_on"]
-        files.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
+        saying.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
     elif line.save is not None and outcome["ending"] is not None:
         asking.ask(_socket(line), "refresh", {})
-        cluster = read(Source(daemon=line.daemon or ""), files.warn).cluster
+        cluster = read(Source(daemon=line.daemon or ""), saying.warn).cluster
         rest = [[job["commands"] for job in jobs] for jobs in outcome["not_submitted"]]
         executing.save(line.save, cluster, rest)
     return outcome
@@ -74,7 +75,7 @@ async def _follow(path: str, number: str, say: Say) -> Any:
     last: following.Change | None = None
     problem: HtoolsError | None = None
     heeded = trio.open_signal_receiver(signal.SIGINT) if streams.heeded(signal.SIGINT) else nullcontext()
-    with files.progress() as live, heeded as signals:
+    with saying.progress() as live, heeded as signals:
         async with trio.open_nursery() as nursery:
             if signals is not None:
                 nursery.start_soon(_heed, signals, partial(_cancel, path, number), nursery)
@@ -85,7 +86,7 @@ async def _follow(path: str, number: str, say: Say) -> Any:
                         if kind == "said":
                             say(text)
                         else:
-                            files.say(f"{text}\n")
+                            saying.say(f"{text}\n")
                     live(change.plan["standing"])
                     last = change
             except HtoolsError as error:
@@ -110,9 +111,9 @@ async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], nur
             nursery.cancel_scope.cancel()
             return
         if interruptions == 1:
-            files.say("Interrupted: stopping once the current jobs have ended; again to stop at once\n")
+            saying.say("Interrupted: stopping once the current jobs have ended; again to stop at once\n")
         else:
-            files.say("Interrupted again: stopping at once; again not to wait for that\n")
+            saying.say("Interrupted again: stopping at once; again not to wait for that\n")
         ask = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
         nursery.start_soon(ask, cancel, interruptions > 1)
 
@@ -121,4 +122,4 @@ def _cancel(path: str, number: str, now: bool) -> None:
     try:
         following.cancel(path, number, now)
     except HtoolsError as error:
-        files.say(f"The plan cannot be stopped: {error}\n")
+        saying.say(f"The plan cannot be stopped: {error}\n")

@@ -11,8 +11,9 @@ import trio
 
 from ganeti_htools import streams
 from ganeti_htools.backends import luxi
-from ganeti_htools.cli import clusters, files
+from ganeti_htools.cli import clusters
 from ganeti_htools.cli.report import script
+from ganeti_htools.cli.terminal import saying
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Jobsets
@@ -20,6 +21,7 @@ from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import Say, complaint, going_on, summary, teller
+from ganeti_htools.files import write_text
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.model.cluster import Cluster
@@ -59,9 +61,9 @@ def save(prefix: str, cluster: Cluster | None, rest: Sequence[Sequence[Sequence[
     Raises HtoolsError.
     """
     if cluster is not None:
-        files.say(files.save(prefix, "executed", "after execution", cluster) + "\n")
-    files.write_text(f"{prefix}.remaining", script.script(script.listed(rest)))
-    files.say(f"What was not submitted has been written to file '{prefix}.remaining'\n")
+        saying.say(clusters.save(prefix, "executed", "after execution", cluster) + "\n")
+    write_text(f"{prefix}.remaining", script.script(script.listed(rest)))
+    saying.say(f"What was not submitted has been written to file '{prefix}.remaining'\n")
 
 
 def conclude(outcome: Mapping[str, Any]) -> None:
@@ -85,7 +87,7 @@ async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -
 
         cluster = None
         heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)
-        with files.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
+        with saying.progress() as live, trio.open_signal_receiver(signal.SIGTERM, *heeded) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_heed, signals, stop, nursery.cancel_scope)
                 await execute(run, ganeti, read, check, teller(run, say, _warn, live), stop, time.time_ns)
@@ -108,8 +110,8 @@ async def _heed(signals: AsyncIterable[int], stop: trio.Event, scope: trio.Cance
             scope.cancel()
         else:
             stop.set()
-            files.say("Interrupted: stopping once the current jobs have ended; again to exit at once\n")
+            saying.say("Interrupted: stopping once the current jobs have ended; again to exit at once\n")
 
 
 def _warn(text: str) -> None:
-    files.say(f"{text}\n")
+    saying.say(f"{text}\n")
