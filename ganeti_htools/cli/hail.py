@@ -20,7 +20,7 @@ from ganeti_htools.model.derive import missing_resources
 from ganeti_htools.model.errors import HtoolsError, inconsistencies
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.decision import decide_on, state_for
+from ganeti_htools.planning.decision import respond_on, state_for
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,7 +57,7 @@ def run(line: CommandLine) -> None:
         say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
     _show(line, "Initial cluster", state)
     _save(line, "pre-ialloc", "before iallocator run", state.settled())
-    answer, after = decide_on(state, request, options)
+    answer, after = respond_on(state, request, options)
     print(answer, flush=True)
     _show(line, "Final cluster", after)
     settled = after.settled()

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ganeti_htools.backends import answer, incremental
-from ganeti_htools.engine.decide import Decision as Decided
-from ganeti_htools.engine.decide import decide as decide_request
+from ganeti_htools.engine.decide import Decision, decide
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive, missing_resources
@@ -16,7 +15,7 @@ from ganeti_htools.planning.gist import Gist, gist
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Response:
     """``answer`` is one line of JSON, ``gist`` sums it up for a log; ``warnings`` are about the cluster."""
 
     answer: str
@@ -48,8 +47,10 @@ class Cache:
         self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
 
 
-def decide(data: bytes, options: Options, cache: Cache | None = None, known: Known | None = None) -> Decision:
-    """Decide a request, with what ``cache`` has of the last one.
+def respond(
+    data: bytes, options: Options, cache: Cache | None = None, known: Known | None = None
+) -> Response:
+    """Read and decide a request, with what ``cache`` has of the last one.
 
     What the request says is taken for true; ``known`` is looked at only for what it cannot say.
     Raises DataError if the request is wrong, TooLargeError.
@@ -67,7 +68,7 @@ def decide(data: bytes, options: Options, cache: Cache | None = None, known: Kno
     cache.figures = state.figures
     warnings = (*message.warnings, *missing_resources(state))
     outcome = _outcome(state, message.request, options)
-    return Decision(_answer(message.request, outcome, note), warnings, gist(message.request, outcome))
+    return Response(_answer(message.request, outcome, note), warnings, gist(message.request, outcome))
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:
@@ -124,21 +125,21 @@ def _requested(request: Request) -> tuple[Instance, ...]:
             return ()
 
 
-def decide_on(state: State, request: Request, options: Options, note: str = "") -> tuple[str, State]:
+def respond_on(state: State, request: Request, options: Options, note: str = "") -> tuple[str, State]:
     """The answer, with a ``note``, and the state it leads to."""
     outcome = _outcome(state, request, options)
     after = state if isinstance(outcome, RequestFailed) else outcome.state
     return _answer(request, outcome, note), after
 
 
-def _outcome(state: State, request: Request, options: Options) -> Decided | RequestFailed:
+def _outcome(state: State, request: Request, options: Options) -> Decision | RequestFailed:
     try:
-        return decide_request(state, request, options)
+        return decide(state, request, options)
     except RequestFailed as failure:
         return failure
 
 
-def _answer(request: Request, outcome: Decided | RequestFailed, note: str) -> str:
+def _answer(request: Request, outcome: Decision | RequestFailed, note: str) -> str:
     if isinstance(outcome, RequestFailed):
         return answer.failure(str(outcome), note)
     return answer.success(request, outcome, note)

@@ -9,21 +9,21 @@ import sys
 from pathlib import Path
 
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.planning.decision import Cache, Decision, Known, decide
+from ganeti_htools.planning.decision import Cache, Known, Response, respond
 from htoolsd.api import decisions
 from htoolsd.process import service
 
 gate = os.environ.get("HTOOLSD_TEST_GATE", "/")
 
 
-def gated(data: bytes, options: Options, cache: Cache | None = None, known: Known | None = None) -> Decision:
+def gated(data: bytes, options: Options, cache: Cache | None = None, known: Known | None = None) -> Response:
     if b"crash" in data:
         raise ZeroDivisionError("a defect\nin two lines")
     Path(gate + ".begun").touch()
     while not os.path.exists(gate):
         sum(range(1000))
-    return decide(data, options, cache, known)
+    return respond(data, options, cache, known)
 
 
-decisions.decide = gated  # type: ignore[attr-defined]  # as the module sees it
+decisions.respond = gated  # type: ignore[attr-defined]  # as the module sees it
 sys.exit(service.main())

@@ -18,7 +18,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.decision import decide_on, state_for
+from ganeti_htools.planning.decision import respond_on, state_for
 from tests.support import cases
 from tests.support.rarities import Rarely, rare
 
@@ -106,7 +106,7 @@ def test_a_cluster_that_hcheck_calls_clean_stays_clean_when_hail_places_an_insta
         return
     if any(any(check.health(state, scope).counts) for scope in groups(state)):
         return
-    _, after = decide_on(state, told.request, Options())
+    _, after = respond_on(state, told.request, Options())
     for scope in groups(after):
         assert not any(check.health(after, scope).counts)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ganeti_htools.cli.hail import main
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.planning.decision import decide
+from ganeti_htools.planning.decision import respond
 from tests.property.damage import damaged
 
 OPTIONS = (Options(), Options(capacity=False, ignore_soft_errors=True), Options(static_kvm_node_memory=0))
@@ -64,7 +64,7 @@ def check_error(text: str) -> None:
 @example(data=b"[" * 10_000_000, options=Options())
 def test_a_decision_or_an_error(data: bytes, options: Options) -> None:
     try:
-        decision = decide(data, options)
+        decision = respond(data, options)
     except DataError as error:
         check_error(str(error))
     else:

@@ -12,7 +12,7 @@ from ganeti_htools.backends import iallocator, incremental
 from ganeti_htools.backends.iallocator import Message
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.planning.decision import Cache, Decision, decide
+from ganeti_htools.planning.decision import Cache, Response, respond
 from tests.property.damage import damaged, requests
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster, live_changes
@@ -249,9 +249,9 @@ def test_decisions_are_the_same(texts: list[bytes]) -> None:
         assert decided(text, cache) == decided(text, None)
 
 
-def decided(text: bytes, cache: Cache | None) -> Decision | str:
+def decided(text: bytes, cache: Cache | None) -> Response | str:
     """The decision or the error."""
     try:
-        return decide(text, Options(), cache)
+        return respond(text, Options(), cache)
     except DataError as error:
         return str(error)

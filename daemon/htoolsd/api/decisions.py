@@ -15,7 +15,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies
-from ganeti_htools.planning.decision import Cache, Decision, Known, TooLargeError, decide
+from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, respond
 from htoolsd import reading
 from htoolsd.api.turn import MOST_LOST, Call, Turn
 from htoolsd.socket.methods import Args, File, words
@@ -147,7 +147,7 @@ class Decisions:
         relay = Relay("", f"Error: {outcome}\n", 1) if isinstance(outcome, HtoolsError) else _relay(outcome)
         return {**asdict(relay), "ages": ages}
 
-    def _count(self, outcome: Decision | HtoolsError, took: float, ages: Ages) -> None:
+    def _count(self, outcome: Response | HtoolsError, took: float, ages: Ages) -> None:
         told = {"ms": took, "ages": {kind: round(age, 1) for kind, age in ages.items()}}
         if isinstance(outcome, HtoolsError):
             self._tally.failed += 1
@@ -161,20 +161,20 @@ class Decisions:
 
     def _decide(
         self, source: PassedFile | str, options: Options, known: Known | None
-    ) -> Decision | HtoolsError:
+    ) -> Response | HtoolsError:
         data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
         if not has_at_most(data, MOST):
             raise RefusalError(Refusal.FILE, f"the request has more than {MOST} values")
         try:
-            return decide(data, options, self._cache, known)
+            return respond(data, options, self._cache, known)
         except TooLargeError as err:
             raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:
             return err
 
 
-def _relay(decision: Decision) -> Relay:
-    return Relay(decision.answer + "\n", inconsistencies(decision.warnings), 0)
+def _relay(response: Response) -> Relay:
+    return Relay(response.answer + "\n", inconsistencies(response.warnings), 0)
 
 
 def read_request(file: PassedFile, largest: int) -> bytes:

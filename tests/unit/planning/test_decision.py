@@ -9,7 +9,7 @@ import pytest
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning.decision import Cache, Known, decide, with_disks
+from ganeti_htools.planning.decision import Cache, Known, respond, with_disks
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster
 
@@ -36,7 +36,7 @@ def rows(data: Json, request: Json) -> Cluster:
 
 
 def answer(data: bytes, known: Known | None = None, cache: Cache | None = None) -> Any:
-    return json.loads(decide(data, OPTIONS, cache, known).answer)
+    return json.loads(respond(data, OPTIONS, cache, known).answer)
 
 
 def shape(**changes: Any) -> Shape:

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.planning.decision import decide
+from ganeti_htools.planning.decision import respond
 from ganeti_htools.planning.gist import MOST, Gist
 from tests.support import messages
 from tests.support.clusters import MOVABLE, Json, Shape, cluster
@@ -19,7 +19,7 @@ MANY = [messages.allocate(f"new{number}", disks=[1024]) for number in range(MOST
 
 
 def decided(request: Json) -> tuple[Gist, Any]:
-    decision = decide(messages.encode(messages.message(DATA, request)).encode(), Options())
+    decision = respond(messages.encode(messages.message(DATA, request)).encode(), Options())
     return decision.gist, orjson.loads(decision.answer)
 
 

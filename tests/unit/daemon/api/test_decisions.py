@@ -14,7 +14,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.planning.decision import Cache, Decision, Known, TooLargeError
+from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError
 from ganeti_htools.planning.gist import Gist
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import Decisions, read_request
@@ -38,7 +38,7 @@ class Engine:
         self.caches: list[Cache | None] = []
         self.gist = GIST
 
-    def decide(
+    def respond(
         self, data: bytes, _options: Options, cache: Cache | None = None, known: Known | None = None
     ) -> Any:
         assert known is KNOWN
@@ -50,7 +50,7 @@ class Engine:
         self.at_once -= 1
         if isinstance(outcome, Exception):
             raise outcome
-        return Decision(outcome, ("one", "two"), self.gist)
+        return Response(outcome, ("one", "two"), self.gist)
 
     async def next_begun(self) -> bytes:
         """The data of the next decision, once it has begun."""
@@ -60,7 +60,7 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     engine = Engine()
-    monkeypatch.setattr(subject, "decide", engine.decide)
+    monkeypatch.setattr(subject, "respond", engine.respond)
     yield engine
     for _ in range(5):
         engine.outcomes.put("for threads that nobody waits for")
