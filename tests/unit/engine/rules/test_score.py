@@ -1,0 +1,103 @@
+"""The score by hand, and updated for one node as computed from nothing."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
+from ganeti_htools.engine.rules.score import (
+    Statistics,
+    node_values,
+    replaced_spread,
+    score,
+    statistics,
+    variants,
+)
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import cluster, instance
+
+ON_A = [instance("one", DiskTemplate.EXT, "a"), instance("two", DiskTemplate.EXT, "a")]
+
+
+def state_of(instances: list[Instance], offline: str = "") -> State:
+    made = cluster(dict.fromkeys("abcd", 10_000), instances)
+    return derive(replace(made, nodes=tuple(replace(row, offline=row.name == offline) for row in made.nodes)))
+
+
+def statistics_of(state: State) -> Statistics:
+    return statistics(node_values(state.columns), state.columns.offline)
+
+
+def test_an_even_cluster_has_the_score_0() -> None:
+    assert score(state_of([]).columns) == 0.0
+
+
+def test_a_spread_is_the_standard_deviation_over_the_online_nodes() -> None:
+    """Free shares of memory are 0.8 and three times 1, without d 0.8 and twice 1."""
+    free_mem = INDEX["free_mem_cv"]
+    for offline, shares in (("", [0.8, 1, 1, 1]), ("d", [0.8, 1, 1])):
+        found = list(statistics_of(state_of(ON_A, offline)).components())[free_mem]
+        assert found == pytest.approx(np.std(shares))
+
+
+def test_instances_on_offline_nodes_are_counted() -> None:
+    values = list(statistics_of(state_of(ON_A, "a")).components())
+    assert (values[INDEX["offline_all_cnt"]], values[INDEX["offline_pri_cnt"]]) == (2.0, 2.0)
+
+
+def test_the_score_is_the_weighted_sum_of_the_components() -> None:
+    found = statistics_of(state_of(ON_A, "b"))
+    expected = sum(weight * value for weight, value in zip(WEIGHTS, found.components(), strict=True))
+    assert found.score() == pytest.approx(expected)
+    assert score(state_of(ON_A).columns, crowding=3.0) == pytest.approx(score(state_of(ON_A).columns) + 3.0)
+
+
+def test_a_cluster_without_online_nodes_has_the_score_0() -> None:
+    columns = state_of(ON_A).columns
+    assert score(columns._replace(offline=np.ones(4, np.bool_))) == 0.0
+
+
+def test_one_value_replaced() -> None:
+    values = np.array([3.0, 1.0, 4.0, 1.5])
+    total, variance = replaced_spread(4, values.sum(), values.var(), values[2], 9.0)
+    values[2] = 9.0
+    assert (total, variance) == (pytest.approx(values.sum()), pytest.approx(values.var()))
+
+
+@pytest.mark.parametrize("offline", ["", "b", "d"])
+def test_a_node_replaced_is_as_computed_from_nothing(offline: str) -> None:
+    before, after = state_of(ON_A[:1], offline), state_of([ON_A[0], replace(ON_A[1], pnode="b")], offline)
+    node = [1]
+    old, new = before.columns.take(node), after.columns.take(node)
+    updated = statistics_of(before).replaced(node_values(old), node_values(new), old.offline)
+    assert updated.score() == pytest.approx(score(after.columns))
+
+
+def test_variants_are_scored_as_computed_from_nothing() -> None:
+    before, after = state_of(ON_A[:1]), state_of(ON_A)
+    places = np.array([-1, 0])  # the first variant leaves all as it is
+    old, new = before.columns.take([0, 0]), after.columns.take([0, 0])
+    changes = [(places, node_values(old), node_values(new))]
+    scores = variants(node_values(before.columns), changes, before.columns.offline, np.zeros(2))
+    assert scores.tolist() == [score(before.columns), score(after.columns)]
+
+
+def test_a_node_without_memory_leaves_no_score() -> None:
+    columns = state_of(ON_A).columns
+    t_mem = columns.t_mem.copy()
+    t_mem[1] = 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = statistics_of(replace_columns(state_of(ON_A), t_mem))
+    assert not found.rated
+    assert math.isnan(found.score())
+    assert statistics_of(state_of(ON_A)).rated
+
+
+def replace_columns(state: State, t_mem: object) -> State:
+    state.columns = state.columns._replace(t_mem=t_mem)  # type: ignore[arg-type]
+    return state
