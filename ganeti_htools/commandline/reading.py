@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from ganeti_htools.model.errors import DataError, UsageError
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.version import title
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,10 +275,14 @@ def _table(options: Sequence[Option]) -> str:
 
 
 def _usage(program: Program) -> str:
+    from ganeti_htools.version import title  # slow to load and seldom needed
+
     return f"{title(program.name)}\nUsage: {program.name} [OPTION...]\n{_table(program.all_options)}"
 
 
 def _version(program: Program) -> str:
+    from ganeti_htools.version import title
+
     python = ".".join(map(str, sys.version_info[:3]))
     return f"{title(program.name)}\nrunning with Python {python} on {sys.platform}\n"
 
