@@ -165,23 +165,33 @@ def _in_order(values: Floats) -> Floats:
     return total
 
 
+def _moments(values: Floats, offline: Bools) -> tuple[Floats, Floats, Floats]:
+    """For each row of nodes' values, added up in node order: the sum and variance of those that are online,
+    and the sum of those that are offline. There is an online node.
+    """
+    online = values[:, ~offline]
+    n = float(online.shape[1])
+    sums, lost = _in_order(online), _in_order(values[:, offline])
+    centred = online - (sums / n)[:, np.newaxis]
+    centred *= centred
+    return sums, _in_order(centred) / n, lost
+
+
 def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> Statistics:
     """The statistics of nodes in order, from :func:`node_values`; all 0 without online nodes."""
     matrix = np.array([np.broadcast_to(value, offline.shape) for value in values], np.float64)
-    online = matrix[:, ~offline]
-    n = float(online.shape[1])
+    n = float(np.count_nonzero(~offline))
     if not n:
         return Statistics(n, (0.0,) * len(AGGREGATES), (0.0,) * len(AGGREGATES))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
-        sums, lost = _in_order(online), _in_order(matrix[:, offline])
-        centred = online - (sums / n)[:, np.newaxis]
-        variances = _in_order(centred * centred) / n
+        sums, variances, lost = (each.tolist() for each in _moments(matrix, offline))
     first: dict[int, int] = {}
     same = [first.setdefault(id(value), which) for which, value in enumerate(values)]
-    spreads = list(zip(sums.tolist(), variances.tolist(), strict=True))
     figures = [
-        spreads[same[which]] if kind is SPREAD else (float((lost if kind is LOST else sums)[which]), 0.0)
-        for which, kind in enumerate(AGGREGATES)
+        (sums[same[which]], variances[same[which]])
+        if aggregate is SPREAD
+        else ((lost if aggregate is LOST else sums)[which], 0.0)
+        for which, aggregate in enumerate(AGGREGATES)
     ]
     figures[CROWDING] = crowding, 0.0
     return Statistics(n, tuple(total for total, _ in figures), tuple(spread for _, spread in figures))
@@ -193,7 +203,7 @@ def variants(
     offline: Bools,
     crowding: Floats,
 ) -> Floats:
-    """The scores of many variants of nodes, each computed from nothing like :func:`statistics`.
+    """The scores of many variants of nodes, each computed afresh as :func:`statistics` does.
 
     ``values`` are from :func:`node_values`. A change gives every variant one node (by position, NOWHERE
     for none) another value: positions, old values and new values (the same object where they are).
@@ -201,33 +211,26 @@ def variants(
     base, number = statistics(values, offline), len(crowding)
     sums, spreads = list(base.sums), list(base.variances)
     sums[CROWDING] = crowding
-    rows: dict[int, int] = {}  # of the components that change, among these
+    groups: dict[int, list[int]] = {}  # components that change, those with the same values together
     for which, aggregate in enumerate(AGGREGATES):
         if any(old[which] is not new[which] for _, old, new in changes):
-            rows.setdefault(id(values[which]) if aggregate is SPREAD else -1 - which, which)
-    made = list(rows.values())
-    if not made:
-        return np.broadcast_to(Statistics(base.online, tuple(sums), tuple(spreads)).score(), (number,))
-    matrix = np.empty((len(made), number, len(offline)))
-    matrix[:] = np.array([values[which] for which in made], np.float64)[:, np.newaxis]
-    for places, old, new in changes:
-        there = np.flatnonzero(places >= 0)
-        for row, which in enumerate(made):
-            if old[which] is not new[which]:
-                matrix[row, there, places[there]] = np.broadcast_to(new[which], places.shape)[there]
-    flat = matrix.reshape(-1, len(offline))
-    online = flat[:, ~offline]
-    totals: Any = _in_order(online)
-    centred = online - (totals / base.online)[:, np.newaxis]
-    variances = (_in_order(centred * centred) / base.online).reshape(len(made), number)
-    totals = totals.reshape(len(made), number)
-    lost: Any = _in_order(flat[:, offline]).reshape(len(made), number)
-    row_of = {key: row for row, key in enumerate(rows)}
-    for which, aggregate in enumerate(AGGREGATES):
-        found = row_of.get(id(values[which]) if aggregate is SPREAD else -1 - which)
-        if found is not None:
-            sums[which] = lost[found] if aggregate is LOST else totals[found]
-            spreads[which] = variances[found] if aggregate is SPREAD else 0.0
+            groups.setdefault(id(values[which]) if aggregate is SPREAD else -1 - which, []).append(which)
+    if groups:
+        firsts = [group[0] for group in groups.values()]
+        matrix = np.empty((len(groups), number, len(offline)))
+        matrix[:] = np.array([values[which] for which in firsts], np.float64)[:, np.newaxis]
+        for places, old, new in changes:
+            there = np.flatnonzero(places >= 0)
+            for row, which in enumerate(firsts):
+                if old[which] is not new[which]:
+                    matrix[row, there, places[there]] = np.broadcast_to(new[which], places.shape)[there]
+        moments = [
+            each.reshape(len(groups), number) for each in _moments(matrix.reshape(-1, len(offline)), offline)
+        ]
+        for group, total, variance, lost in zip(groups.values(), *moments, strict=True):
+            for which in group:
+                sums[which] = lost if AGGREGATES[which] is LOST else total
+                spreads[which] = variance if AGGREGATES[which] is SPREAD else 0.0
     scores: Floats = Statistics(base.online, tuple(sums), tuple(spreads)).score()
     return scores
 
