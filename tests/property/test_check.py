@@ -12,7 +12,7 @@ from ganeti_htools.engine.decide import is_dedicated
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
 from ganeti_htools.engine.redundancy import check
-from ganeti_htools.engine.redundancy.global_n1 import can_be_emptied
+from ganeti_htools.engine.redundancy.node_loss import can_be_lost
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
@@ -46,7 +46,7 @@ def test_nodes_are_fragile_if_trying_finds_no_place_for_all(seed: int) -> None:
     state = state_of(seed)
     for scope in groups(state):
         nodes = np.flatnonzero(scope).tolist()
-        tried = [node for node in nodes if not can_be_emptied(state, node, scope)]
+        tried = [node for node in nodes if not can_be_lost(state, node, scope)]
         assert np.flatnonzero(check.fragile_nodes(state, scope)).tolist() == tried
 
 
@@ -59,7 +59,7 @@ def test_the_same_where_only_some_nodes_have_exclusive_storage(
     state = derive(rare(seed, kind))
     for scope in groups(state):
         nodes = np.flatnonzero(scope).tolist()
-        tried = [node for node in nodes if not can_be_emptied(state, node, scope)]
+        tried = [node for node in nodes if not can_be_lost(state, node, scope)]
         assert np.flatnonzero(check.fragile_nodes(state, scope)).tolist() == tried
 
 

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 
 from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess, can_be_emptied
-from ganeti_htools.engine.redundancy.loss_simulation import Memory
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess
+from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
+from ganeti_htools.engine.redundancy.node_loss import can_be_lost
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options
@@ -28,7 +29,7 @@ def of_all(state: State, options: Options) -> Redundancy:
 def lost(state: State, redundancy: Redundancy) -> list[int]:
     """Nodes that count and cannot be emptied, each tried."""
     nodes = np.flatnonzero(redundancy.looked).tolist()
-    return [node for node in nodes if not can_be_emptied(state, node, redundancy.scope)]
+    return [node for node in nodes if not can_be_lost(state, node, redundancy.scope)]
 
 
 def placed(state: State, new: Instance) -> tuple[Ints, Ints | None]:
@@ -52,9 +53,9 @@ def test_as_it_is(options: Options, case: tuple[State, Instance]) -> None:
 @given(case=cases)
 def test_what_was_found_out_before_changes_nothing(case: tuple[State, Instance]) -> None:
     state, _ = case
-    scope, memory = np.ones(len(state.group), np.bool_), Memory()
+    scope, known = np.ones(len(state.group), np.bool_), Arrivals()
     for node in [*range(len(scope))] * 2:
-        assert can_be_emptied(state, node, scope, memory) == can_be_emptied(state, node, scope)
+        assert can_be_lost(state, node, scope, known) == can_be_lost(state, node, scope)
 
 
 @settings(max_examples=40)

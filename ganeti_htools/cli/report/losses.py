@@ -5,14 +5,14 @@ from typing import Any
 
 from ganeti_htools.cli.report.health import tolerated
 from ganeti_htools.engine.redundancy.check import Loss, Tolerance
-from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return
+from ganeti_htools.engine.redundancy.node_loss import Means, Recovery
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
 
 OUTCOMES = {
-    Return.FAILOVER: "fails over to",
-    Return.MOVE: "moves to",
-    Return.RECREATE: "is recreated, without its data, on",
+    Means.FAILOVER: "fails over to",
+    Means.MOVE: "moves to",
+    Means.RECREATE: "is recreated, without its data, on",
 }
 
 
@@ -31,33 +31,33 @@ def as_text(
 
 def _loss(state: State, loss: Loss, everything: bool) -> list[str]:
     (name,) = state.names([loss.node])
-    back = f"{loss.restarted} of {len(loss.refuges)} instances come back"
+    back = f"{loss.restarted} of {len(loss.recoveries)} instances come back"
     if loss.recreated:
         back = (
-            f"{loss.recreated} of {len(loss.refuges)} instances come back without their data,"
+            f"{loss.recreated} of {len(loss.recoveries)} instances come back without their data,"
             f" {loss.restarted} with it, {loss.lost} not at all"
         )
     listed = [
-        f"    {_instance(state, refuge)} {_outcome(state, refuge)}"
-        for refuge in sorted(loss.refuges, key=_restarted)
-        if everything or not _restarted(refuge)
+        f"    {_instance(state, recovery)} {_outcome(state, recovery)}"
+        for recovery in sorted(loss.recoveries, key=_restarted)
+        if everything or not _restarted(recovery)
     ]
     return [f"Without node {name}: {back}; {loss.unmirrored} elsewhere left without secondary", *listed]
 
 
-def _restarted(refuge: Refuge) -> bool:
+def _restarted(recovery: Recovery) -> bool:
     """Whether the instance comes back with its data."""
-    return refuge.node != NOWHERE and refuge.kind is not Return.RECREATE
+    return recovery.node != NOWHERE and recovery.kind is not Means.RECREATE
 
 
-def _outcome(state: State, refuge: Refuge) -> str:
-    if refuge.node == NOWHERE:
+def _outcome(state: State, recovery: Recovery) -> str:
+    if recovery.node == NOWHERE:
         return "does not come back"
-    return f"{OUTCOMES[refuge.kind]} {state.names([refuge.node])[0]}"
+    return f"{OUTCOMES[recovery.kind]} {state.names([recovery.node])[0]}"
 
 
-def _instance(state: State, refuge: Refuge) -> str:
-    return state.cluster.instances[refuge.instance].name
+def _instance(state: State, recovery: Recovery) -> str:
+    return state.cluster.instances[recovery.instance].name
 
 
 def as_json(state: State, losses: Sequence[Loss], tolerances: Mapping[int, Tolerance]) -> dict[str, Any]:
@@ -75,17 +75,17 @@ def as_json(state: State, losses: Sequence[Loss], tolerances: Mapping[int, Toler
 def _loss_json(state: State, loss: Loss) -> dict[str, Any]:
     return {
         "node": state.names([loss.node])[0],
-        "survived": loss.restarted == len(loss.refuges),
+        "survived": loss.restarted == len(loss.recoveries),
         "with_data": loss.restarted,
         "without_data": loss.recreated,
         "not_back": loss.lost,
         "unmirrored": loss.unmirrored,
         "instances": [
             {
-                "name": _instance(state, refuge),
-                "by": refuge.kind.value,
-                "node": None if refuge.node == NOWHERE else state.names([refuge.node])[0],
+                "name": _instance(state, recovery),
+                "by": recovery.kind.value,
+                "node": None if recovery.node == NOWHERE else state.names([recovery.node])[0],
             }
-            for refuge in loss.refuges
+            for recovery in loss.recoveries
         ],
     }

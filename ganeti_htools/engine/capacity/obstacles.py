@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.capacity.shrinking import Site
-from ganeti_htools.engine.redundancy.global_n1 import flee
+from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
 
@@ -39,8 +39,8 @@ def obstacles(state: State, site: Site) -> tuple[Obstacle, ...]:
     nodes, instances = state.cluster.nodes, state.cluster.instances
     found = []
     for node in np.flatnonzero(redundancy.fragile()).tolist():
-        refuges = flee(state.copy(), node, redundancy.scope)
-        lost = [instances[refuge.instance].name for refuge in refuges if refuge.node == NOWHERE]
+        recoveries = recover(state.copy(), node, redundancy.scope)
+        lost = [instances[recovery.instance].name for recovery in recoveries if recovery.node == NOWHERE]
         found.append(Obstacle(nodes[node].name, tuple(lost)))
     if not found:
         bad = state.columns.fail_n1 & ~state.columns.offline

@@ -15,7 +15,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import PATIENCE, Solution
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
-from ganeti_htools.engine.redundancy.loss_simulation import Memory
+from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
 from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.options import Options
@@ -113,7 +113,7 @@ class Site:
     ignored: Bools
     options: Options
     progress: Callable[[int], object] = lambda placed: None
-    memory: Memory = field(default_factory=Memory)
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
     def guards(self, mirrored: bool) -> bool:
         """Whether the redundancy of the whole is looked at when such an instance is placed."""
@@ -122,7 +122,7 @@ class Site:
     def redundancy(self, state: State) -> Redundancy:
         """What can be said of the redundancy of all nodes."""
         known = assess(state, np.ones(len(state.group), np.bool_), self.options)
-        return replace(known, looked=known.looked & ~self.ignored, memory=self.memory, doubtful={})
+        return replace(known, looked=known.looked & ~self.ignored, arrivals=self.arrivals, doubtful={})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return, assess, flee
+from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.redundancy.node_loss import Means, Recovery, recover
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
@@ -42,23 +43,25 @@ class Loss:
     """
 
     node: int
-    refuges: tuple[Refuge, ...]
+    recoveries: tuple[Recovery, ...]
     unmirrored: int
 
     @property
     def lost(self) -> int:
         """How many instances do not come back."""
-        return sum(refuge.node == NOWHERE for refuge in self.refuges)
+        return sum(recovery.node == NOWHERE for recovery in self.recoveries)
 
     @property
     def recreated(self) -> int:
         """How many come back without their data."""
-        return sum(refuge.node != NOWHERE and refuge.kind is Return.RECREATE for refuge in self.refuges)
+        return sum(
+            recovery.node != NOWHERE and recovery.kind is Means.RECREATE for recovery in self.recoveries
+        )
 
     @property
     def restarted(self) -> int:
         """How many come back with it."""
-        return len(self.refuges) - self.lost - self.recreated
+        return len(self.recoveries) - self.lost - self.recreated
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def fragile_nodes(state: State, scope: Bools) -> Bools:
 
 
 def health(state: State, scope: Bools, capacity: bool = True) -> Health:
-    """The health of a group: the nodes in scope. ``capacity``: also count nodes that cannot be lost."""
+    """The health of a group: the nodes in scope. ``capacity``: count nodes that cannot be lost, too."""
     columns = state.columns
     offline = scope & columns.offline
     return Health(
@@ -127,9 +130,9 @@ def total(parts: Sequence[Health], capacity: bool = True) -> Health:
 def lose(state: State, node: int) -> Loss:
     """What becomes of the instances of a node should it be lost; no other offline node takes any."""
     scope = state.group == state.group[node]
-    refuges = tuple(flee(state.copy(), node, scope, ~state.columns.offline))
+    recoveries = tuple(recover(state.copy(), node, scope, ~state.columns.offline))
     unmirrored = int(np.count_nonzero((state.snode == node) & ~state.forthcoming))
-    return Loss(node, refuges, unmirrored)
+    return Loss(node, recoveries, unmirrored)
 
 
 def tolerance(state: State, scope: Bools) -> Tolerance:
@@ -139,10 +142,10 @@ def tolerance(state: State, scope: Bools) -> Tolerance:
     rows = rows[np.argsort(-state.columns.t_mem[rows], kind="stable")]
     count = 0
     for node in rows.tolist():
-        refuges = list(flee(state, node, scope, up))
-        if intact is None and any(refuge.kind is Return.RECREATE for refuge in refuges):
+        recoveries = list(recover(state, node, scope, up))
+        if intact is None and any(recovery.kind is Means.RECREATE for recovery in recoveries):
             intact = count
-        if any(refuge.node == NOWHERE for refuge in refuges):
+        if any(recovery.node == NOWHERE for recovery in recoveries):
             break
         up[node] = False
         count += 1

@@ -1,10 +1,10 @@
 """Whether the instances of a lost node find room, when many placements are tried on one state.
 
-The twin of :func:`.global_n1.flee` for what does not fail over, with the same choices: one instance after
+The twin of :func:`.node_loss.recover` for what does not fail over, with the same choices: one instance after
 the other goes where the nodes are best balanced then. What an instance changes on a node is the same
 whatever else is there (``proportional`` components), so it is found out once, by :mod:`.node_rules`, and
 remembered; each step is then a few operations on small arrays. Restated are the hard limits of
-``node_rules.add_primary`` and its N+1 rule; a property test compares with :func:`.global_n1.flee`.
+``node_rules.add_primary`` and its N+1 rule; a property test compares with :func:`.node_loss.recover`.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ from ganeti_htools.engine.rules.components import (
     WEIGHTS,
 )
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
@@ -36,6 +37,9 @@ assert {which for which, each in enumerate(COMPONENTS) if not each.proportional}
     *(N1, TAGS, LOCATION),
     *(which for which, each in enumerate(COMPONENTS) if each.figures == ("r_mem",)),
 }
+
+# What _Room keeps account of; these are all hard limits there are.
+check_hard((MEMORY, DISK, SPINDLES), "the simulation of lost nodes")
 
 # More than so many instances are not remembered.
 ENOUGH = 50_000
@@ -58,7 +62,7 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class Memory:
+class Arrivals:
     """What instances change, by what they need; it holds for all states with the same nodes and policies."""
 
     needs: dict[Any, Arrival] = field(default_factory=dict)
@@ -197,16 +201,18 @@ def _largest(instances: Sequence[Asked]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def find_room(memory: Memory, state: State, node: int, refugees: Sequence[int], scope: Bools) -> bool | None:
+def find_room(
+    known: Arrivals, state: State, node: int, displaced: Sequence[int], scope: Bools
+) -> bool | None:
     """Whether these instances of a lost node find room, in this order; the state is not changed.
 
     None if this cannot be told here: some node has no score, or an instance does not say how many spindles
     it needs and some node counts them. Those on shared storage have to come before all others.
     """
-    memory.tidy()
+    known.tidy()
     columns, online = state.columns, ~state.columns.offline
     mates = scope & (state.group == state.group[node])
-    asked_for = [memory.asked(state, index) for index in refugees]
+    asked_for = [known.asked(state, index) for index in displaced]
     instances = [asked for asked, _ in asked_for]
     if columns.excl_stor[mates].any() and any(asked.spindles is None for asked in instances):
         return None
@@ -220,9 +226,9 @@ def find_room(memory: Memory, state: State, node: int, refugees: Sequence[int], 
         return None
     arrivals = []
     for asked, need in asked_for:
-        arrival = memory.needs.get((need, score.rows))
+        arrival = known.needs.get((need, score.rows))
         if arrival is None:
-            arrival = memory.needs[need, score.rows] = _arrival(state, asked, score, base, online)
+            arrival = known.needs[need, score.rows] = _arrival(state, asked, score, base, online)
         arrivals.append(arrival)
     reach = mates.copy()
     reach[node] = False

@@ -4,7 +4,7 @@ import numpy as np
 
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.check import Health, Tolerance
-from ganeti_htools.engine.redundancy.global_n1 import Refuge, Return
+from ganeti_htools.engine.redundancy.node_loss import Means, Recovery
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
@@ -76,13 +76,13 @@ def test_a_lost_node_sends_each_instance_where_it_can_go() -> None:
     )
     loss = check.lose(state, 0)
     assert (loss.restarted, loss.recreated, loss.lost) == (2, 1, 0)
-    assert {refuge.instance: refuge.kind for refuge in loss.refuges} == {
-        0: Return.FAILOVER,
-        1: Return.MOVE,
-        2: Return.RECREATE,
+    assert {recovery.instance: recovery.kind for recovery in loss.recoveries} == {
+        0: Means.FAILOVER,
+        1: Means.MOVE,
+        2: Means.RECREATE,
     }
-    assert loss.refuges[0] == Refuge(0, Return.FAILOVER, 1)
-    assert {refuge.node for refuge in loss.refuges} <= {1, 2}
+    assert loss.recoveries[0] == Recovery(0, Means.FAILOVER, 1)
+    assert {recovery.node for recovery in loss.recoveries} <= {1, 2}
     assert loss.unmirrored == 0
     assert check.lose(state, 1).unmirrored == 1
 
@@ -91,15 +91,15 @@ def test_what_finds_no_room_does_not_come_back_but_the_rest_does() -> None:
     state = state_of(
         [instance("big", EXT, "n0", mem=9500), instance("small", EXT, "n0", mem=400)], (10_000, 5000)
     )
-    refuges = {refuge.instance: refuge.node for refuge in check.lose(state, 0).refuges}
-    assert refuges == {0: NOWHERE, 1: 1}
+    recoveries = {recovery.instance: recovery.node for recovery in check.lose(state, 0).recoveries}
+    assert recoveries == {0: NOWHERE, 1: 1}
 
 
 def test_nothing_comes_back_on_a_node_that_is_offline_already() -> None:
     state = state_of([instance("m", DRBD, "n0", "n1"), instance("s", EXT, "n0")])
     state.columns.offline[1] = True
-    refuges = {refuge.instance: refuge.node for refuge in check.lose(state, 0).refuges}
-    assert refuges == {0: NOWHERE, 1: 2}
+    recoveries = {recovery.instance: recovery.node for recovery in check.lose(state, 0).recoveries}
+    assert recoveries == {0: NOWHERE, 1: 2}
 
 
 def test_looking_at_a_loss_changes_nothing() -> None:

@@ -1,0 +1,124 @@
+"""A node is lost: where each of its instances comes back.
+
+Mirrored instances fail over to their secondaries, instances on shared storage go one by one to the node of
+the group that leaves it best balanced, and the rest are created anew without their data, those with most
+memory first, on the best node. Only what exists limits (memory, disk, spindles, migration tags, policy), not
+what balances. The rule is that of Ganeti's htools (``GlobalN1.hs``, ``hcheck(1)``).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+
+import numpy as np
+
+from ganeti_htools.engine.redundancy import loss_simulation
+from ganeti_htools.engine.rules import choice, placements, settling
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.figures import TEMPLATE_CODE
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+
+DRBD = TEMPLATE_CODE[DiskTemplate.DRBD]
+SURVIVES = np.array([template.survives_node for template in DiskTemplate])
+
+
+class Means(Enum):
+    """How an instance of a lost node comes back: by its mirror, its shared disks, or without its data."""
+
+    FAILOVER = "failover"
+    MOVE = "move"
+    RECREATE = "recreate"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Where an instance (row) of a lost node comes back: a node (row), NOWHERE if it does not."""
+
+    instance: int
+    kind: Means
+    node: int
+
+
+def can_be_lost(state: State, node: int, scope: Bools, known: loss_simulation.Arrivals | None = None) -> bool:
+    """Whether all instances of a node find a place should it be lost, by trying; the state is not changed.
+
+    ``known`` has the quicker simulation used for those that do not fail over, where it can tell.
+    """
+    mirrored, displaced = _instances(state, node)
+    if mirrored:
+        state = state.copy()
+    recoveries = recover(state, node, scope) if mirrored else iter(())
+    if any(each.node == NOWHERE for each in islice(recoveries, len(mirrored))):
+        return False
+    if known is not None:
+        found = loss_simulation.find_room(known, state, node, displaced, scope)
+        if found is not None:
+            return found
+    if not mirrored:
+        recoveries = recover(state.copy(), node, scope)
+    return all(each.node != NOWHERE for each in recoveries)
+
+
+def all_can_be_lost(
+    state: State, nodes: list[int], scope: Bools, suspects: list[int], known: loss_simulation.Arrivals
+) -> bool:
+    """Whether each of some nodes can be lost, one at a time.
+
+    Those that failed before (``suspects``) are tried first; the one that fails now is put before them.
+    """
+    for node in [*(n for n in suspects if n in nodes), *(n for n in nodes if n not in suspects)]:
+        if not can_be_lost(state, node, scope, known):
+            suspects[:] = [node, *(n for n in suspects if n != node)]
+            return False
+    return True
+
+
+def recover(state: State, node: int, scope: Bools, up: Bools | None = None) -> Iterator[Recovery]:
+    """Find a place for each instance of a lost node, one after the other, on this state, in place.
+
+    ``up`` tells which nodes take instances; all unless given, for the rule of ``hcheck(1)`` does not
+    look at whether nodes are offline.
+    """
+    mates = scope & (state.group == state.group[node])
+    others = mates.copy() if up is None else mates & up
+    others[node] = False
+    targets = np.flatnonzero(others)
+    mirrored, displaced = _instances(state, node)
+    for row in mirrored:
+        asked, secondary = state.instance(row), int(state.snode[row])
+        trial = None
+        if secondary != NOWHERE and (up is None or up[secondary]):
+            trial = placements.failover(state, asked, mates, force=True)
+        yield Recovery(row, Means.FAILOVER, _settled(state, trial, mates))
+    for row in displaced:
+        asked = state.instance(row)
+        kind, counted = Means.RECREATE, scope
+        if asked.row.template.survives_node:
+            kind, counted = Means.MOVE, mates
+        trial = None
+        if len(targets):
+            move = placements.failover_to if kind is Means.MOVE else placements.allocate_one
+            trial = move(state, asked, targets, counted, force=True)
+        yield Recovery(row, kind, _settled(state, trial, counted))
+
+
+def _instances(state: State, node: int) -> tuple[list[int], list[int]]:
+    """Rows of the instances of a node in the order in which they move: those that fail over, and others."""
+    here = state.primaries_of(node)
+    template, rows = state.template[here], state.cluster.instances
+    mirrored, survives = template == DRBD, SURVIVES[template]
+    recreated = sorted(here[~mirrored & ~survives].tolist(), key=lambda row: -rows[row].mem)
+    return here[mirrored].tolist(), [*here[survives].tolist(), *recreated]
+
+
+def _settled(state: State, trial: Trial | None, scope: Bools) -> int:
+    """Carry out the best candidate, if any; the node on which the instance runs then."""
+    candidate = choice.best(state, trial, scope, exact=False) if trial else None
+    if trial is None or candidate is None:
+        return NOWHERE
+    chosen = trial.only(candidate)
+    settling.settle(state, chosen)
+    return int(chosen.pnode[0])
