@@ -75,10 +75,10 @@ def test_a_loss_is_survived_where_hcheck_says_so_unless_it_counts_on_offline_nod
             assert survived == set(np.flatnonzero(scope & ~fragile).tolist())
         for loss in losses:
             here = np.flatnonzero((state.pnode == loss.node) & ~state.forthcoming).tolist()
-            assert sorted(refuge.instance for refuge in loss.refuges) == here
-            for refuge in loss.refuges:
-                assert refuge.node == NOWHERE or (
-                    refuge.node != loss.node and not state.columns.offline[refuge.node]
+            assert sorted(recovery.instance for recovery in loss.recoveries) == here
+            for recovery in loss.recoveries:
+                assert recovery.node == NOWHERE or (
+                    recovery.node != loss.node and not state.columns.offline[recovery.node]
                 )
 
 
@@ -94,7 +94,7 @@ def test_nothing_may_be_lost_where_the_largest_node_is_fragile(seed: int) -> Non
             largest = int(online[np.argmax(state.columns.t_mem[online])])
             loss = check.lose(state, largest)
             assert (count.recreating > 0) == (not loss.lost)
-            assert (count.intact > 0) == (loss.restarted == len(loss.refuges))
+            assert (count.intact > 0) == (loss.restarted == len(loss.recoveries))
 
 
 @settings(max_examples=150)

@@ -110,7 +110,7 @@ def fragile_nodes(state: State, scope: Bools) -> Bools:
 
 
 def health(state: State, scope: Bools, capacity: bool = True) -> Health:
-    """The health of a group: the nodes in scope. ``capacity``: count nodes that cannot be lost, too."""
+    """The health of a group: the nodes in scope. ``capacity``: also count nodes that cannot be lost."""
     columns = state.columns
     offline = scope & columns.offline
     return Health(
