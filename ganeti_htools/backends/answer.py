@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from ganeti_htools.engine.allocation.evacuate import Evacuation
-from ganeti_htools.engine.allocation.steps import Step
+from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.decide import Decision
 from ganeti_htools.luxi.opcodes import Opcode, moving
 from ganeti_htools.model.cluster import Instance
@@ -56,12 +56,12 @@ def _evacuated(request: Request, decision: Decision) -> tuple[str, Any]:
         for each in evacuation.moved
     ]
     failed = [[rows[index].name, reason] for index, reason in evacuation.failed]
-    jobs = [_job(state, rows[each.instance], each.steps) for each in evacuation.moved]
+    jobs = [_job(state, rows[each.instance], each.parts) for each in evacuation.moved]
     info = f"{len(failed)} instances failed to move and {len(moved)} were moved successfully"
     return info, [moved, failed, jobs]
 
 
-def _job(state: State, row: Instance, steps: Sequence[Step]) -> list[Opcode]:
+def _job(state: State, row: Instance, parts: Sequence[MovePart]) -> list[Opcode]:
     """The opcodes that move an instance."""
     names = [node.name for node in state.cluster.nodes]
-    return [moving(step.operation, row.name, names[step.node], row.forthcoming) for step in steps]
+    return [moving(part.operation, row.name, names[part.node], row.forthcoming) for part in parts]

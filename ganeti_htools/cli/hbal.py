@@ -88,7 +88,7 @@ def run(line: CommandLine) -> None:
     if line.explain is not None:
         from ganeti_htools.cli.report import explanation  # seldom needed
 
-        explanation.tell(state, scope, line, options.balancing, before, initial)
+        explanation.tell_moves(state, scope, line, options.balancing, before, initial)
         return
     if _well_balanced(state, scope, initial, line, tell):
         left = _left_behind(state, scope, options, line, 0)

@@ -27,7 +27,7 @@ from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import Names
 
 
-def tell(
+def tell_moves(
     state: State, scope: Bools, line: CommandLine, options: Balancing, before: Statistics, score: float
 ) -> None:
     """Print what each possible move of the instance of ``--explain`` would do. Raises HtoolsError."""

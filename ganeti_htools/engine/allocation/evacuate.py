@@ -11,9 +11,9 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import in_best_group
 from ganeti_htools.engine.allocation.leave import leave
+from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import GroupOutcome
-from ganeti_htools.engine.allocation.steps import Step
 from ganeti_htools.engine.allocation.wording import outcome_line
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -29,7 +29,7 @@ class Moved:
     instance: int
     group: int
     nodes: tuple[int, ...]
-    steps: tuple[Step, ...]
+    parts: tuple[MovePart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def evacuate_nodes(
     """Move each instance off its primary, its secondary or both, within its group."""
     state, emptied = state.copy(), _emptied(state, instances, mode)
 
-    def move(index: int) -> list[Step]:
+    def move(index: int) -> list[MovePart]:
         asked, group = state.instance(index), int(state.group[state.pnode[index]])
         usable = (state.group == group) & ~emptied & ~state.columns.offline
         usable[state.pnode[index]] = False
@@ -69,18 +69,18 @@ def _emptied(state: State, instances: Sequence[int], mode: EvacMode) -> Bools:
 
 
 def _one_by_one(
-    state: State, instances: Sequence[int], move: Callable[[int], list[Step]], reporter: Reporter
+    state: State, instances: Sequence[int], move: Callable[[int], list[MovePart]], reporter: Reporter
 ) -> Evacuation:
-    """Each instance moved, in place; ``move`` tells the steps or raises RequestFailed."""
+    """Each instance moved, in place; ``move`` returns the parts of its move or raises RequestFailed."""
     moved, failed = [], []
     for index in instances:
         try:
-            steps = move(index)
+            parts = move(index)
         except RequestFailed as failure:
             reporter.failed(str(failure))
             failed.append((index, str(failure)))
         else:
-            moved.append(_moved(state, index, steps))
+            moved.append(_moved(state, index, parts))
             reporter.placed(moved[-1].nodes)
     return Evacuation(tuple(moved), tuple(failed), state)
 
@@ -100,7 +100,7 @@ def change_group(
     allowed = [group for group in (targets or range(len(state.cluster.groups))) if group not in left]
     state = state.copy()
 
-    def move(index: int) -> list[Step]:
+    def move(index: int) -> list[MovePart]:
         asked = state.instance(index)
         count = asked.row.template.required_nodes
         best, outcomes = in_best_group(state, asked, count, options, allowed, reporter)
@@ -153,8 +153,8 @@ def _relocation_mode(state: State, index: int, count: int, leaving: Sequence[int
     return EvacMode.SECONDARY if internal else EvacMode.PRIMARY
 
 
-def _moved(state: State, index: int, steps: list[Step]) -> Moved:
+def _moved(state: State, index: int, parts: list[MovePart]) -> Moved:
     nodes = [int(state.pnode[index])]
     if state.instance(index).mirrored:
         nodes.append(int(state.snode[index]))
-    return Moved(index, int(state.group[nodes[0]]), tuple(nodes), tuple(steps))
+    return Moved(index, int(state.group[nodes[0]]), tuple(nodes), tuple(parts))

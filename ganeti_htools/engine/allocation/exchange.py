@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.move_parts import MovePart, carry_out, fail_over
 from ganeti_htools.engine.allocation.reporter import Reporter
-from ganeti_htools.engine.allocation.steps import Step, carry_out, fail_over
 from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
@@ -18,9 +18,12 @@ from ganeti_htools.model.state import Asked, State
 
 def to_best_pair(
     state: State, asked: Asked, group: int, targets: Ints, options: Options, reporter: Reporter
-) -> list[Step]:
-    """Move a mirrored instance to the best pair of targets, in place; the steps. Raises RequestFailed."""
-    scope, steps, trying = state.group == group, [], state
+) -> list[MovePart]:
+    """Move a mirrored instance to the best pair of targets, in place; returns the parts of the move.
+
+    Raises RequestFailed if there is none.
+    """
+    scope, parts, trying = state.group == group, [], state
     prefix = "Can't find any good nodes for relocation: "
     if len(targets) < 2:
         reporter.rejecting(targets, "no other node")
@@ -33,24 +36,24 @@ def to_best_pair(
             reporter.rejecting(targets, "its secondary cannot take over")
             reason = f"Allocation failed: Failing over to the secondary: {failure}"
             raise RequestFailed(prefix + reason) from None
-        steps.append(Step(Operation.FAILOVER))
+        parts.append(MovePart(Operation.FAILOVER))
     trial, codes = placements.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
     reporter.judged_exchanges(trying, targets, trial)
     apart = targets[:, np.newaxis] != targets
     pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
     if pair is None:
         raise RequestFailed(f"{prefix}Allocation failed: {_last_reason(codes, apart)}")
-    steps += _exchange(*pair)
-    for step in steps:
-        carry_out(state, asked, step, options)
-    return steps
+    parts += _exchange(*pair)
+    for part in parts:
+        carry_out(state, asked, part, options)
+    return parts
 
 
-def _exchange(primary: int, secondary: int) -> list[Step]:
+def _exchange(primary: int, secondary: int) -> list[MovePart]:
     return [
-        Step(Operation.REPLACE_SECONDARY, primary),
-        Step(Operation.FAILOVER),
-        Step(Operation.REPLACE_SECONDARY, secondary),
+        MovePart(Operation.REPLACE_SECONDARY, primary),
+        MovePart(Operation.FAILOVER),
+        MovePart(Operation.REPLACE_SECONDARY, secondary),
     ]
 
 
@@ -71,8 +74,8 @@ def _best_pair(
     fresh = []
     for new_primary, new_secondary in pairs:
         tried = state.copy()
-        for step in _exchange(new_primary, new_secondary):
-            carry_out(tried, asked, step, options)
+        for part in _exchange(new_primary, new_secondary):
+            carry_out(tried, asked, part, options)
         fresh.append(float(choice.base(tried, scope, affinity.crowding(tried, scope)).score()))
     return pairs[int(np.flatnonzero(np.array(fresh) == min(fresh))[-1])]
 
@@ -85,7 +88,7 @@ STEP_NAMES = (
 
 
 def _last_reason(codes: Sequence[Codes], apart: Bools) -> str:
-    """Why the last of all pairs failed, and at which step."""
+    """Why the last of all pairs failed, and at which part."""
     p, s = np.argwhere(apart)[-1]
     for name, code in zip(STEP_NAMES, codes, strict=True):
         reason = int(np.broadcast_to(code, apart.shape)[p, s])

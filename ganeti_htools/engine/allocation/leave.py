@@ -1,8 +1,8 @@
 """One instance moved off its primary, its secondary or both, to the best place there is."""
 
 from ganeti_htools.engine.allocation.exchange import to_best_pair
+from ganeti_htools.engine.allocation.move_parts import MovePart, fail_over
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.allocation.steps import Step, fail_over
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL
@@ -21,8 +21,8 @@ def leave(
     targets: Ints,
     options: Options,
     reporter: Reporter = SILENT,
-) -> list[Step]:
-    """Move an instance off its nodes, in place; the steps. Raises RequestFailed if it cannot.
+) -> list[MovePart]:
+    """Move an instance off its nodes, in place; returns the parts of the move. Raises RequestFailed.
 
     ``mode`` tells which of its nodes it leaves, ``targets`` (rows) are the nodes of the group that it may
     take instead.
@@ -30,7 +30,7 @@ def leave(
     operation = _operation(state, asked, mode)
     if operation is Operation.FAILOVER:
         fail_over(state, asked, options, reporter)
-        return [Step(Operation.FAILOVER)]
+        return [MovePart(Operation.FAILOVER)]
     reporter.trying(group, targets)
     if operation is None:
         return to_best_pair(state, asked, group, targets, options, reporter)
@@ -63,7 +63,7 @@ def _to_best_node(
     targets: Ints,
     options: Options,
     reporter: Reporter,
-) -> list[Step]:
+) -> list[MovePart]:
     """A new primary or secondary: the one that leaves the group with the lowest score."""
     scope, force = state.group == group, options.ignore_soft_errors
     if not len(targets):
@@ -81,4 +81,4 @@ def _to_best_node(
         ]
         raise RequestFailed("Can't find any good node: " + "".join(reasons))
     settling.settle(state, trial.only(chosen))
-    return [Step(operation, int(targets[chosen]))]
+    return [MovePart(operation, int(targets[chosen]))]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.allocation.evacuate import change_group, evacuate_nodes, relocate
-from ganeti_htools.engine.allocation.steps import Step
+from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group
@@ -20,7 +20,7 @@ INSTANCES = [
     instance("ext", DiskTemplate.EXT, "a"),
     instance("plain", DiskTemplate.PLAIN, "a"),
 ]
-FAILOVER = Step(Operation.FAILOVER)
+FAILOVER = MovePart(Operation.FAILOVER)
 
 
 def state_of(*offline: str, others: int = 0) -> State:
@@ -34,24 +34,28 @@ def state_of(*offline: str, others: int = 0) -> State:
 
 def test_a_mirrored_instance_fails_over_off_its_primary() -> None:
     (moved,) = evacuate_nodes(state_of(), [0], EvacMode.PRIMARY, Options()).moved
-    assert (moved.nodes, moved.steps) == ((1, 0), (FAILOVER,))
+    assert (moved.nodes, moved.parts) == ((1, 0), (FAILOVER,))
 
 
 def test_a_new_secondary() -> None:
     (moved,) = evacuate_nodes(state_of(), [0], EvacMode.SECONDARY, Options()).moved
     assert moved.nodes == (0, 3)
-    assert moved.steps == (Step(Operation.REPLACE_SECONDARY, 3),)
+    assert moved.parts == (MovePart(Operation.REPLACE_SECONDARY, 3),)
 
 
 @pytest.mark.parametrize(("offline", "first"), [((), ()), (("a",), (FAILOVER,))])
-def test_off_both_nodes(offline: tuple[str, ...], first: tuple[Step, ...]) -> None:
+def test_off_both_nodes(offline: tuple[str, ...], first: tuple[MovePart, ...]) -> None:
     """From a lost primary the instance fails over first."""
     result = evacuate_nodes(state_of(*offline), [0], EvacMode.ALL, Options())
     (moved,) = result.moved
     assert set(moved.nodes) == {2, 3}
     pnode, snode = moved.nodes
-    exchange = (Step(Operation.REPLACE_SECONDARY, pnode), FAILOVER, Step(Operation.REPLACE_SECONDARY, snode))
-    assert moved.steps == first + exchange
+    exchange = (
+        MovePart(Operation.REPLACE_SECONDARY, pnode),
+        FAILOVER,
+        MovePart(Operation.REPLACE_SECONDARY, snode),
+    )
+    assert moved.parts == first + exchange
     assert (int(result.state.pnode[0]), int(result.state.snode[0])) == moved.nodes
 
 

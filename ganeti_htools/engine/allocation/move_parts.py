@@ -1,4 +1,4 @@
-"""Single steps of an instance that moves off its nodes, carried out."""
+"""What a move off nodes is made of: failovers and replaced secondaries, carried out one by one."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from ganeti_htools.model.state import Asked, State
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MovePart:
     """An operation on the way of an instance; ``node`` is the row of the new node, if it takes one."""
 
     operation: Operation
@@ -31,10 +31,10 @@ def fail_over(state: State, asked: Asked, options: Options, reporter: Reporter =
     settling.settle(state, trial)
 
 
-def carry_out(state: State, asked: Asked, step: Step, options: Options) -> None:
-    """Do a step of which it is known that it can be done, in place."""
+def carry_out(state: State, asked: Asked, part: MovePart, options: Options) -> None:
+    """Do a part that has been tried before, so nothing can be against it, in place."""
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
-    if step.operation is Operation.FAILOVER:
+    if part.operation is Operation.FAILOVER:
         settling.settle(state, placements.failover(state, asked, scope, force))
     else:
-        settling.settle(state, placements.replace_secondary(state, asked, np.array([step.node]), force))
+        settling.settle(state, placements.replace_secondary(state, asked, np.array([part.node]), force))
