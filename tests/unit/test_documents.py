@@ -9,7 +9,10 @@ import pytest
 
 TOP = Path(__file__).parents[2]
 # A path is written from the top, or below one of these.
-ROOTS = (TOP, TOP / "ganeti_htools", TOP / "daemon", TOP / "tests" / "support")
+ROOTS = (
+    *(TOP, TOP / "ganeti_htools", TOP / "daemon"),
+    *(TOP / "tests" / "support", TOP / "ganeti_htools" / "engine" / "balancing"),
+)
 PACKAGES = (TOP / "ganeti_htools", TOP / "daemon" / "htoolsd")
 PLACEHOLDER = re.compile("NAME|SUBJECT")
 
