@@ -6,26 +6,24 @@ somebody wants it. The two have connections of their own, since a node that does
 waiting for minutes.
 """
 
-import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 import trio
 
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client, LuxiError, NoAnswerError
-from ganeti_htools.luxi.framing import decode
-from ganeti_htools.luxi.queries import INFO_KEYS, Row
+from ganeti_htools.luxi.queries import Row
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from htoolsd.sync import queue
-from htoolsd.sync.asking import ROW, Request, aside
+from htoolsd.sync.asking import ROW, aside
 from htoolsd.sync.model import CONFIGURATION, LIVE, Model, learnt, unheard
 from htoolsd.sync.periodic import Trigger
-from htoolsd.sync.rereading import Rereader
+from htoolsd.sync.polls import Luxi, Polls
+from htoolsd.sync.tables import requests
 
 _log = structlog.get_logger()
 
@@ -36,70 +34,6 @@ _BUSY = 30  # even if jobs end all the time, live data is read at most this many
 _RECENT = 10  # recent models that are kept, so that a client can refer to the one it was told of
 
 Connect = Callable[[str], Awaitable[trio.abc.Stream]]
-
-# The order of the queries. What an object names is read after the object itself, so it is there unless it
-# was removed in between.
-_CONFIGURATION = {
-    "instances": ("instance", queries.INSTANCE_CONFIG_FIELDS),
-    "nodes": ("node", queries.NODE_CONFIG_FIELDS),
-    "groups": ("group", queries.GROUP_FIELDS),
-}
-_LIVE = {
-    "live_nodes": ("node", queries.NODE_LIVE_FIELDS),
-    "live_instances": ("instance", queries.INSTANCE_LIVE_FIELDS),
-}
-
-
-def _query(what: str, fields: Sequence[str]) -> Request:
-    return Request("Query", [what, fields, None], Rereader(what, fields).read)
-
-
-def _cluster_row(message: bytes) -> object:
-    """An answer to QueryClusterInfo whose result is one row with the fields that we use."""
-    answer = decode(message)
-    match answer:
-        case {"success": True, "result": result}:
-            info = queries.info(result)
-            row = Row({key: info[key] for key in INFO_KEYS if key in info}, {})
-            return {"success": True, "result": [row]}
-    return answer
-
-
-@dataclass(slots=True)
-class Luxi:
-    """What is known of luxid. ``since`` is seconds of the epoch."""
-
-    path: str
-    state: Literal["not tried yet", "reachable", "unreachable", "not asked"] = "not tried yet"
-    since: float = field(default_factory=time.time)
-    error: str | None = None
-
-    def found(
-        self, state: Literal["reachable", "unreachable", "not asked"], error: str | None = None
-    ) -> None:
-        """Note the present state of luxid, and why."""
-        if (state, error) == (self.state, self.error):
-            return
-        if state != self.state:
-            self.state, self.since = state, time.time()
-        self.error = error
-        say = _log.warning if state == "unreachable" else _log.info
-        say("luxi", state=state, error=error, path=self.path)
-
-
-@dataclass(slots=True)
-class Polls:
-    """Statistics of the polls for one kind of data. ``error`` is what went wrong the last time."""
-
-    done: int = 0
-    failed: int = 0
-    error: str | None = None
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=100))  # milliseconds
-
-    def status(self) -> dict[str, Any]:
-        """The counts, and milliseconds."""
-        last = self.recent[-1] if self.recent else None
-        return {"done": self.done, "failed": self.failed, "error": self.error, "last_ms": last}
 
 
 class NotSyncedError(LuxiError):
@@ -132,13 +66,7 @@ class Sync:
         self._told = ""
         self._triggers = {CONFIGURATION: Trigger(), LIVE: Trigger()}
         self._polls = {CONFIGURATION: Polls(), LIVE: Polls()}
-        self._requests = {
-            CONFIGURATION: {
-                **{name: _query(*what) for name, what in _CONFIGURATION.items()},
-                "cluster": Request("QueryClusterInfo", (), _cluster_row),
-            },
-            LIVE: {name: _query(*what) for name, what in _LIVE.items()},
-        }
+        self._requests = requests()
         self._learning = trio.Lock()
         self._live_begun = 0.0
         self._queue: queue.Queue | None = None
