@@ -14,7 +14,7 @@ from ganeti_htools.cli.viewing import seen, view_of
 from ganeti_htools.commandline.programs import HSQUEEZE
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.maintenance import squeeze
-from ganeti_htools.engine.maintenance.squeeze import Action, Plan
+from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan
 from ganeti_htools.files import write_text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.state import State
@@ -76,7 +76,9 @@ def run(line: CommandLine) -> int:
     return 0
 
 
-def _execute(line: CommandLine, options: Options, state: State, plan: Plan, told: Any) -> Mapping[str, Any]:
+def _execute(
+    line: CommandLine, options: Options, state: State, plan: PowerPlan, told: Any
+) -> Mapping[str, Any]:
     """Carry the plan out (``-X``), or have it carried out: the record of that."""
     from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
     from ganeti_htools.execution.record import record
@@ -105,7 +107,7 @@ def _candidates(state: State) -> dict[str, list[str]]:
     }
 
 
-def _tell(line: CommandLine, state: State, plan: Plan) -> None:
+def _tell(line: CommandLine, state: State, plan: PowerPlan) -> None:
     if line.verbose > 1:
         for kind, nodes in _candidates(state).items():
             print(f"{kind.title()} candidates: {','.join(nodes)}")
@@ -118,7 +120,7 @@ def _tell(line: CommandLine, state: State, plan: Plan) -> None:
 
 
 def _report(
-    state: State, plan: Plan, sets: Sequence[Sequence[Move]], outcome: Mapping[str, Any] | None
+    state: State, plan: PowerPlan, sets: Sequence[Sequence[Move]], outcome: Mapping[str, Any] | None
 ) -> None:
     print_json(
         {
@@ -144,7 +146,7 @@ def _report(
     )
 
 
-def _script(plan: Plan, sets: Sequence[Sequence[Move]], nodes: Sequence[str]) -> str:
+def _script(plan: PowerPlan, sets: Sequence[Sequence[Move]], nodes: Sequence[str]) -> str:
     """What to run: nodes are emptied before they are powered down, filled once they are powered up."""
     if plan.action is Action.NOTHING:
         return "echo Nothing to do"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.maintenance import squeeze
-from ganeti_htools.engine.maintenance.squeeze import Action, Plan
+from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
@@ -45,7 +45,7 @@ class Options:
     target_resources: float = 2.0
 
 
-def plan(state: State, standard: ISpec, options: Options, progress: Progress) -> Plan:
+def plan(state: State, standard: ISpec, options: Options, progress: Progress) -> PowerPlan:
     """The nodes to power down or up, and the moves. ``standard`` is the size of the standard instance."""
     return squeeze.plan(
         state,
@@ -56,13 +56,13 @@ def plan(state: State, standard: ISpec, options: Options, progress: Progress) ->
     )
 
 
-def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Plan:
+def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> PowerPlan:
     """The plan of which somebody else has told (``found`` of a proposal). Raises DataError."""
     action = Action(found["action"])
     rows = tuple(state.nodes[name] for name in found["nodes"])
     after = squeeze.switched(state, rows, action is Action.OFFLINE)
     steps = tuple(proposal.retraced(after, view.movable(state, options.view), found["steps"]))
-    return Plan(action, rows, steps, after, found["enough"])
+    return PowerPlan(action, rows, steps, after, found["enough"])
 
 
 def _instance(spec: ISpec, factor: float) -> Instance:
@@ -83,12 +83,12 @@ def _instance(spec: ISpec, factor: float) -> Instance:
     )
 
 
-def purpose(plan: Plan) -> str:
+def purpose(plan: PowerPlan) -> str:
     """What the jobs of a plan are for."""
     return f"{'condensing' if plan.action is Action.OFFLINE else 'expanding'} by {len(plan.nodes)} nodes"
 
 
-def sets_of(state: State, plan: Plan) -> list[list[Move]]:
+def sets_of(state: State, plan: PowerPlan) -> list[list[Move]]:
     """The moves of a plan for a state, in jobsets."""
     names = Names(state, whole_instances=True)
     return jobsets([names.move(step) for step in plan.steps])
@@ -104,7 +104,7 @@ def tag_command(node: str) -> str:
     return f"gnt-node add-tags {node} {_STANDBY_TAG}"
 
 
-def jobs(state: State, plan: Plan) -> "Jobsets":
+def jobs(state: State, plan: PowerPlan) -> "Jobsets":
     """The jobs that carry out a plan for a state.
 
     Nodes are emptied and tagged before they are powered down, and filled once they are powered up.

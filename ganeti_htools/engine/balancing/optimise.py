@@ -26,10 +26,9 @@ from ganeti_htools.engine.balancing.balance import (
     score_of,
 )
 from ganeti_htools.engine.balancing.batches import Batch, batches_of
-from ganeti_htools.engine.balancing.new_nodes import alike
 from ganeti_htools.engine.balancing.relocate import tried
 from ganeti_htools.engine.balancing.search import Search
-from ganeti_htools.engine.balancing.traffic import copied
+from ganeti_htools.engine.balancing.ways import Place, first_moves, goals_of, shared_out, shortest, volume_of
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -41,7 +40,6 @@ DIGITS = 8  # of scores that are compared, as many as are shown
 MOST = 1 << 14  # moves listed at a time
 
 Move = tuple[int, MoveKind, int]  # rows of an instance and of the new node (NOWHERE for a failover)
-Place = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +66,22 @@ def optimise(
     with the same answers the plans are the same.
     """
     found, steps = rebalance(state, scope, options, movable)
-    volume = sum(_volume(state, step.instance, step.kind) for step in steps)
+    volume = sum(volume_of(state, step.instance, step.kind) for step in steps)
     greedy = RatedPlan(tuple(steps), score_of(found, scope), volume, found.copy())
     concerned = candidates(state, scope, movable)
     if options.evacuation:
         offline = state.columns.offline
         concerned &= offline[state.pnode] | ((state.snode != NOWHERE) & offline[state.snode])
     made: list[Move] = [(step.instance, step.kind, step.node) for step in steps]
-    history: list[tuple[list[Move], dict[int, Place]]] = [(list(made), _goals(state, found))]
+    history: list[tuple[list[Move], dict[int, Place]]] = [(list(made), goals_of(state, found))]
     for more in _improvements(state, found, scope, options, concerned, going):
         made += more
-        history.append((list(made), _goals(state, found)))
+        history.append((list(made), goals_of(state, found)))
     for done, goals in reversed(history):
         plan = _plan(state, scope, options, concerned, done, goals)
         if plan and plan.rank < greedy.rank:
             return greedy, plan
     return greedy, greedy
-
-
-def _volume(state: State, index: int, kind: MoveKind) -> int:
-    return sum(copied(kind, state.cluster.instances[index]))
-
-
-def _goals(state: State, found: State) -> dict[int, Place]:
-    """Where instances are that are not where they were."""
-    changed = np.flatnonzero((found.pnode != state.pnode) | (found.snode != state.snode))
-    return {int(row): (int(found.pnode[row]), int(found.snode[row])) for row in changed}
 
 
 def _improvements(
@@ -122,7 +110,7 @@ def _improvements(
         options.ignore_soft_errors,
         lambda batch, kind: allowed(facts, batch, kind, options),
     )
-    way, expected = _shortest(state, _goals(state, found)), 1e-6 * max(score, 1e-3)
+    way, expected = shortest(state, goals_of(state, found)), 1e-6 * max(score, 1e-3)
     while score > limit:
         staying = _staying(state, found, options)
         for batch, member, kind, node, loss in _least_bad(search, score, staying, expected):
@@ -141,7 +129,7 @@ def _improvements(
                         break
                     attempt.make(best.trial, best.kind, best.node)
                     now = best.score
-            new = _shortest(state, _goals(state, found))
+            new = shortest(state, goals_of(state, found))
             lower = round(now, DIGITS) < round(score, DIGITS) and gains(score, now, options)
             same = round(now, DIGITS) == round(score, DIGITS)
             if (lower or (same and new < way)) and (options.max_length < 0 or new[1] <= options.max_length):
@@ -157,8 +145,8 @@ def _staying(state: State, found: State, options: Balancing) -> Bools:
     """Instances that stay where they are, as the plan is as long as it may get."""
     staying = np.zeros(len(state.pnode), np.bool_)
     if options.max_length >= 0:
-        goals = _goals(state, found)
-        if _shortest(state, goals)[1] >= options.max_length:
+        goals = goals_of(state, found)
+        if shortest(state, goals)[1] >= options.max_length:
             staying[:] = True
             staying[list(goals)] = False
     return staying
@@ -211,85 +199,6 @@ def _least_bad(
         loss, seen = 2 * loss, max(seen, len(ranked))
 
 
-def _first_moves(state: State, place: Place, goal: Place) -> list[tuple[MoveKind, int]]:
-    """Moves from a place to another, or half the way where two are needed: what copies least comes first.
-
-    A lost primary is left before anything else.
-    """
-    (p, s), (pnode, snode) = place, goal
-    if s == NOWHERE:
-        return [(MoveKind.FAILOVER_TO, pnode)]
-    if goal == (s, p):
-        return [(MoveKind.FAILOVER, NOWHERE)]
-    if pnode == p:
-        return [(MoveKind.REPLACE_SECONDARY, snode)]
-    if snode == p:
-        return [(MoveKind.REPLACE_AND_FAILOVER, pnode)]
-    if pnode == s:
-        return [(MoveKind.FAILOVER_AND_REPLACE, snode)]
-    if snode == s:
-        return [(MoveKind.REPLACE_PRIMARY, pnode)]
-    before = [(MoveKind.REPLACE_AND_FAILOVER, pnode), (MoveKind.REPLACE_SECONDARY, snode)]
-    after = [(MoveKind.REPLACE_PRIMARY, pnode), (MoveKind.FAILOVER_AND_REPLACE, snode)]
-    return [*after, *before] if state.columns.offline[p] else [*before, *after]
-
-
-def _distance(state: State, index: int, goal: Place) -> tuple[int, int]:
-    """What the shortest way of an instance to a place copies (MiB), and how many moves it takes."""
-    place = int(state.pnode[index]), int(state.snode[index])
-    if place == goal:
-        return 0, 0
-    first = _first_moves(state, place, goal)
-    kinds = [first[0][0], MoveKind.REPLACE_SECONDARY] if len(first) > 1 else [first[0][0]]
-    return sum(_volume(state, index, kind) for kind in kinds), len(kinds)
-
-
-def _shortest(state: State, goals: Mapping[int, Place]) -> tuple[int, int]:
-    """What the shortest ways of all instances copy together (MiB), and how many moves they take."""
-    ways = [_distance(state, index, goal) for index, goal in goals.items()]
-    return sum(volume for volume, _ in ways), sum(length for _, length in ways)
-
-
-def shared_out(state: State, batches: Sequence[Batch], goals: Mapping[int, Place]) -> dict[int, Place]:
-    """The goals, exchanged between instances that are alike where that copies less."""
-    result = dict(goals)
-    for batch in batches:
-        classes, _ = alike(batch)
-        groups: dict[tuple[int, bool], list[int]] = {}
-        for index, number in zip(batch.rows.tolist(), classes.tolist(), strict=True):
-            if index in goals:
-                running = state.cluster.instances[index].status.running
-                groups.setdefault((number, running), []).append(index)
-        for members in groups.values():
-            dealt = _dealt(state, members, goals)
-            if _shortest(state, dealt) < _shortest(state, {index: goals[index] for index in members}):
-                result |= dealt
-    return result
-
-
-def _dealt(state: State, members: Sequence[int], goals: Mapping[int, Place]) -> dict[int, Place]:
-    """The goals of some instances dealt out anew, the shortest way first."""
-    owners: dict[int, list[int]] = {}  # of goals, by the nodes of these
-    for index in members:
-        for node in goals[index]:
-            owners.setdefault(node, []).append(index)
-    pairs = sorted(
-        (_distance(state, index, goals[owner]), index, owner)
-        for index in members
-        for owner in {
-            owner for node in (state.pnode[index], state.snode[index]) for owner in owners.get(int(node), ())
-        }
-    )
-    owner_of: dict[int, int] = {}
-    left = dict.fromkeys(members)
-    for _, index, owner in pairs:
-        if index not in owner_of and owner in left:
-            owner_of[index] = owner
-            del left[owner]
-    owner_of |= zip((index for index in members if index not in owner_of), left, strict=True)
-    return {index: goals[owner] for index, owner in owner_of.items()}
-
-
 class _Replay:
     """Moves made one after the other on a copy of a state, each only if it may be made then."""
 
@@ -320,7 +229,7 @@ class _Replay:
     def lead(self, index: int, goal: Place) -> bool:
         """Move an instance to a place, or half the way there; whether it has arrived."""
         while (place := self.place(index)) != goal:
-            if not any(self.make(index, kind, node) for kind, node in _first_moves(self.state, place, goal)):
+            if not any(self.make(index, kind, node) for kind, node in first_moves(self.state, place, goal)):
                 return False
         return True
 
@@ -332,7 +241,7 @@ class _Replay:
         """The moves made, unless there are more than the options allow."""
         if 0 <= self.options.max_length < len(self.steps):
             return None
-        volume = sum(_volume(self.start, step.instance, step.kind) for step in self.steps)
+        volume = sum(volume_of(self.start, step.instance, step.kind) for step in self.steps)
         return RatedPlan(tuple(self.steps), score_of(self.state, self.scope), volume, self.state)
 
 

@@ -37,7 +37,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PowerPlan:
     """Rows of the nodes to power down or up, the moves that go with it, and the state afterwards.
 
     ``enough`` is False if the room asked for cannot be had with all nodes that may be powered up.
@@ -130,7 +130,7 @@ def plan(
     target: Instance,
     movable: Bools,
     progress: Progress = lambda _a, _b: None,
-) -> Plan:
+) -> PowerPlan:
     """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows.
 
     Each node group is planned by itself: no instance leaves it. As long as groups need nodes, none is
@@ -138,14 +138,14 @@ def plan(
     """
     scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
     lacking = [scope for scope in scopes if not room_on_all(state, scope, minimum)]
-    parts = [Plan(Action.NOTHING, (), (), state)]
+    parts = [PowerPlan(Action.NOTHING, (), (), state)]
     for scope in lacking or scopes:
         trial = _trial(parts[-1].state, scope, movable)
         parts.append(_power_up(trial, minimum, progress) if lacking else _power_down(trial, target, progress))
     nodes = tuple(node for part in parts for node in part.nodes)
     action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
     enough = all(part.enough for part in parts)
-    return Plan(action, nodes, _alternating([part.steps for part in parts]), parts[-1].state, enough)
+    return PowerPlan(action, nodes, _alternating([part.steps for part in parts]), parts[-1].state, enough)
 
 
 def _alternating(plans: Sequence[Sequence[Step]]) -> tuple[Step, ...]:
@@ -230,10 +230,10 @@ def _of(trial: _Trial, nodes: Ints) -> list[int]:
     return found
 
 
-def _power_down(trial: _Trial, target: Instance, progress: Progress) -> Plan:
+def _power_down(trial: _Trial, target: Instance, progress: Progress) -> PowerPlan:
     """Of the candidates, those with fewest instances first, each that can join those before it."""
     candidates = _of(trial, offline_candidates(trial.state))
-    best = Plan(Action.NOTHING, (), (), trial.state)
+    best = PowerPlan(Action.NOTHING, (), (), trial.state)
     for tried, node in enumerate(reversed(candidates)):
         progress(tried, len(candidates))
         nodes = (node, *best.nodes)
@@ -241,11 +241,11 @@ def _power_down(trial: _Trial, target: Instance, progress: Progress) -> Plan:
             continue
         state, steps = trial.balanced(nodes, True)
         if trial.housed(state) and room_on_all(state, trial.scope, target):
-            best = Plan(Action.OFFLINE, nodes, steps, state)
+            best = PowerPlan(Action.OFFLINE, nodes, steps, state)
     return best
 
 
-def _power_up(trial: _Trial, minimum: Instance, progress: Progress) -> Plan:
+def _power_up(trial: _Trial, minimum: Instance, progress: Progress) -> PowerPlan:
     """As many of the candidates, in order, as it takes; all if that is not enough either."""
     candidates = _of(trial, online_candidates(trial.state))
     for count in range(len(candidates) + 1):
@@ -257,5 +257,5 @@ def _power_up(trial: _Trial, minimum: Instance, progress: Progress) -> Plan:
         state, steps = trial.balanced(nodes, False)
         enough = trial.housed(state) and room_on_all(state, trial.scope, minimum)
         if enough or last:
-            return Plan(Action.ONLINE, nodes, steps, state, enough)
+            return PowerPlan(Action.ONLINE, nodes, steps, state, enough)
     raise AssertionError("the last round returns")

@@ -7,7 +7,8 @@ import numpy as np
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.optimise import RatedPlan, optimise, shared_out
+from ganeti_htools.engine.balancing.optimise import RatedPlan, optimise
+from ganeti_htools.engine.balancing.ways import shared_out
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive

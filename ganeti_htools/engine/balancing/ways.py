@@ -1,0 +1,103 @@
+"""The shortest ways of instances to their final places, and who takes which, so that little is copied."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.batches import Batch
+from ganeti_htools.engine.balancing.new_nodes import alike
+from ganeti_htools.engine.balancing.traffic import copied
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.state import State
+
+Place = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)
+
+
+def goals_of(state: State, found: State) -> dict[int, Place]:
+    """Where instances are that are not where they were."""
+    changed = np.flatnonzero((found.pnode != state.pnode) | (found.snode != state.snode))
+    return {int(row): (int(found.pnode[row]), int(found.snode[row])) for row in changed}
+
+
+def volume_of(state: State, index: int, kind: MoveKind) -> int:
+    return sum(copied(kind, state.cluster.instances[index]))
+
+
+def first_moves(state: State, place: Place, goal: Place) -> list[tuple[MoveKind, int]]:
+    """Moves from a place to another, or half the way where two are needed: what copies least comes first.
+
+    A lost primary is left before anything else.
+    """
+    (p, s), (pnode, snode) = place, goal
+    if s == NOWHERE:
+        return [(MoveKind.FAILOVER_TO, pnode)]
+    if goal == (s, p):
+        return [(MoveKind.FAILOVER, NOWHERE)]
+    if pnode == p:
+        return [(MoveKind.REPLACE_SECONDARY, snode)]
+    if snode == p:
+        return [(MoveKind.REPLACE_AND_FAILOVER, pnode)]
+    if pnode == s:
+        return [(MoveKind.FAILOVER_AND_REPLACE, snode)]
+    if snode == s:
+        return [(MoveKind.REPLACE_PRIMARY, pnode)]
+    before = [(MoveKind.REPLACE_AND_FAILOVER, pnode), (MoveKind.REPLACE_SECONDARY, snode)]
+    after = [(MoveKind.REPLACE_PRIMARY, pnode), (MoveKind.FAILOVER_AND_REPLACE, snode)]
+    return [*after, *before] if state.columns.offline[p] else [*before, *after]
+
+
+def _distance(state: State, index: int, goal: Place) -> tuple[int, int]:
+    """What the shortest way of an instance to a place copies (MiB), and how many moves it takes."""
+    place = int(state.pnode[index]), int(state.snode[index])
+    if place == goal:
+        return 0, 0
+    first = first_moves(state, place, goal)
+    kinds = [first[0][0], MoveKind.REPLACE_SECONDARY] if len(first) > 1 else [first[0][0]]
+    return sum(volume_of(state, index, kind) for kind in kinds), len(kinds)
+
+
+def shortest(state: State, goals: Mapping[int, Place]) -> tuple[int, int]:
+    """What the shortest ways of all instances copy together (MiB), and how many moves they take."""
+    ways = [_distance(state, index, goal) for index, goal in goals.items()]
+    return sum(volume for volume, _ in ways), sum(length for _, length in ways)
+
+
+def shared_out(state: State, batches: Sequence[Batch], goals: Mapping[int, Place]) -> dict[int, Place]:
+    """The goals, exchanged between instances that are alike where that copies less."""
+    result = dict(goals)
+    for batch in batches:
+        classes, _ = alike(batch)
+        groups: dict[tuple[int, bool], list[int]] = {}
+        for index, number in zip(batch.rows.tolist(), classes.tolist(), strict=True):
+            if index in goals:
+                running = state.cluster.instances[index].status.running
+                groups.setdefault((number, running), []).append(index)
+        for members in groups.values():
+            dealt = _dealt(state, members, goals)
+            if shortest(state, dealt) < shortest(state, {index: goals[index] for index in members}):
+                result |= dealt
+    return result
+
+
+def _dealt(state: State, members: Sequence[int], goals: Mapping[int, Place]) -> dict[int, Place]:
+    """The goals of some instances dealt out anew, the shortest way first."""
+    owners: dict[int, list[int]] = {}  # of goals, by the nodes of these
+    for index in members:
+        for node in goals[index]:
+            owners.setdefault(node, []).append(index)
+    pairs = sorted(
+        (_distance(state, index, goals[owner]), index, owner)
+        for index in members
+        for owner in {
+            owner for node in (state.pnode[index], state.snode[index]) for owner in owners.get(int(node), ())
+        }
+    )
+    owner_of: dict[int, int] = {}
+    left = dict.fromkeys(members)
+    for _, index, owner in pairs:
+        if index not in owner_of and owner in left:
+            owner_of[index] = owner
+            del left[owner]
+    owner_of |= zip((index for index in members if index not in owner_of), left, strict=True)
+    return {index: goals[owner] for index, owner in owner_of.items()}
