@@ -28,7 +28,7 @@ def heeded(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
 
 
 def width() -> int | None:
-    """Columns of the terminal that standard output is; None if it is none."""
+    """The width of the terminal (columns) if standard output is one, otherwise None."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except OSError:

@@ -1,8 +1,8 @@
 """A plan carried out: one set of jobs after the other, each time with a look at the cluster before.
 
-Nothing here prints, reads the clock of the day or knows of signals. Whoever wants a plan carried out
-says how the cluster is read and what is done when the plan does not fit it any more, hears of all that
-happens, and may stop it between two sets. What has been done stands in a :class:`Run`, whatever ends it.
+Nothing here prints, reads the clock of the day or knows of signals. The caller says how the cluster is read
+and what is done when the plan does not fit it any more, hears of all that happens, and may stop the run
+between two sets. What has been done stands in a :class:`Run`, whatever ends it.
 """
 
 from collections.abc import Awaitable, Callable

@@ -100,8 +100,8 @@ class Client:
         """The result of a request. ``patience`` seconds are allowed for all of it, waiting included.
 
         ``read`` makes a value of the answer's bytes where that takes long or can be spared; ``expect`` makes
-        of the result what is returned. They raise AnswerError for what is none, and the connection is given
-        up then as after any other loss.
+        of the result what is returned. They raise AnswerError for an unexpected answer, after which the
+        connection is given up as after any other loss.
 
         Raises NoAnswerError, RefusedError; FramingError for arguments that cannot be sent.
         """

@@ -42,7 +42,7 @@ class View:
 
 def state_of(cluster: Cluster, view: View) -> State:
     """The cluster as it is seen, with everything derived. Raises HtoolsError for unknown names."""
-    _named(cluster, view)  # whoever asks for what is not there should be told first
+    _named(cluster, view)  # complain about unknown names first
     excluding = tuple(f"{tags.EXCLUSION}{tag}:" for tag in view.exclusion_tags)
     away = set(
         _found((node.name for node in cluster.nodes), view.offline, "wrong node name(s) set as offline")

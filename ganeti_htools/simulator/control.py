@@ -1,4 +1,4 @@
-"""What the simulator can be told while it runs: to fail, to lose nodes, to slow down, to be no master.
+"""Orders for a running simulator: let jobs fail, lose nodes, slow down, stop being the master.
 
 Calls have LUXI's form and framing, on a socket of their own, because LUXI's goes away with the master role.
 """
@@ -31,13 +31,13 @@ class Mastership:
         self._changed = trio.Event()
 
     async def until(self, held: bool) -> None:
-        """Wait until it is, or is not, the master."""
+        """Wait until this is, or is not, the master."""
         while self.held is not held:
             await self._changed.wait()
 
 
 class Control:
-    """Does what it is told."""
+    """Carries out the orders."""
 
     def __init__(self, jobs: Jobs, trouble: Trouble, mastership: Mastership) -> None:
         self._jobs = jobs
@@ -59,7 +59,7 @@ class Control:
         }
 
     async def answer(self, message: bytes) -> tuple[bytes, bool]:
-        """The answer to a call, and that the conversation goes on."""
+        """The answer to a call, and True: the conversation goes on."""
         try:
             call = decode(message)
             match call:
@@ -86,7 +86,7 @@ class Control:
         self._trouble.drops = int(_number(requests))
 
     def _fail(self, pattern: str, times: int | None = None) -> None:
-        """Let opcodes fail whose summary matches, always or some times; 0 is never."""
+        """Let opcodes fail whose summary matches: always, or ``times`` times (0: never)."""
         self._jobs.behaviour.fail(pattern, inf if times is None else _number(times))
 
     def _find(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The job queue: jobs wait for each other, take their time, change the world, and say how they are.
+"""The job queue: jobs wait for each other, take their time, change the world, and report their state.
 
 A job is queued until what it depends on has ended and one of the running jobs' places is free, then
 waiting until nobody else works on its instances and nodes, then running, one opcode after the other.
@@ -111,7 +111,7 @@ class Jobs:
         nursery.start_soon(self._schedule)
 
     def change(self, world: World) -> None:
-        """Something happened to the world, and those who wait for it look again."""
+        """Replace the world, and wake everybody who waits for a change."""
         self.world = world
         self._tell()
 

@@ -1,4 +1,4 @@
-"""What luxid answers: its methods over the simulated world and its jobs."""
+"""luxid's methods, over the simulated world and its jobs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any

@@ -25,7 +25,7 @@ class OpcodeError(HtoolsError):
 
 
 def refused(text: str, code: str) -> OpcodeError:
-    """What is not possible as things are."""
+    """The error for what the present state does not allow."""
     return OpcodeError("OpPrereqError", text, code)
 
 
@@ -92,12 +92,12 @@ def summary(opcode: Opcode) -> str:
 
 
 def seconds(opcode: Opcode, usual: float) -> float:
-    """How long it takes: a delay as long as it says, all else as long as is usual."""
+    """How long an opcode takes (seconds): a delay as long as it says, any other as long as is usual."""
     return float(opcode["duration"]) if opcode["OP_ID"] == "OP_TEST_DELAY" else usual
 
 
 def subjects(world: World, opcode: Opcode) -> frozenset[str]:
-    """What nobody else may change at the same time: names of instances and nodes."""
+    """Names of the instances and nodes that no other job may change at the same time."""
     if "instance_name" in opcode:
         return frozenset({opcode["instance_name"]})
     nodes = {opcode["node_name"]} if "node_name" in opcode else set(opcode.get("node_names") or ())
@@ -128,7 +128,7 @@ def _node(world: World, name: str) -> Node:
 
 
 def _usable(world: World, name: str) -> Node:
-    """A node that may get something."""
+    """A node that may take an instance or its disks."""
     node = _node(world, name)
     if name in world.offline:
         raise refused(f"Can't use offline node: {name}", "wrong_state")

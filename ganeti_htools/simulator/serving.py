@@ -34,7 +34,7 @@ class Trouble:
     odd: dict[str, list[Any]] = field(default_factory=dict)
 
     def told(self, message: bytes, said: bytes) -> bytes:
-        """What is said to a request in place of its answer."""
+        """What is sent in place of an answer."""
         odd = self.odd.get(_method(message)) if self.odd else None
         return encode({"success": True, "result": odd.pop(0)}) if odd else said
 

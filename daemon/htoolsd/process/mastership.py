@@ -93,7 +93,7 @@ def role(ssconf: Ssconf) -> Callable[[], Awaitable[bool | None]]:
 def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
     """The cluster for decisions, and how old each kind of data is. Raises RefusalError.
 
-    Elsewhere than on the master nobody decides; whoever has just become it may not have noticed yet.
+    Only the master decides; a node that has just become the master may not have noticed yet.
     """
     if sync.master is False and ssconf.surely_follows():
         raise RefusalError(Refusal.CLUSTER, "this is not the master node")

@@ -18,7 +18,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class PassedFile:
-    """A file descriptor from a client. Closed once, by whoever takes it or, if nobody does, by close()."""
+    """A file descriptor from a client. Closed once: by who takes it or, if nobody does, by close()."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor

@@ -3,7 +3,7 @@
 The two are asked at different rates, so each is kept in tables of its own. A table's generation goes up
 when, and only when, something in it changed; rows that are equal to what was there are the same objects,
 so whatever is made of rows need be made of the changed ones only. Everything here is immutable: what is
-newly learnt makes a new model, and whoever holds an old one can go on with it.
+newly learnt makes a new model, and readers of an old one can go on with it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Instances to be moved, in batches: those that the same rules hold for stand together, as columns."""
+"""Instances to be moved, in batches: those to which the same rules apply stand together, as columns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -66,7 +66,7 @@ class NodeFacts:
         self.reserved[:, nodes] = _two_largest(state.peers[:, nodes])
 
     def reserved_without(self, batch: Batch, p: Ints, s: Ints) -> Ints:
-        """The largest reservation on each secondary once it is none any more."""
+        """The largest reservation (MiB) on each secondary once it is no longer the instance's secondary."""
         kept = self.state.peers[p, s]
         second, first = self.reserved[0, s], self.reserved[1, s]
         others = np.where(kept == first, second, first)

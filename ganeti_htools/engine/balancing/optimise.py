@@ -92,7 +92,7 @@ def _improvements(
     concerned: Bools,
     going: Callable[[float], bool],
 ) -> Iterator[list[Move]]:
-    """Make ``found`` better, in place, again and again: what was done each time.
+    """Make ``found`` better, in place, as often as that is possible; yields what was done each time.
 
     Better is a lower score or, with the same, less to copy from ``state``.
     """

@@ -69,7 +69,7 @@ def standard(state: State, kind: Kind, size: Size, site: Site, limit: int | None
 
 
 def tiered(state: State, kind: Kind, sizes: Sequence[Size], site: Site, limit: int | None) -> Capacity:
-    """Instances of each of ``sizes`` in turn, each made smaller again and again."""
+    """Instances of each of ``sizes`` in turn; a size that does not fit any more is made smaller."""
     result = Capacity(state.copy(), (), {})
     for size in sizes:
         if limit is not None and limit <= result.placed:

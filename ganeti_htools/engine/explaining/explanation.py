@@ -133,7 +133,7 @@ class Listener(Reporter):
         self.places[node] = Place(*rows, why)
 
     def _obstacle(self, node: int, group: int) -> str:
-        """Why a node is none of those that may be taken."""
+        """Why a node may not be taken at all."""
         assert self.asked is not None
         index = self.asked.index
         if self.one_group and index != NOWHERE and node in (self.state.pnode[index], self.state.snode[index]):

@@ -20,7 +20,7 @@ class Aggregate(Enum):
     SPREAD = "standard deviation over the online nodes"
     COUNT = "sum over the online nodes"
     LOST = "sum over the offline nodes"
-    CLUSTER = "figure of the whole cluster, which whoever computes the score adds"
+    CLUSTER = "figure of the whole cluster, which the caller adds"
 
 
 @dataclass(frozen=True, slots=True)
