@@ -20,7 +20,8 @@ from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import Obstruction, obstruction
-from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size
+from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.sizes import Kind, Size
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import affinity, choice

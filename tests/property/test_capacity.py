@@ -9,7 +9,8 @@ from ganeti_htools.backends import text
 from ganeti_htools.engine.allocation.allocate import in_group
 from ganeti_htools.engine.capacity.bulk_allocation import fill
 from ganeti_htools.engine.capacity.counting import standard, tiered
-from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size
+from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.sizes import Kind, Size
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options

@@ -7,7 +7,9 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
-from ganeti_htools.engine.capacity.shrinking import Failures, Kind, Prospects, Run, Site, Size, ranked, worst
+from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
+from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.sizes import Failures, Kind, Run, Size, ranked, worst
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -18,7 +20,7 @@ from tests.support.text_format import text as text_of
 TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT)
 
 
-def any_prospects(rng: random.Random) -> Prospects:
+def any_verdicts(rng: random.Random) -> SizeVerdicts:
     shape = Shape(
         nodes=rng.randint(4, 6),
         instances=rng.randint(0, 12),
@@ -29,7 +31,9 @@ def any_prospects(rng: random.Random) -> Prospects:
         exclusive_storage=rng.random() < 0.3,
     )
     state = derive(text.parse(text_of(cluster(rng.randrange(1 << 30), shape)), "generated"))
-    return Prospects(state, Kind(rng.choice(TEMPLATES), 1), site(state, Options(capacity=rng.random() < 0.5)))
+    return SizeVerdicts(
+        state, Kind(rng.choice(TEMPLATES), 1), site(state, Options(capacity=rng.random() < 0.5))
+    )
 
 
 def site(state: State, options: Options) -> Site:
@@ -40,13 +44,13 @@ def any_size(rng: random.Random) -> Size:
     return Size(rng.randrange(64, 40_000), rng.randrange(256, 200_000), rng.randint(1, 12), rng.randint(1, 4))
 
 
-def one_by_one(prospects: Prospects, size: Size, failures: Failures) -> Size | None:
+def one_by_one(verdicts: SizeVerdicts, size: Size, failures: Failures) -> Size | None:
     """The first size with a redundant place, less of the most frequent reason, or else of the next."""
     for fail in ranked(failures):
         step = size.smaller(fail) if failures[fail] else None
         while step is not None and (smaller := step.smaller(fail)) is not None:
-            (verdict,) = prospects.of(step)
-            if verdict.fits and not prospects.barren(step) and prospects._has_place(step):
+            (verdict,) = verdicts.of(step)
+            if verdict.fits and not verdicts.barren(step) and verdicts._has_place(step):
                 return step
             step = smaller if verdict.failures[fail] else None
     return None
@@ -55,49 +59,49 @@ def one_by_one(prospects: Prospects, size: Size, failures: Failures) -> Size | N
 @pytest.mark.parametrize("seed", range(40))
 def test_a_run_has_one_verdict(seed: int) -> None:
     rng = random.Random(seed)
-    prospects = any_prospects(rng)
+    verdicts = any_verdicts(rng)
     for _ in range(5):
         size = any_size(rng)
-        if not prospects.barren(size):
+        if not verdicts.barren(size):
             continue
-        run = prospects.failed(size)
+        run = verdicts.failed(size)
         assert run is not None
         for at in rng.sample(range(run.number), min(run.number, 40)):
-            assert prospects.barren(run[at])
-            assert prospects.of(run[at]) == prospects.of(size)
+            assert verdicts.barren(run[at])
+            assert verdicts.of(run[at]) == verdicts.of(size)
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_sidestep_is_the_first_that_leads_to_a_place(seed: int) -> None:
     rng = random.Random(seed)
-    prospects = any_prospects(rng)
+    verdicts = any_verdicts(rng)
     for _ in range(3):
         size = any_size(rng)
-        if not prospects.barren(size):
+        if not verdicts.barren(size):
             continue
-        run = prospects.failed(size)
+        run = verdicts.failed(size)
         assert run is not None
         run = Run(size, run.failures, min(run.number, 12))
         found = None
         for at in reversed(range(run.number)):
-            if (end := one_by_one(prospects, run[at], run.failures)) is not None:
+            if (end := one_by_one(verdicts, run[at], run.failures)) is not None:
                 found = at, end
                 break
         if found is not None and worst(run.failures) is Fail.N1:
             assert run.number == 1
-        assert prospects.sidestep(run) == found
+        assert verdicts.sidestep(run) == found
 
 
 def test_few_of_many_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    plain = Prospects._verdicts
+    plain = SizeVerdicts._verdicts
 
-    def counted(self: Prospects, sizes, refused):  # type: ignore[no-untyped-def]
+    def counted(self: SizeVerdicts, sizes, refused):  # type: ignore[no-untyped-def]
         nonlocal looked
         looked += len(sizes)
         return plain(self, sizes, refused)
 
-    monkeypatch.setattr(Prospects, "_verdicts", counted)
+    monkeypatch.setattr(SizeVerdicts, "_verdicts", counted)
     state = derive(simu.parse(["p,3,8T,2T,64"]))
     # Disk, memory and CPUs are far more than the policy allows.
     largest = Size(1 << 20, 1 << 22, 16)

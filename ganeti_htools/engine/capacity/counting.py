@@ -17,17 +17,9 @@ import numpy as np
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
-from ganeti_htools.engine.capacity.shrinking import (
-    Failures,
-    Kind,
-    Prospects,
-    Run,
-    Site,
-    Size,
-    by_group,
-    on_all_pairs,
-    worst,
-)
+from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
+from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
+from ganeti_htools.engine.capacity.sizes import Failures, Kind, Run, Size, worst
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
@@ -96,9 +88,9 @@ def _tiers(before: Capacity, kind: Kind, start: _Level | None, site: Site) -> Ca
     while start is not None:
         level: _Level | None = start
         passed: list[tuple[int | None, Run]] = []
-        prospects = Prospects(state, kind, site)
+        verdicts = SizeVerdicts(state, kind, site)
         while level is not None:
-            failed = None if level is start else prospects.failed(level.size)
+            failed = None if level is start else verdicts.failed(level.size)
             if failed is None:
                 state, filled = _filled(state, kind, level.size, site, placed, level.limit)
                 run = Run(level.size, filled.failures)
@@ -107,18 +99,18 @@ def _tiers(before: Capacity, kind: Kind, start: _Level | None, site: Site) -> Ca
                     placed += filled.placed
                     tiers += [(level.size, filled.placed)] * (filled.placed > 0)
                     result = filled.failures
-                    prospects = Prospects(state, kind, site)
+                    verdicts = SizeVerdicts(state, kind, site)
             else:
                 run = _within(failed, level.limit, placed)
             if level.limit is not None and level.limit <= placed:
                 break
             passed.append((level.limit, run))
-            hopeless = prospects.hopeless(level.size.least())
+            hopeless = verdicts.hopeless(level.size.least())
             smaller = None if hopeless else run[run.number - 1].smaller(worst(run.failures))
             level = None if smaller is None else _Level(smaller, _less(level.limit, placed * run.number))
         start = None
         for limit, run in reversed(passed):
-            if (found := prospects.sidestep(run)) is not None:
+            if (found := verdicts.sidestep(run)) is not None:
                 at, size = found
                 start = _Level(size, _less(limit, placed * (at + 1)))
                 break

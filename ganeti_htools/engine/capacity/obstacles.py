@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.shrinking import Site
+from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State

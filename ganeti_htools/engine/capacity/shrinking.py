@@ -6,123 +6,34 @@ until some size, and never again from there on, as long as policies see no diffe
 much smaller one have the same verdict, so have all between them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.pairs import on_pairs
-from ganeti_htools.engine.allocation.solution import PATIENCE, Solution
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
-from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
-from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules, placements
+from ganeti_htools.engine.allocation.solution import PATIENCE
+from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
+from ganeti_htools.engine.capacity.sizes import (
+    BOUNDED,
+    SHRINKS,
+    UNIT,
+    Failures,
+    Kind,
+    Run,
+    Size,
+    ranked,
+    worst,
+)
+from ganeti_htools.engine.rules import instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
-from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Disk, Instance
-from ganeti_htools.model.columns import Bools, Ints, sorted_unique
+from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
-Failures = dict[Fail, int]
-
-# What a size is made smaller by, which is also the least it can have.
-UNIT = {Fail.MEM: 64, Fail.DISK: 256, Fail.CPU: 1, Fail.SPINDLES: 1}
-SHRINKS = {Fail.MEM: "mem", Fail.DISK: "dsk", Fail.CPU: "vcpus", Fail.SPINDLES: "spindles"}
-# What policies call these amounts.
-BOUNDED = {
-    Fail.MEM: "memory_size",
-    Fail.DISK: "disk_size",
-    Fail.CPU: "cpu_count",
-    Fail.SPINDLES: "spindle_use",
-}
-
 # How many candidates are looked at in one go, and how many sizes between two that differ, at most.
 BATCH, PROBES = 1 << 18, 16
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """What an instance takes; memory and disk in MiB."""
-
-    mem: int
-    dsk: int
-    vcpus: int
-    spindles: int = 1
-
-    def steps(self, fail: Fail) -> int:
-        """How many units less of what ``fail`` is about it can have; 0 if it is about no amount."""
-        return max(0, getattr(self, SHRINKS[fail]) // UNIT[fail] - 1) if fail in UNIT else 0
-
-    def less(self, fail: Fail, units: int) -> "Size":
-        """So many units less of what ``fail`` is about, or more."""
-        name = SHRINKS[fail]
-        return replace(self, **{name: getattr(self, name) - units * UNIT[fail]})
-
-    def smaller(self, fail: Fail) -> "Size | None":
-        """A unit less of what ``fail`` is about; None if nothing would be left, or it is about no amount."""
-        return self.less(fail, 1) if self.steps(fail) else None
-
-    def least(self, *fails: Fail) -> "Size":
-        """The smallest size that can be reached, by making less of all or only of these amounts."""
-        return replace(
-            self,
-            **{
-                SHRINKS[fail]: getattr(self, SHRINKS[fail]) % UNIT[fail] + UNIT[fail]
-                for fail in fails or UNIT
-                if getattr(self, SHRINKS[fail]) > UNIT[fail]
-            },
-        )
-
-    def holds(self, other: "Size") -> bool:
-        """Whether it is at least as large in everything."""
-        return (
-            self.mem >= other.mem
-            and self.dsk >= other.dsk
-            and self.vcpus >= other.vcpus
-            and self.spindles >= other.spindles
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What all instances have in common but their size."""
-
-    template: DiskTemplate
-    spindle_use: int
-
-    def instance(self, size: Size) -> Instance:
-        """An instance of a size."""
-        return Instance(
-            name="new",
-            mem=size.mem,
-            dsk=size.dsk,
-            disks=(Disk(size.dsk, size.spindles),),
-            vcpus=size.vcpus,
-            template=self.template,
-            spindle_use=self.spindle_use,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """Where instances may go: rows of online ``nodes``; ``ignored`` nodes may be lost without survival."""
-
-    nodes: Ints
-    ignored: Bools
-    options: Options
-    progress: Callable[[int], object] = lambda placed: None
-    arrivals: Arrivals = field(default_factory=Arrivals)
-
-    def guards(self, mirrored: bool) -> bool:
-        """Whether the redundancy of the whole is looked at when such an instance is placed."""
-        return self.options.capacity and not (mirrored and self.options.accept_existing)
-
-    def redundancy(self, state: State) -> Redundancy:
-        """What can be said of the redundancy of all nodes."""
-        known = assess(state, np.ones(len(state.group), np.bool_), self.options)
-        return replace(known, looked=known.looked & ~self.ignored, arrivals=self.arrivals, doubtful={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,47 +48,7 @@ class Verdict:
     nodes: Ints | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Sizes that were tried in vain, all for the same reasons: ``largest``, and each made smaller by the
-    most frequent one, ``number`` in all.
-    """
-
-    largest: Size
-    failures: Failures
-    number: int = 1
-
-    def __getitem__(self, at: int) -> Size:
-        return self.largest.less(worst(self.failures), at) if at else self.largest
-
-
-def ranked(failures: Failures) -> list[Fail]:
-    """Reasons, the most frequent first, of equal ones the last. (``failures`` are in the order of Fail.)"""
-    latest_first = list(failures)[::-1]
-    return sorted(latest_first, key=failures.__getitem__, reverse=True)
-
-
-def worst(failures: Failures) -> Fail:
-    """The most frequent reason, of equal ones the last."""
-    return max(reversed(failures), key=failures.__getitem__)
-
-
-def by_group(state: State, nodes: Ints) -> list[Ints]:
-    """Positions of the nodes of each group that has a pair."""
-    groups = state.group[nodes]
-    return [at for group in sorted_unique(groups) if len(at := np.flatnonzero(groups == group)) > 1]
-
-
-def on_all_pairs(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Iterator[Solution]:
-    """Redundant places for a mirrored instance, in each group in turn."""
-    everyone = np.ones(len(state.group), np.bool_)
-    base = choice.base(state, everyone, affinity.crowding(state, everyone))
-    for at in by_group(state, site.nodes):
-        nodes = site.nodes[at]
-        yield on_pairs(state, asked, nodes, nodes, base, site.options, redundancy)
-
-
-class Prospects:
+class SizeVerdicts:
     """Which sizes fit on a state; the state must not change."""
 
     def __init__(self, state: State, kind: Kind, site: Site) -> None:

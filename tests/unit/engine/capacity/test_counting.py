@@ -3,7 +3,8 @@ import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import check_enough, standard, tiered
-from ganeti_htools.engine.capacity.shrinking import Kind, Site, Size, ranked
+from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.sizes import Kind, Size, ranked
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
