@@ -4,7 +4,7 @@ from ganeti_htools.cli.report import capacity
 from ganeti_htools.cli.report.capacity import STANDARD, TIERED, Allocation
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstacle, Obstruction
-from ganeti_htools.engine.capacity.shrinking import Kind, Size
+from ganeti_htools.engine.capacity.sizes import Kind, Size
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate, Fail
