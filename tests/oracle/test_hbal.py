@@ -52,7 +52,7 @@ def _arguments(rng: random.Random, described: Cluster, tmp_path: Path) -> list[s
 
 
 def _common(out: str) -> str:
-    """What upstream prints, too."""
+    """What upstream prints as well."""
     out = re.sub(r"^Loaded cluster ipolicy: .*\n", "", out, flags=re.MULTILINE)
     return re.sub(r"^Cost: .*\n", "", out, flags=re.MULTILINE)
 

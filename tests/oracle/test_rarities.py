@@ -70,7 +70,7 @@ OPTIONS = {
 
 
 def told(result: Result) -> Result:
-    """What upstream says, too."""
+    """The part of a report that upstream prints as well."""
     out = re.sub(r"^(Loaded cluster ipolicy|Cost): .*\n", "", result.out, flags=re.MULTILINE)
     left = r"^Left on nodes that are offline or drained:\n(  \S+ on .*\n)+"
     return result._replace(out=out, err=re.sub(left, "", result.err, flags=re.MULTILINE))

@@ -1,6 +1,6 @@
 """Packages import one way: each only what the table allows it.
 
-All import statements count: those in functions and those for type checkers, too.
+All import statements count: also those in functions and those for type checkers.
 """
 
 import ast
@@ -16,7 +16,7 @@ SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" /
 _LIBRARY = "model engine backends luxi client sources execution planning files streams version"
 
 # What each package may import besides itself, the lowest packages first. Names are below ganeti_htools unless
-# they begin with htoolsd; a name stands for everything below it, too, and may be that of a single module.
+# they begin with htoolsd; a name stands for everything below it as well, and may be that of a single module.
 MAY_IMPORT = {
     "model": "",
     "version": "",

@@ -47,7 +47,7 @@ def test_groups_with_the_master_last(
     [
         (["--skip-non-redundant"], ["n1", "n3,n0"]),
         (["--skip-non-redundant", "--offline-maintenance"], ["n1,n3", "n0"]),
-        # The nodes between those with the tag are emptied, too, so the instance of n2 has to go to n3.
+        # The nodes between those with the tag are emptied as well, so the instance of n2 has to go to n3.
         (["--node-tags=red"], ["n3", "n0"]),
         (["--node-tags=red", "--ignore-non-redundant"], ["n3,n0"]),
         (["--node-tags=blue,none"], ["n3"]),

@@ -33,7 +33,7 @@ def test_lines_come_out_as_they_are(pipe: Pipe) -> None:
 def test_lines_for_which_there_is_no_room_are_counted(pipe: Pipe) -> None:
     outlet, line, count = Outlet(pipe[1]), b"x" * 999 + b"\n", 500
     for _ in range(count):
-        outlet.write(line)  # would wait for ever
+        outlet.write(line)  # would never return if it waited
     kept = os.read(pipe[0], 1 << 20).count(line)
     assert 0 < kept < count
     outlet.write(b"last\n")

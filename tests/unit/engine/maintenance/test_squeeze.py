@@ -89,7 +89,7 @@ def test_a_node_that_is_in_another_group_now() -> None:
 
 @pytest.mark.parametrize("others", [[], [instance("drbd", DiskTemplate.DRBD, "n0", "n1")]])
 def test_no_instance_leaves_its_group(others: list[Instance]) -> None:
-    """Nor where DRBD instances are balanced, too: n0 and n1 are both in use, so they would like to."""
+    """Nor where DRBD instances are balanced as well: n0 and n1 are both in use, so they would like to."""
     rows = [instance(f"{node}-{row}", DiskTemplate.EXT, node) for row in range(2) for node in ("n2", "n3")]
     rows += [instance(f"a{row}", DiskTemplate.EXT, "n0") for row in range(6)] + others
     made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3"), 10_000), rows)
