@@ -6,7 +6,6 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 from ganeti_htools import streams
@@ -15,6 +14,7 @@ from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socke
 from ganeti_htools.client.following import changes
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.version import VERSION
 
 _REFRESHING = 400.0  # seconds; Ganeti may wait for a node for minutes
 _PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="htoolsctl", description="Asks a running htoolsd.", allow_abbrev=False
     )
-    parser.add_argument("--version", action="version", version=f"htoolsctl {version('htoolsd')}")
+    parser.add_argument("--version", action="version", version=f"htoolsctl {VERSION}")
     parser.add_argument(
         "--socket",
         metavar="PATH",
