@@ -1,7 +1,5 @@
 """The cluster that a command line names: read, with its load, and saved."""
 
-from dataclasses import replace
-
 from ganeti_htools.backends import text
 from ganeti_htools.cli.terminal.saying import say, warn
 from ganeti_htools.commandline.reading import CommandLine
@@ -30,7 +28,7 @@ def load_dated(line: CommandLine) -> Reading:
         raise HtoolsError(
             f"{unheard(reading.silent)}: nothing is carried out (--wait-for-nodes waits for them)"
         )
-    return replace(reading, cluster=with_load(reading.cluster, line))
+    return reading._replace(cluster=with_load(reading.cluster, line))
 
 
 def source(line: CommandLine) -> Source:

@@ -1,8 +1,7 @@
 """The load of instances and nodes, from a file (``-U``) or the monitoring daemons (``--mond``)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ganeti_htools.files import read_bytes, read_text
 from ganeti_htools.model.cluster import Cluster, with_loads, without_loads
@@ -12,8 +11,7 @@ if TYPE_CHECKING:
     from ganeti_htools.backends.mond import Reports
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicLoad:
+class DynamicLoad(NamedTuple):
     """Where the load is read from.
 
     ``utilisation`` is the path of a file with a line per instance; ``ignore`` means no load at all. With

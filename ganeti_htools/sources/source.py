@@ -5,8 +5,8 @@ Backends that need further modules are imported when they are asked for: program
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti_htools.backends import text
 from ganeti_htools.files import read_bytes, read_text
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 Warn = Callable[[str], None]  # called with one line for the user
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """What to read a cluster from. Where several are given, the first in the order of these fields is read.
 
     ``daemon`` and ``luxi`` are sockets, the usual ones if empty. ``rapi`` is a host, ``host:port``, a URL, or
@@ -40,8 +39,7 @@ class Source:
     state_of_record: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A cluster as it was read.
 
     ``inconsistencies`` are figures of a request that do not add up, a line each. If htoolsd was asked,
