@@ -1,6 +1,5 @@
 """The cluster that a command line names: read, with its load, and saved."""
 
-from ganeti_htools.backends import text
 from ganeti_htools.cli.terminal.saying import say, warn
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.files import write_text
@@ -71,6 +70,8 @@ def save(prefix: str, extension: str, when: str, cluster: Cluster) -> str:
 
     ``when`` is like "before balancing". Raises HtoolsError.
     """
+    from ganeti_htools.backends import text  # seldom needed
+
     path = f"{prefix}.{extension}"
     write_text(path, text.dump(cluster))
     return f"The cluster state {when} has been written to file '{path}'"

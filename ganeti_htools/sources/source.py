@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ganeti_htools.backends import text
 from ganeti_htools.files import read_bytes, read_text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
@@ -70,6 +69,8 @@ def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
 
         return Reading(simu.parse(source.simulate))
     if source.text is not None:
+        from ganeti_htools.backends import text
+
         return Reading(text.parse(read_text(source.text), source.text))
     if source.request is not None:
         from ganeti_htools.backends import iallocator
