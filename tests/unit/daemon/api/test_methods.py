@@ -1,0 +1,41 @@
+"""The list of methods."""
+
+from pathlib import Path
+
+import pytest
+
+from htoolsd.api.cluster import ClusterMethods
+from htoolsd.api.decisions import Decisions
+from htoolsd.api.methods import declared
+from htoolsd.api.plans import PlanMethods
+from htoolsd.plans.plans import Plans
+from htoolsd.socket.methods import Args, File, Method
+from htoolsd.sync.following import Sync
+
+
+async def nobody() -> bool:
+    return False
+
+
+async def status(_args: Args, _file: File) -> object:
+    return {}
+
+
+@pytest.fixture
+def methods(tmp_path: Path) -> tuple[Method, ...]:
+    sync = Sync("nowhere", nobody, 1.0, 1.0)
+    plans = PlanMethods(Plans(str(tmp_path), sync), sync)
+    return declared(Decisions(1.0, 1.0, 1, lambda: (None, {})), ClusterMethods(sync), plans, status)
+
+
+async def test_each_is_named_once_and_described(methods: tuple[Method, ...]) -> None:
+    names = [method.name for method in methods]
+    assert len(set(names)) == len(names)
+    for method in methods:
+        assert method.version >= 1
+        assert method.doc.endswith(".")
+        assert all(method.arguments.values())
+
+
+async def test_each_is_carried_out_by_its_own_function(methods: tuple[Method, ...]) -> None:
+    assert len({method.run for method in methods}) == len(methods)

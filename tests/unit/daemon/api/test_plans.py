@@ -1,0 +1,105 @@
+"""What can be asked about plans, without sockets."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.client.following import LONGEST
+from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.api.plans import PlanMethods
+from htoolsd.plans.plans import Plans
+from htoolsd.socket.peer import Credentials, caller
+from tests.support.memory_ganeti import following, ganeti
+
+
+@asynccontextmanager
+async def known(tmp_path: Path) -> AsyncIterator[PlanMethods]:
+    """The methods of a daemon that knows the cluster."""
+    caller.set(Credentials(pid=1, uid=2, gid=3))
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(2)
+        yield PlanMethods(Plans(str(tmp_path), sync), sync)
+
+
+async def made(methods: PlanMethods) -> Any:
+    return await methods.make({"tool": "hbal"}, None)
+
+
+async def test_a_plan_is_made_and_kept(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with known(tmp_path) as methods:
+        plan = await made(methods)
+        assert (plan["tool"], plan["state"], plan["by"]) == ("hbal", "planned", {"uid": 2, "pid": 1})
+        assert (tmp_path / f"{plan['id']}.json").exists()
+        listed: Any = await methods.summaries({}, None)
+        assert [each["id"] for each in listed] == [plan["id"]]
+
+
+async def test_a_plan_is_known_by_the_beginning_of_its_id(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with known(tmp_path) as methods:
+        plan = await made(methods)
+        found: Any = await methods.follow({"plan": plan["id"][:6]}, None)
+        assert found["id"] == plan["id"]
+
+
+async def test_without_news_it_is_told_after_a_while(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with known(tmp_path) as methods:
+        plan = await made(methods)
+        began = trio.current_time()
+        await methods.follow({"plan": plan["id"], "serial": plan["serial"]}, None)
+        assert trio.current_time() - began == pytest.approx(LONGEST)
+
+
+@pytest.mark.parametrize(
+    ("args", "kind"),
+    [
+        ({}, Refusal.ARGUMENTS),
+        ({"tool": "hspace"}, Refusal.ARGUMENTS),
+        ({"tool": ["hbal"]}, Refusal.ARGUMENTS),
+        ({"tool": "hbal", "options": []}, Refusal.ARGUMENTS),
+        ({"tool": "hbal", "generations": {"nodes": 77}}, Refusal.CLUSTER),
+    ],
+)
+async def test_what_cannot_be_planned(
+    autojump_clock: MockClock, tmp_path: Path, args: dict[str, object], kind: Refusal
+) -> None:
+    async with known(tmp_path) as methods:
+        with pytest.raises(RefusalError) as caught:
+            await methods.make(args, None)
+        assert caught.value.kind is kind
+
+
+@pytest.mark.parametrize("method", ["execute", "follow", "cancel"])
+@pytest.mark.parametrize(
+    ("name", "kind"), [(None, Refusal.ARGUMENTS), ("", Refusal.ARGUMENTS), ("x", Refusal.PLAN)]
+)
+async def test_plans_that_are_not_there(
+    autojump_clock: MockClock, tmp_path: Path, method: str, name: str | None, kind: Refusal
+) -> None:
+    async with known(tmp_path) as methods:
+        with pytest.raises(RefusalError) as caught:
+            await getattr(methods, method)({"plan": name}, None)
+        assert caught.value.kind is kind
+
+
+@pytest.mark.parametrize(
+    ("method", "wish", "kind"),
+    [
+        ("execute", {"on_change": "wait"}, Refusal.ARGUMENTS),
+        ("execute", {"wait_for_nodes": 1}, Refusal.ARGUMENTS),
+        ("cancel", {"now": 1}, Refusal.ARGUMENTS),
+        ("cancel", {}, Refusal.PLAN),
+    ],
+)
+async def test_wishes_that_cannot_be_met(
+    autojump_clock: MockClock, tmp_path: Path, method: str, wish: dict[str, object], kind: Refusal
+) -> None:
+    async with known(tmp_path) as methods:
+        plan = await made(methods)
+        with pytest.raises(RefusalError) as caught:
+            await getattr(methods, method)({"plan": plan["id"], **wish}, None)
+        assert caught.value.kind is kind
