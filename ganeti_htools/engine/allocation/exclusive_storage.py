@@ -16,8 +16,9 @@ from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution, cou
 from ganeti_htools.engine.rules import node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import Columns, Ints, sorted_unique
+from ganeti_htools.model.columns import Bools, Columns, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import Asked, State
@@ -86,41 +87,55 @@ def in_group(state: State, asked: Asked, count: int, group: int, options: Option
         )
     scope = state.group == group
     nodes = candidates(state, scope, options.restrict_to)
-    samples, force = _samples(state, row.ipolicy), options.ignore_soft_errors
+    trial, usable = _tried(state, asked, count, nodes, scope, options.ignore_soft_errors)
+    lost, disk = _costs(trial, _samples(state, row.ipolicy), usable.shape)
+    codes = np.broadcast_to(trial.codes, usable.shape)
+    failures = counted(codes[usable], 0)
+    fits = np.flatnonzero((usable & (codes == FITS)).ravel())
+    if not len(fits):
+        return Solution(failures, 0)
+    # Few lost allocations first, then little disk left, then the last in the input.
+    best = int(fits[np.lexsort((-fits, disk[fits], *lost[::-1, fits]))[0]])
+    metric = tuple(lost[:, best].tolist()), int(disk[best])
+    if count == 1:
+        return Solution(failures, len(fits), metric, trial.only(best))
+    p, s = divmod(best, len(nodes))
+    pair = nodes[[p]], nodes[[s]]
+    chosen = placements.allocate_pairs(state, asked, *pair, state.peers[pair], options.ignore_soft_errors)
+    return Solution(failures, len(fits), metric, chosen)
+
+
+def _tried(
+    state: State, asked: Asked, count: int, nodes: Ints, scope: Bools, force: bool
+) -> tuple[Trial, Bools]:
+    """The instance on each node, or on each pair of nodes (also of a node with itself).
+
+    The second array tells which candidates are real ones. Raises RequestFailed if there is none.
+    """
     if count == 1:
         if not len(nodes):
             raise RequestFailed("No online nodes")
         trial = placements.allocate_one(state, asked, nodes, scope, force)
-        usable = np.ones(len(nodes), np.bool_)
-    elif count == 2:
+        return trial, np.ones(len(nodes), np.bool_)
+    if count == 2:
         if len(nodes) < 2:
             raise RequestFailed("Not enough online nodes")
-        peer_mem = state.peers[nodes][:, nodes]
-        trial = placements.allocate_pairs(state, asked, nodes[:, np.newaxis], nodes, peer_mem, force)
-        usable = nodes[:, np.newaxis] != nodes
-    else:
-        raise RequestFailed("Unsupported number of nodes, only one or two  supported")
-    lost = np.zeros((len(samples), *usable.shape), np.int64)
-    disk = np.zeros(usable.shape, np.int64)
+        rows = nodes[:, np.newaxis]
+        trial = placements.allocate_pairs(state, asked, rows, nodes, state.peers[rows, nodes], force)
+        return trial, rows != nodes
+    raise RequestFailed("Unsupported number of nodes, only one or two  supported")
+
+
+def _costs(trial: Trial, samples: Sequence[Asked], shape: tuple[int, ...]) -> tuple[Ints, Ints]:
+    """Allocations lost (samples by candidates, in one row) and disk left (MiB), of all nodes that change."""
+    lost = np.zeros((len(samples), *shape), np.int64)
+    disk = np.zeros(shape, np.int64)
     for node in trial.changes:
         # A secondary's reservation may differ for each primary.
-        shape = np.broadcast_shapes(node.old.r_mem.shape, node.new.r_mem.shape, (1,) * usable.ndim)
-        lost += capacities(node.old, samples, shape) - capacities(node.new, samples, shape)
+        wide = np.broadcast_shapes(node.old.r_mem.shape, node.new.r_mem.shape, (1,) * len(shape))
+        lost += capacities(node.old, samples, wide) - capacities(node.new, samples, wide)
         disk += node.new.f_dsk
-    codes = np.broadcast_to(trial.codes, usable.shape)
-    fits = np.flatnonzero((usable & (codes == FITS)).ravel())
-    failures = counted(codes[usable], 0)
-    if not len(fits):
-        return Solution(failures, 0)
-    flat = lost.reshape(len(samples), usable.size)[:, fits]
-    keys = (-np.arange(len(fits)), disk.ravel()[fits], *flat[::-1])
-    best = int(fits[np.lexsort(keys)[0]])
-    metric = tuple(lost.reshape(len(samples), usable.size)[:, best].tolist()), int(disk.ravel()[best])
-    if count == 1:
-        return Solution(failures, len(fits), metric, trial.only(best))
-    p, s = divmod(best, len(nodes))
-    pair = placements.allocate_pairs(state, asked, nodes[[p]], nodes[[s]], peer_mem[[p], [s]], force)
-    return Solution(failures, len(fits), metric, pair)
+    return lost.reshape(len(samples), disk.size), disk.ravel()
 
 
 def in_best_group(
