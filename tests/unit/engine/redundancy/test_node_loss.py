@@ -1,0 +1,76 @@
+"""Where the instances of a lost node come back: what is simulated, and what sums prove of it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.redundancy import loss_simulation, node_loss
+from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.redundancy.node_loss import Means, Recovery
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import cluster, instance
+
+DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
+ONE_OF_EACH = [
+    instance("plain", PLAIN, "a", mem=1_000),
+    instance("shared", EXT, "a", mem=2_000),
+    instance("mirrored", DRBD, "a", "b", mem=3_000),
+]
+FULL = [instance("full", EXT, name, mem=9_500) for name in "bc"]
+
+
+def state_of(instances: Sequence[Instance]) -> State:
+    return derive(cluster(dict.fromkeys("abc", 10_000), instances))
+
+
+def everywhere(state: State) -> Bools:
+    return np.ones(len(state.group), np.bool_)
+
+
+def test_mirrors_come_back_first_and_what_loses_its_data_last() -> None:
+    state = state_of(ONE_OF_EACH)
+    found = list(node_loss.recover(state.copy(), 0, everywhere(state)))
+    assert [each.kind for each in found] == [Means.FAILOVER, Means.MOVE, Means.RECREATE]
+    assert found[0] == Recovery(2, Means.FAILOVER, 1)
+    assert found[1] == Recovery(1, Means.MOVE, 2)  # b has become the fuller one
+    assert state.pnode.tolist() == [0, 0, 0]
+
+
+def test_an_instance_without_room_comes_back_nowhere() -> None:
+    state = state_of([*ONE_OF_EACH, *FULL])
+    found = list(node_loss.recover(state.copy(), 0, everywhere(state)))
+    assert {each.node for each in found} == {NOWHERE}
+    assert not node_loss.can_be_lost(state, 0, everywhere(state))
+
+
+def test_nodes_that_are_not_up_take_nothing() -> None:
+    state = state_of(ONE_OF_EACH)
+    up = np.array([False, False, True])
+    found = list(node_loss.recover(state.copy(), 0, everywhere(state), up))
+    assert [each.node for each in found] == [NOWHERE, 2, 2]
+
+
+def test_the_node_that_fails_is_tried_first_the_next_time() -> None:
+    state = state_of([*ONE_OF_EACH, FULL[0]])
+    suspects = [2]
+    known = loss_simulation.Arrivals()
+    scope = everywhere(state)
+    assert not node_loss.all_can_be_lost(state, [0, 1, 2], scope, suspects, known)
+    assert suspects[1:] == [2]
+    assert not node_loss.can_be_lost(state, suspects[0], scope)
+
+
+@pytest.mark.parametrize("instances", [[], ONE_OF_EACH, ONE_OF_EACH[1:], [*ONE_OF_EACH, *FULL], FULL])
+def test_what_sums_prove_is_what_the_simulation_finds(instances: list[Instance]) -> None:
+    state = state_of(instances)
+    scope = everywhere(state)
+    lost = [not node_loss.can_be_lost(state, node, scope) for node in range(3)]
+    redundancy = assess(state, scope, Options())
+    assert redundancy.fragile().tolist() == lost
+    assert redundancy.holds() is not any(lost)
