@@ -1,0 +1,35 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from ganeti_htools import streams
+
+
+def test_closed_streams_are_opened_to_nowhere() -> None:
+    script = "from ganeti_htools import streams; streams.complete(); print(open('/dev/null').fileno() > 2)"
+    closed = f'{sys.executable} -c "{script}" <&- 2>&-'
+    assert subprocess.run(["sh", "-c", closed], stdout=subprocess.PIPE, check=True).stdout == b"True\n"
+
+
+def test_a_character_that_the_terminal_lacks_is_escaped() -> None:
+    script = "from ganeti_htools import streams; streams.complete(); print('\\xe4')"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, check=True
+    )
+    assert ended.stdout == b"\\xe4\n"
+
+
+def test_a_signal_that_was_ignored_at_the_start_is_not_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_IGN}
+    monkeypatch.setattr(signal, "getsignal", handlers.__getitem__)
+    assert streams.heeded(signal.SIGINT, signal.SIGHUP) == (signal.SIGINT,)
+
+
+def test_what_is_no_terminal_has_no_width(capfd: pytest.CaptureFixture[str]) -> None:
+    print("captured")
+    assert capfd.readouterr().out == "captured\n"
+    assert streams.width() is None
