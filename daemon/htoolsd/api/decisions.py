@@ -17,7 +17,7 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, respond
 from htoolsd import reading
-from htoolsd.api.turn import MOST_LOST, Call, Turn
+from htoolsd.api.turn import MOST_LOST, Attempt, Turn
 from htoolsd.socket.methods import Args, File, words
 from htoolsd.socket.peer import PassedFile
 
@@ -84,7 +84,7 @@ class Decisions:
             _log.error("decision given up", seconds=self._longest)
             self._tally.given_up += 1
             self._cache = Cache()  # the lost thread keeps using the old cache
-            cast(Call, self._turn.give_up()).scope.cancel()
+            cast(Attempt, self._turn.give_up()).scope.cancel()
 
     def stop(self) -> None:
         """Refuse every decision that has not begun."""
@@ -119,17 +119,17 @@ class Decisions:
         try:
             options, source = _understand(args, file)
             known, ages = self._known()
-            call = Call(self._turn)
-            with call.scope:
+            attempt = Attempt(self._turn)
+            with attempt.scope:
                 outcome = await trio.to_thread.run_sync(
                     self._decide,
                     source,
                     options,
                     known,
                     abandon_on_cancel=True,
-                    limiter=cast(trio.CapacityLimiter, call),  # trio documents any object alike
+                    limiter=cast(trio.CapacityLimiter, attempt),  # trio documents any object alike
                 )
-            if call.scope.cancelled_caught:
+            if attempt.scope.cancelled_caught:
                 raise RefusalError(Refusal.INTERNAL, f"the decision took longer than {self._longest:g} s")
         except RefusalError:
             self._tally.refused += 1

@@ -66,8 +66,8 @@ class Turn:
         return self._holder
 
 
-class Call:
-    """A call of trio that takes a turn and can be given up."""
+class Attempt:
+    """One decision that takes a turn: the limiter of its thread, and the scope that ends the wait for it."""
 
     def __init__(self, turn: Turn) -> None:
         self.scope = trio.CancelScope()
