@@ -1,4 +1,4 @@
-"""The standard streams of a program, whatever they are, and the signals of its terminal."""
+"""The standard streams of a program, and the signals that it was not started to ignore."""
 
 import os
 import signal
@@ -8,9 +8,9 @@ from typing import Literal, TextIO
 
 
 def complete() -> None:
-    """Open those that were closed, to nowhere: no file of ours may take their numbers.
+    """Open standard streams that were closed on ``/dev/null``, so that no other file gets their numbers.
 
-    What the terminal's character set does not have is printed as an escape.
+    Characters that the encoding of standard output lacks are printed as escapes from now on.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -23,7 +23,7 @@ def complete() -> None:
 
 
 def heeded(*signals: signal.Signals) -> tuple[signal.Signals, ...]:
-    """Those that the program was not started to ignore, by ``nohup(1)`` or in the background of a script."""
+    """The signals that were not ignored from the start, as by ``nohup(1)`` or for background jobs."""
     return tuple(number for number in signals if signal.getsignal(number) is not signal.SIG_IGN)
 
 

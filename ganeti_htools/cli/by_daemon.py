@@ -102,7 +102,7 @@ async def _follow(path: str, number: str, say: Say) -> Any:
 async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], nursery: trio.Nursery) -> None:
     """Have the plan stopped after the current jobs when interrupted, at once when interrupted again.
 
-    The third time nobody is waited for: the daemon may be stuck.
+    The third time the program ends without an answer: the daemon may be stuck.
     """
     interruptions = 0
     async for _ in signals:

@@ -32,10 +32,10 @@ def _base(address: str) -> str:
 
 
 def tls(ca: str | None) -> ssl.SSLContext:
-    """How to trust a server: as Ganeti's tools do, blindly, or with ``ca`` only by the certificates in it.
+    """How a server is verified: not at all, as by Ganeti's tools, or with ``ca`` by the certificates in it.
 
-    Then the host's name has to match too, unless the file holds nobody's but the server's own
-    certificate: that which Ganeti makes for a new cluster bears no host's name. Raises HtoolsError.
+    With ``ca`` the host's name has to match as well, unless all certificates in it are servers' own: the one
+    that Ganeti makes for a new cluster bears no host's name. Raises HtoolsError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

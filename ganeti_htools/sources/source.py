@@ -132,5 +132,5 @@ def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
 
 
 def unheard(silent: Iterable[str]) -> str:
-    """An error message: nodes of which nobody knows whether they can be used."""
+    """The text of an error: nodes that are in use do not report, so it is not known what they can take."""
     return f"nodes that are in use do not report: {', '.join(silent)}"
