@@ -14,6 +14,8 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import FORTHCOMING, Floats, Ints
 
 BLOCK = 1 << 15  # pairs of instances and nodes that are looked at together
+# What a new secondary sees of an instance, besides its load of disks.
+SECONDARY_FIGURES = ("secondary_mem", "dsk", "spindles", "spindle_use")
 SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more
 
 
@@ -129,8 +131,7 @@ def alike(batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY) -> tuple[Ints
     figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]
     traits: list[Any] = [*figures, load.cpu, load.mem, load.dsk, load.net, batch.tags, batch.desires]
     if not kind.to_primary:
-        names = ("secondary_mem", "dsk", "spindles", "spindle_use")
-        traits = [getattr(asked, name) for name in names if getattr(asked, name) is not None]
+        traits = [getattr(asked, name) for name in SECONDARY_FIGURES if getattr(asked, name) is not None]
         traits.append(load.dsk)
     known: dict[tuple[Any, ...], int] = {}
     keys = zip(*(trait.tolist() for trait in traits), strict=True)

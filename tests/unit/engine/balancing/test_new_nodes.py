@@ -1,0 +1,68 @@
+"""Instances that are alike to a new node: all that the rules look at has to be the same."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.balancing.batches import FIGURES, batches_of
+from ganeti_htools.engine.balancing.new_nodes import SECONDARY_FIGURES, alike
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.rules.resources import LIMITS, RESOURCES, Change, Role
+from ganeti_htools.model.cluster import Load
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.types import DiskTemplate
+from tests.support import by_hand
+from tests.support.by_hand import instance
+
+OF_ALL = {"local", "mirrored", "forthcoming"}  # the same for a whole batch
+LOADS = {"load.cpu", "load.mem", "load.dsk", "load.net"}
+
+
+class Watched:
+    """An instance that notes what is asked about it."""
+
+    def __init__(self, seen: set[str], prefix: str = "") -> None:
+        self._seen, self._prefix = seen, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("row", "load"):
+            return Watched(self._seen, "load." if name == "load" else "")
+        self._seen.add(self._prefix + name)
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("role", "known"),
+    [
+        (Role.PRIMARY, OF_ALL | LOADS | set(FIGURES)),
+        (Role.SECONDARY, OF_ALL | {"load.dsk"} | set(SECONDARY_FIGURES)),
+    ],
+)
+def test_all_that_rules_look_at_is_known(role: Role, known: set[str]) -> None:
+    columns = derive(by_hand.cluster({"n0": 1000}, [])).columns
+    seen: set[str] = set()
+    watched: Any = Watched(seen)
+    for resource in RESOURCES:
+        if role in resource.roles:
+            resource.amount(columns, Change(watched))
+    for limit in LIMITS:
+        if role in limit.roles:
+            limit.bound(columns, columns, watched)
+    assert seen
+    assert seen <= known
+
+
+def test_a_secondary_tells_less_apart() -> None:
+    made = [
+        instance("a", DiskTemplate.DRBD, "n0", "n1", mem=100),
+        instance("b", DiskTemplate.DRBD, "n1", "n2", mem=100, load=Load(2, 1, 1, 1)),
+        instance("c", DiskTemplate.DRBD, "n2", "n0", mem=100),
+        instance("d", DiskTemplate.DRBD, "n0", "n2", mem=200),
+    ]
+    state = derive(by_hand.cluster({"n0": 9000, "n1": 9000, "n2": 9000}, made))
+    (batch,), _ = batches_of(state, np.ones(4, np.bool_))
+    primary, first = alike(batch, MoveKind.REPLACE_PRIMARY)
+    assert primary.tolist() == [0, 1, 0, 2]
+    assert first.tolist() == [0, 1, 3]
+    assert alike(batch, MoveKind.REPLACE_SECONDARY)[0].tolist() == [0, 0, 0, 1]
