@@ -1,15 +1,15 @@
 """Conversations with clients: one call, one answer, within limits of number, size and time."""
 
-from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 import trio
 from structlog.contextvars import bind_contextvars
 
 from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_call, failure, success
-from ganeti_htools.luxi.framing import Decoder, FramingError
+from ganeti_htools.luxi.framing import Decoder
+from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import PassedFile, Peer, caller
 
@@ -31,48 +31,12 @@ class Limits:
     write: float
 
 
-@dataclass(slots=True)
-class _Incoming:
-    """Messages received and not answered yet, ``held`` bytes of them."""
-
-    decoder: Decoder
-    messages: deque[bytes] = field(default_factory=deque)
-    file: PassedFile | None = None
-    held: int = 0
-
-    def add(self, data: bytes, files: list[PassedFile]) -> None:
-        """Raises RefusalError for what cannot become a call."""
-        self.held += len(data)
-        for file in files:
-            if self.file is None:
-                self.file = file
-            else:
-                file.close()
-        if len(files) > 1 or (files and self.file is not files[0]):
-            raise RefusalError(Refusal.FILE, "a call takes at most one file")
-        try:
-            self.messages.extend(self.decoder.feed(data))
-            if not data:
-                self.decoder.finish()
-        except FramingError as err:
-            raise RefusalError(Refusal.MESSAGE, str(err)) from None
-
-    def answered(self, message: bytes) -> None:
-        self.held -= len(message) + 1
-        self.close_file()
-
-    def close_file(self) -> None:
-        if self.file is not None:
-            self.file.close()
-            self.file = None
-
-
 @dataclass(slots=True, eq=False)
 class _Client:
     """A conversation. While its next call is waited for, that is ``listening``."""
 
     peer: Peer
-    incoming: _Incoming
+    incoming: Incoming
     listening: trio.CancelScope | None = None
     since: float = 0.0  # when that began
 
@@ -117,7 +81,7 @@ class Server:
         """Serve one client, from its arrival until it leaves."""
         bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # of this task alone
         caller.set(peer.credentials)  # likewise
-        client = _Client(peer, _Incoming(Decoder(self._limits.message)))
+        client = _Client(peer, Incoming(Decoder(self._limits.message)))
         self._clients.add(client)
         try:
             self._make_room(client)

@@ -1,0 +1,51 @@
+"""What a client has sent and not been answered yet."""
+
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.luxi.framing import Decoder
+from htoolsd.socket.incoming import Incoming
+from htoolsd.socket.peer import PassedFile
+from tests.support.memory_peer import is_open, open_file
+
+
+@pytest.fixture
+def incoming() -> Incoming:
+    return Incoming(Decoder(100))
+
+
+def test_bytes_are_held_until_they_are_answered(incoming: Incoming) -> None:
+    incoming.add(b"one\x03two\x03th", [])
+    assert list(incoming.messages) == [b"one", b"two"]
+    assert incoming.held == 10
+    incoming.answered(incoming.messages.popleft())
+    assert incoming.held == 6
+
+
+def test_the_file_of_a_call_is_closed_once_that_is_answered(incoming: Incoming, tmp_path: Path) -> None:
+    descriptor = open_file(tmp_path / "request", "text")
+    incoming.add(b"one\x03", [PassedFile(descriptor)])
+    assert is_open(descriptor)
+    incoming.answered(b"one")
+    assert not is_open(descriptor)
+    assert incoming.file is None
+
+
+def test_a_call_has_one_file_at_most(incoming: Incoming, tmp_path: Path) -> None:
+    first, second = (open_file(tmp_path / name, "text") for name in ("first", "second"))
+    incoming.add(b"o", [PassedFile(first)])
+    with pytest.raises(RefusalError) as caught:
+        incoming.add(b"ne\x03", [PassedFile(second)])
+    assert caught.value.kind is Refusal.FILE
+    assert not is_open(second)
+    incoming.close_file()
+
+
+@pytest.mark.parametrize("data", [b"x" * 101, b""])
+def test_what_cannot_become_a_call(incoming: Incoming, data: bytes) -> None:
+    incoming.add(b"x", [])
+    with pytest.raises(RefusalError) as caught:
+        incoming.add(data, [])
+    assert caught.value.kind is Refusal.MESSAGE
