@@ -1,5 +1,6 @@
-"""Placements tried on all candidates at once."""
+"""Each placement tried on candidates: what becomes of the nodes, and what is in the way."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -8,66 +9,96 @@ import pytest
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
 
-MIRRORED = instance("mirrored", DiskTemplate.DRBD, "a", "b", mem=2000)
-SHARED = instance("shared", DiskTemplate.EXT, "c", mem=500)
+EVERYWHERE = np.ones(4, np.bool_)
+OTHERS = np.array([2, 3])
+FIGURES = ("i_mem", "r_mem", "unallocated", "fail_n1", "primaries", "secondaries", "u_cpu")
+MIRRORED = instance("one", DiskTemplate.DRBD, "a", "b", mem=3_000)
+SHARED = instance("one", DiskTemplate.EXT, "a", mem=3_000)
+NEIGHBOUR = instance("two", DiskTemplate.DRBD, "c", "b", mem=2_000)
 
 
-@pytest.fixture
-def state() -> State:
-    """Of the four nodes the last has little memory."""
-    return derive(cluster({"a": 10_000, "b": 10_000, "c": 10_000, "d": 800}, [MIRRORED, SHARED]))
+def state_of(*instances: Instance, offline: str = "", small: str = "") -> State:
+    """Four nodes; one may be offline, one may have less memory than an instance."""
+    made = cluster({name: 2_500 if name == small else 10_000 for name in "abcd"}, instances)
+    return derive(replace(made, nodes=tuple(replace(row, offline=row.name == offline) for row in made.nodes)))
 
 
-@pytest.fixture
-def scope() -> Bools:
-    return np.ones(4, np.bool_)
+def assert_leads_to(trial: Trial, candidate: int, expected: State) -> None:
+    """The nodes that the trial touches become what they are on a state with the instance there."""
+    for change in trial.only(candidate).changes:
+        row = int(change.rows[0])
+        for name in FIGURES:
+            assert getattr(change.new, name)[0] == getattr(expected.columns, name)[row], (name, row)
 
 
-def memory(trial: Trial, candidate: int) -> dict[int, tuple[int, int]]:
-    """What a candidate changes: for each node the memory of its primaries, and what it keeps free (MiB)."""
-    changes = trial.only(candidate).changes
-    return {int(node.rows[0]): (int(node.new.i_mem[0]), int(np.ravel(node.new.r_mem)[0])) for node in changes}
+Try = Callable[[State], Trial]
 
 
-def test_a_new_instance(state: State, scope: Bools) -> None:
-    asked = state.ask(replace(SHARED, name="new", pnode="", mem=1000))
-    trial = placements.allocate_one(state, asked, np.arange(4), scope)
-    assert trial.codes.tolist() == [FITS, FITS, FITS, CODE[Fail.MEM]]
-    assert memory(trial, 2) == {2: (1500, 0)}
+@pytest.mark.parametrize(
+    ("before", "tried", "candidate", "after"),
+    [
+        (
+            SHARED,
+            lambda state: placements.failover_to(state, state.instance(0), OTHERS, EVERYWHERE),
+            1,
+            replace(SHARED, pnode="d"),
+        ),
+        (
+            MIRRORED,
+            lambda state: placements.failover(state, state.instance(0), EVERYWHERE),
+            0,
+            replace(MIRRORED, pnode="b", snode="a"),
+        ),
+        (
+            MIRRORED,
+            lambda state: placements.replace_secondary(state, state.instance(0), OTHERS),
+            0,
+            replace(MIRRORED, snode="c"),
+        ),
+    ],
+    ids=["failover to a node", "failover", "replaced secondary"],
+)
+def test_nodes_become_what_they_are_afterwards(
+    before: Instance, tried: Try, candidate: int, after: Instance
+) -> None:
+    trial = tried(state_of(before, NEIGHBOUR))
+    assert (trial.codes == FITS).all()
+    assert_leads_to(trial, candidate, state_of(after, NEIGHBOUR))
 
 
-def test_a_new_mirrored_instance(state: State) -> None:
-    asked = state.ask(replace(MIRRORED, name="new", pnode="", snode=None, mem=1000))
-    p, s = np.array([0, 0, 3]), np.array([1, 3, 2])
-    trial = placements.allocate_pairs(state, asked, p, s, state.peers[p, s])
-    assert trial.codes.tolist() == [FITS, CODE[Fail.MEM], CODE[Fail.MEM]]
-    assert memory(trial, 0) == {0: (3000, 0), 1: (0, 3000)}  # for two instances of the same primary
+def test_a_new_mirrored_instance_on_a_pair() -> None:
+    state = state_of(NEIGHBOUR)
+    asked = state.ask(replace(MIRRORED, pnode="", snode=None))
+    peers = state.peers[[0], [1]]
+    trial = placements.allocate_pairs(state, asked, np.array([0]), np.array([1]), peers)
+    assert trial.codes.tolist() == [FITS]
+    assert_leads_to(trial, 0, state_of(NEIGHBOUR, MIRRORED))
 
 
-def test_failing_over(state: State, scope: Bools) -> None:
-    trial = placements.failover(state, state.instance(0), scope)
-    assert (trial.codes.tolist(), trial.pnode.tolist(), trial.snode.tolist()) == ([FITS], [1], [0])
-    assert memory(trial, 0) == {0: (0, 2000), 1: (2000, 0)}
+def test_soft_limits_do_not_hold_for_who_leaves_an_offline_node() -> None:
+    """Node b has the memory for the instance, but not for what it keeps free as a secondary as well."""
+    keeper = instance("three", DiskTemplate.EXT, "b", mem=5_500)
+    for offline, code in (("", CODE[Fail.MEM]), ("a", FITS)):
+        state = state_of(replace(MIRRORED, mem=4_000), NEIGHBOUR, keeper, offline=offline)
+        trial = placements.failover(state, state.instance(0), EVERYWHERE)
+        assert trial.codes.tolist() == [code]
 
 
-def test_failing_over_to_any_node(state: State, scope: Bools) -> None:
-    trial = placements.failover_to(state, state.instance(1), np.array([0, 3]), scope)
-    assert trial.codes.tolist() == [FITS, FITS]
-    assert memory(trial, 1) == {2: (0, 0), 3: (500, 0)}
-
-
-def test_replacing_the_secondary(state: State) -> None:
-    trial = placements.replace_secondary(state, state.instance(0), np.array([2, 3]))
+def test_hard_limits_always_hold() -> None:
+    state = state_of(SHARED, offline="a", small="d")
+    trial = placements.failover_to(state, state.instance(0), OTHERS, EVERYWHERE)
     assert trial.codes.tolist() == [FITS, CODE[Fail.MEM]]
-    assert memory(trial, 0) == {0: (2000, 0), 1: (0, 0), 2: (500, 2000)}
+    forced = placements.failover_to(state, state.instance(0), OTHERS, EVERYWHERE, force=True)
+    assert forced.codes.tolist() == [FITS, CODE[Fail.MEM]]
 
 
-def test_what_remains_reserved_once_a_secondary_is_gone(state: State) -> None:
-    assert placements.reserved_without(state, 1, 0, state.instance(0)) == 0
-    assert placements.reserved_without(state, 1, 0, state.ask(replace(MIRRORED, forthcoming=True))) == 2000
+def test_what_is_kept_free_without_an_instance_is_the_most_for_another_node() -> None:
+    state = state_of(MIRRORED, NEIGHBOUR)
+    assert state.columns.r_mem.tolist() == [0, 3_000, 0, 0]
+    assert placements.reserved_without(state, 1, 0, state.instance(0)) == 2_000
