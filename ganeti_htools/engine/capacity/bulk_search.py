@@ -187,7 +187,7 @@ def replaced(sums: Any, variances: Any, size: float, change: Any, squares: Any) 
     """Sums and variances, which may be a little below 0, after a value changed.
 
     Twin of ``score.replaced_spread``, with the arithmetic on the changes done before. A property test of
-    bulk allocation compares what is placed with :mod:`.allocate`, one by one.
+    bulk allocation compares what is placed with ``allocation.allocate``, one by one.
     """
     scaled = squares - 2 * sums * change
     scaled -= change * change

@@ -32,11 +32,14 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import Asked, State
 
 N1, TAGS, LOCATION = INDEX["n1_cnt"], INDEX["pri_tags_score"], INDEX["location_score"]
-# What a primary changes that is not proportional; it leaves reserved memory as it is.
-assert {which for which, each in enumerate(COMPONENTS) if not each.proportional} == {
-    *(N1, TAGS, LOCATION),
-    *(which for which, each in enumerate(COMPONENTS) if each.figures == ("r_mem",)),
-}
+# What a primary changes in other ways than in proportion; reserved memory it leaves as it is.
+_UNKNOWN = [
+    each.name
+    for which, each in enumerate(COMPONENTS)
+    if not each.proportional and which not in (N1, TAGS, LOCATION, CROWDING) and each.figures != ("r_mem",)
+]
+if _UNKNOWN:
+    raise ValueError(f"the simulation of lost nodes does not know what changes {', '.join(_UNKNOWN)}")
 
 # What _Room keeps account of; these are all hard limits there are.
 check_hard((MEMORY, DISK, SPINDLES), "the simulation of lost nodes")
