@@ -1,8 +1,8 @@
 """How many more instances a cluster takes: of one size, or of sizes that shrink as it fills (``hspace(1)``).
 
 Instances are placed one after the other as ``allocation.allocate`` would. Redundancy of the whole is
-looked at in large steps, and instance by instance only where a step went too far; not at all for mirrored ones
-where existing errors are accepted, since they keep enough memory free on their secondaries as it is.
+looked at in large steps, and instance by instance only where a step went too far; not at all for mirrored
+ones where existing errors are accepted, since they keep enough memory free on their secondaries as it is.
 In tiered allocation, when a size no longer fits, it is made smaller by what most candidates lack, a unit
 at a time; if that ends without success, each size on the way is made smaller by the other things that it
 lacks.
