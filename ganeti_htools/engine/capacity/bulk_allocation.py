@@ -2,8 +2,9 @@
 
 This is what ``allocation.allocate`` does for one instance, done until no place is left. Between two
 placements only the chosen nodes change, and what becomes of these has often been found out before, of
-another node with the same figures. The scores of all candidates follow in a few array operations. Additions are made
-in the order in which Ganeti's htools make them: the same candidates tie then, and of these the last is chosen.
+another node with the same figures. The scores of all candidates follow in a few array operations.
+Additions are made in the order in which Ganeti's htools make them: the same candidates tie then, and of
+these the last is chosen.
 """
 
 from collections.abc import Callable
