@@ -8,8 +8,8 @@ apart are scored afresh, by the same functions.
 
 What instances change follows from :mod:`ganeti_htools.engine.rules.resources`, what that does to the score
 from :mod:`ganeti_htools.engine.rules.components`. Only the limits of a primary without disks stand here
-again, in :meth:`_Table._scores`: their twins are ``LIMITS`` in the former. A test compares all steps and
-states with :func:`.balance.rebalance`.
+again, in :meth:`Table.scores`: their twins are ``LIMITS`` in the former. Tests compare these with the rules,
+and all steps and states with :func:`.balance.rebalance`.
 """
 
 from dataclasses import dataclass
@@ -136,7 +136,7 @@ def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[S
 
     The instances are all in scope.
     """
-    table = _Table(state.copy(), scope, instances)
+    table = Table(state.copy(), scope, instances)
     rest = score_of(state, scope) - table.score()  # does not change
     steps = []
     while (found := table.best()) is not None:
@@ -146,7 +146,7 @@ def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[S
     return table.settled(), steps
 
 
-class _Table:
+class Table:
     """The online nodes and the place of each instance among them, NOWHERE if its node is offline.
 
     Of each spread of the score (components that are the same put together): its weight, its ``values``
@@ -190,12 +190,12 @@ class _Table:
         found: list[tuple[Ints, Floats, float]] = []
         if len(lost):
             rows = self._unlike(lost)
-            scores = self._scores(rows, True)
+            scores = self.scores(rows, True)
             found.append((rows, scores, -LOST))
         # However even the others might make it all, they do not bring a lost instance back.
         if not found or not found[0][1].min(initial=np.inf) - LOST + CLOSE < 0:
             rows = self._unlike(np.flatnonzero(self.place != NOWHERE))
-            found.append((rows, self._scores(rows, False), 0.0))
+            found.append((rows, self.scores(rows, False), 0.0))
         lowest = min(float(scores.min(initial=np.inf)) + bonus for _, scores, bonus in found)
         if lowest == np.inf:
             return None
@@ -219,7 +219,7 @@ class _Table:
         keys = self.instances.alike[members] * (len(self.nodes) + 1) + self.place[members]
         return np.sort(members[np.unique(keys, return_index=True)[1]])
 
-    def _scores(self, members: Ints, forced: bool) -> Floats:
+    def scores(self, members: Ints, forced: bool) -> Floats:
         """The part of the table in the score for each member on each node; infinite where it must not be.
 
         The limits are those of :func:`.node_rules.add_primary`: memory above 0 and, unless the member leaves

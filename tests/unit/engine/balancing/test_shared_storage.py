@@ -1,8 +1,13 @@
+import random
+
 import numpy as np
+import pytest
 
 from ganeti_htools.engine.balancing import shared_storage
-from ganeti_htools.engine.balancing.shared_storage import shared_instances
+from ganeti_htools.engine.balancing.shared_storage import Table, shared_instances
+from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.components import COMPONENTS, LOST
+from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Instance, Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -59,3 +64,35 @@ def test_mirrored_instances_are_left_to_the_search() -> None:
 
 def test_an_instance_on_an_offline_node_costs_what_the_components_say() -> None:
     assert sum(each.weight for each in COMPONENTS if each.aggregate is LOST) == shared_storage.LOST
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_the_limits_are_those_of_the_rules(forced: bool) -> None:
+    rng, kinds = random.Random(7), set[int]()
+    for _ in range(150):
+        names = [f"n{number}" for number in range(4)]
+        made = [
+            instance(f"i{number}", EXT, rng.choice(names), mem=rng.randrange(1, 5)) for number in range(6)
+        ]
+        described = by_hand.cluster({name: rng.randrange(5, 14) for name in names}, made)
+        state = derive(described)
+        state.columns.r_mem[:] = [rng.randrange(3) for _ in names]
+        state.columns.fail_n1[:] = state.columns.unallocated <= state.columns.r_mem
+        state.columns.f_mem_forth[:] -= np.array([rng.randrange(3) for _ in names])
+        state.columns.t_cpu[:] = 1.0
+        state.columns.vcpu_ratio[:] = [rng.randrange(-1, 5) for _ in names]
+        found = shared_instances(state, np.ones(len(made), np.bool_))
+        assert found is not None
+        table = Table(state, np.ones(4, np.bool_), found)
+        members = np.arange(len(made))
+        possible = np.isfinite(table.scores(members, forced))
+        for member in members.tolist():
+            here = state.columns.take(np.arange(4))
+            _, codes = node_rules.add_primary(here, state.instance(member), 0, 0, force=forced)
+            fits = codes == FITS
+            if not forced:
+                # Its own node is none to move to.
+                fits[state.pnode[member]] = False
+            kinds |= set(codes.tolist())
+            assert possible[member].tolist() == fits.tolist()
+    assert len(kinds) > 1
