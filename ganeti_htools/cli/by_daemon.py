@@ -43,16 +43,12 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
 
     What is said goes to ``say``. When this program ends before, the plan goes on. Raises HtoolsError.
     """
-    try:
-        wishes = {"on_change": line.on_change, "wait_for_nodes": line.wait_for_nodes}
-        asking.ask(_socket(line), "execute", {"plan": number, **wishes})
-    except asking.NoAnswerError as error:
-        raise HtoolsError(f"{error}; 'htoolsctl plan {number}' tells whether it is carried out") from error
     if line.no_wait:
+        _begin(line, number)
         say(f"Plan {number} has been begun; 'htoolsctl plan {number}' follows it")
         plan: Any = asking.ask(_socket(line), "follow", {"plan": number})
     else:
-        plan = trio.run(_follow, _socket(line), number, say)
+        plan = trio.run(_follow, _socket(line), number, partial(_begin, line, number), say)
     outcome: Mapping[str, Any] = plan["execution"]
     if outcome["ending"] == INTERRUPTED:
         doing = outcome["going_on"]
@@ -69,13 +65,25 @@ def _socket(line: CommandLine) -> str:
     return line.daemon or asking.usual_socket()
 
 
-async def _follow(path: str, number: str, say: Say) -> Any:
-    """Tell what becomes of a plan until it has ended; the plan then."""
+def _begin(line: CommandLine, number: str) -> None:
+    try:
+        wishes = {"on_change": line.on_change, "wait_for_nodes": line.wait_for_nodes}
+        asking.ask(_socket(line), "execute", {"plan": number, **wishes})
+    except asking.NoAnswerError as error:
+        raise HtoolsError(f"{error}; 'htoolsctl plan {number}' tells whether it is carried out") from error
+
+
+async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -> Any:
+    """Begin a plan and tell what becomes of it until it has ended; the plan then.
+
+    Who interrupts this while the plan begins is heeded once it has begun: before, it cannot be stopped.
+    """
     changes = following.changes(path, number)
     last: following.Change | None = None
     problem: HtoolsError | None = None
     heeded = trio.open_signal_receiver(signal.SIGINT) if streams.heeded(signal.SIGINT) else nullcontext()
     with saying.progress() as live, heeded as signals:
+        await trio.to_thread.run_sync(begin)
         async with trio.open_nursery() as nursery:
             if signals is not None:
                 nursery.start_soon(_heed, signals, partial(_cancel, path, number), nursery)
