@@ -1,7 +1,6 @@
 """The options that steer decisions, from a command line or from Ganeti's iallocator parameters."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import CommandLine, Reply, read
@@ -39,7 +38,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     line = read(HAIL, arguments)
     if isinstance(line, Reply):
         raise UsageError(_wrong(line.text) if line.status else "expected parameters only")
-    defaults = {field.name: field.default for field in fields(CommandLine)}
+    defaults = CommandLine._field_defaults
     for name in ONE_SHOT:
         if getattr(line, name) != defaults[name]:
             raise UsageError(f"--{name.replace('_', '-')} is for the hail program itself")

@@ -6,7 +6,6 @@ those of Ganeti's htools (``Node.hs``; ``hbal(1)``).
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -45,8 +44,7 @@ class Change(NamedTuple):
     reserved: Any = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(NamedTuple):
     """How a figure has to relate to its bound: when it does not, and by how much it misses."""
 
     broken: Callable[[Any, Any], Any]
@@ -58,8 +56,7 @@ AT_LEAST = Relation(np.less, lambda figure, bound: bound - figure)
 AT_MOST = Relation(np.greater, lambda figure, bound: figure - bound)
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """Something that must hold once an instance has come to a node.
 
     ``figure`` is the column that is limited; ``bound`` gets the columns before and after, and the instance.
@@ -127,8 +124,7 @@ def _reserved(_columns: Columns, r_mem: Any, amount: Any, sign: int) -> Any:
     return np.maximum(r_mem, amount) if sign > 0 else np.full_like(r_mem, amount)
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """A column that changes when an instance comes (sign 1) or goes (-1), and its limits.
 
     ``amount`` is by how much, from the columns and the instance; ``after`` makes the column after of the

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,4 +60,4 @@ def test_what_monitoring_daemons_do_not_report_is_told(
 )
 def test_only_one_source_is_given(given: dict[str, str]) -> None:
     with pytest.raises(HtoolsError, match=r"^Only one of the rapi, luxi, and data files options should be"):
-        clusters.load(replace(CommandLine(), **given))  # type: ignore[arg-type]
+        clusters.load(CommandLine()._replace(**given))  # type: ignore[arg-type]

@@ -1,5 +1,4 @@
 import re
-from dataclasses import fields
 
 import pytest
 
@@ -150,7 +149,7 @@ def test_completion_is_told_for_all_options_and_arguments() -> None:
 def test_every_option_of_a_program_has_a_name_of_its_own_and_a_value() -> None:
     everywhere = {**vars(options), **vars(reading)}.values()
     declared = [value for value in everywhere if isinstance(value, Option)]
-    values = {field.name for field in fields(CommandLine)} - {"arguments"}
+    values = set(CommandLine._fields) - {"arguments"}
     assert {option.field or option.long.replace("-", "_") for option in declared} == values
     for program in PROGRAMS.values():
         names = [name for option in program.all_options for name in (option.short, option.long) if name]

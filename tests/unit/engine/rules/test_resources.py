@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -31,7 +30,7 @@ def test_a_resource_without_a_column_is_refused() -> None:
 
 def test_a_column_that_two_resources_declare_is_refused() -> None:
     with pytest.raises(ValueError, match="f_dsk"):
-        resources.check((*RESOURCES, replace(NEW, figure="f_dsk")))
+        resources.check((*RESOURCES, NEW._replace(figure="f_dsk")))
 
 
 def test_a_column_that_no_resource_declares_is_refused() -> None:
@@ -43,7 +42,7 @@ def test_a_place_that_does_not_know_a_hard_limit_says_so() -> None:
     program = """
         from dataclasses import replace
         from ganeti_htools.engine.rules import resources
-        resources.LIMITS += (replace(resources.SPINDLES, figure="f_gpus"),)
+        resources.LIMITS += (resources.SPINDLES._replace(figure="f_gpus"),)
         import ganeti_htools.engine.redundancy.global_n1
     """
     done = subprocess.run(
