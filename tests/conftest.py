@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import settings
 
 from tests.support.oracle import Oracle
 
@@ -44,5 +44,5 @@ def oracle() -> Oracle:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that search for counterexamples at random."""
     for item in items:
-        if is_hypothesis_test(getattr(item, "function", None)):
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("searching")
