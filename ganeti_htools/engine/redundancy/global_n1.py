@@ -20,11 +20,11 @@ from ganeti_htools.engine.redundancy.displaced import (
     largest_sum,
     shares,
     spindles_of,
-    usable,
 )
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
-from ganeti_htools.engine.redundancy.node_loss import all_can_be_lost, can_be_lost
-from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.redundancy.node_loss import all_can_be_lost, can_be_lost, failed_over
+from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import DISK, LIMITS, MEMORY, SPINDLES, check_hard
 from ganeti_htools.engine.rules.trial import Trial
@@ -40,6 +40,9 @@ check_hard((MEMORY, DISK, SPINDLES), "global N+1 redundancy")
 
 # How many of a group's roomiest nodes are looked at before all are.
 ROOMIEST = 8
+
+# Up to so many nodes, the states after the failovers off each of them are remembered.
+FEW = 64
 
 
 class Check(Protocol):
@@ -65,7 +68,8 @@ class Redundancy:
     ``looked`` are the nodes whose loss counts, ``broken`` those whose loss cannot be survived.
     ``load[p, s]`` is the memory (MiB) that instances of ``p`` need on ``s`` should ``p`` be lost;
     ``pairs`` are the rows of the ``p`` and ``s`` between which there are any. ``tried`` tells of nodes
-    whether a loss that was simulated is survived, ``doubtful`` of groups which losses have to be.
+    whether a loss that was simulated is survived, ``doubtful`` of groups which losses have to be,
+    ``failed_over`` of lost nodes the state once their mirrored instances have failed over.
     """
 
     state: State
@@ -78,6 +82,7 @@ class Redundancy:
     displaced: Displaced
     tried: dict[int, bool] = field(default_factory=dict)
     doubtful: dict[int, Ints] = field(default_factory=dict)
+    failed_over: dict[int, State | None] = field(default_factory=dict)
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     @property
@@ -213,7 +218,9 @@ class Redundancy:
         """Whether the state is redundant as it is, by simulation where need be."""
         if self.missing:
             return False
-        return all_can_be_lost(self.state, self.unsettled().tolist(), self.scope, [], self.arrivals)
+        return all_can_be_lost(
+            lambda node: self.state, self.unsettled().tolist(), self.scope, [], self.arrivals
+        )
 
     def fragile(self) -> Bools:
         """The nodes whose loss is not survived, by simulation where need be."""
@@ -234,9 +241,38 @@ class Redundancy:
         if lost is not None:
             suspects[:] = [lost, *(node for node in suspects if node != lost)]
             return False
-        state = self.state.copy()
+        placed = self.state.copy()
+        settling.settle(placed, trial)
+        return all_can_be_lost(
+            lambda node: self._placed_after_failovers(trial, node) or placed,
+            unsettled,
+            self.scope,
+            suspects,
+            self.arrivals,
+        )
+
+    def _placed_after_failovers(self, trial: Trial, node: int) -> State | None:
+        """The state with an unmirrored instance placed after the failovers off a lost node.
+
+        It is the same as if the instance had been placed before them, but they need not be done again for
+        each placement. None if there are none, or it cannot be done in this order.
+        """
+        if trial.asked.mirrored or len(self.free) > FEW or not (self.pairs[0] == node).any():
+            return None
+        if node not in self.failed_over:
+            self.failed_over[node] = failed_over(self.state, node, self.scope)
+        after = self.failed_over[node]
+        if after is None:
+            return None
+        primary = int(trial.pnode[0])
+        if after.columns.primaries[primary] != self.state.columns.primaries[primary]:
+            everyone = np.ones(len(self.free), np.bool_)
+            trial = placements.allocate_one(after, trial.asked, np.array([primary]), everyone, force=True)
+            if trial.codes[0] != FITS:
+                return None
+        state = after.copy()
         settling.settle(state, trial)
-        return all_can_be_lost(state, unsettled, self.scope, suspects, self.arrivals)
+        return state
 
     def rejects(self, asked: Asked, primary: int, suspects: Sequence[int]) -> bool:
         """Whether the node that failed last certainly fails with this unmirrored instance as well."""
@@ -306,7 +342,9 @@ class Unmirrored:
             state.columns.put(int(node.rows[0]), node.new)
         if not asked.forthcoming:
             state.peers[primary, secondary] += asked.secondary_mem
-        return all_can_be_lost(state, unsettled, self.before.scope, suspects, self.before.arrivals)
+        return all_can_be_lost(
+            lambda node: state, unsettled, self.before.scope, suspects, self.before.arrivals
+        )
 
     def hopeless(self, suspects: list[int]) -> bool:
         """As :class:`Check` says."""
@@ -364,13 +402,19 @@ def _room_missing(redundancy: Redundancy, node: int, displaced: Displaced, free:
     mates &= left > displaced.mem_least[node]
     if displaced.dsk_least[node]:
         mates &= disk > displaced.dsk_least[node]
-    number = displaced.number[node]
+    number = int(displaced.number[node])
 
     def missing(left: Ints, total: int, largest: int, least: int, unit: int) -> bool:
-        room = np.maximum(usable(left, unit), 0)
-        if not (left > largest).any() or int(room.sum()) < total:
-            return True
-        return bool(least and (room // least).sum() < number)
+        unit, room, places, fits = max(unit, 1), 0, 0 if least else number, False
+        for free in left.tolist():  # a few nodes are often enough
+            here = (free - 1) // unit * unit  # as in usable()
+            if here > 0:
+                room += here
+                places += here // max(least, 1)
+            fits = fits or free > largest
+            if fits and room >= total and places >= number:
+                return False
+        return True
 
     memory = (displaced.mem_total, displaced.mem_largest, displaced.mem_least, displaced.mem_unit)
     disks = (displaced.dsk_total, displaced.dsk_largest, displaced.dsk_least, displaced.dsk_unit)

@@ -238,7 +238,8 @@ def find_room(
     room, largest = _Room(state, reach), _largest(instances)
     free = state.migrates is None and room.exclusive is None and all(each.welcome for each in arrivals)
     number, failing = columns.primaries + columns.secondaries, base[N1] + 0.0
-    balance, moving = None, None
+    balance: _Balance | None = None
+    moving: bool | None = None
     for at, (asked, arrival) in enumerate(zip(instances, arrivals, strict=True)):
         if free and room.surely_take(len(instances) - at, *largest[at]):
             return True
@@ -246,19 +247,21 @@ def find_room(
         fits = room.takes(asked) & arrival.allowed
         if moves_on and state.migrates is not None:
             fits &= state.migrates[node]
-        if not fits.any():
+        places = np.flatnonzero(fits)
+        if not len(places):
             return False
         counted = mates if moves_on else scope
-        if moves_on is not moving:
+        if len(places) == 1:  # no score is needed; the balance is computed anew when one is
+            balance = None
+        elif balance is None or moves_on is not moving:
             balance, moving = _Balance(values, counted & online), moves_on
-        assert balance is not None
         if not moves_on:  # what is recreated takes nothing off the lost node
             asked = replace(asked, index=NOWHERE) if len(asked.tags) else asked
-        elif balance.number:
+        else:
             _shift(balance, values, node, -arrival.spreads[:, node])
         then = _failing(room.mem - asked.record_mem, columns.r_mem, number + 1)
         scores = np.zeros(len(fits))
-        if balance.number:
+        if balance is not None and balance.number:
             roots = balance.after(arrival)
             scores = score.weights @ np.sqrt(roots, out=roots)
             scores += arrival.counts
@@ -267,8 +270,7 @@ def find_room(
                 every = np.arange(len(fits))
                 scores += WEIGHTS[CROWDING] * affinity.crowding_change(state, asked, every, counted)
         best = int(choice.near_best(np.where(fits, scores, np.inf))[-1])
-        if balance.number:
-            _shift(balance, values, best, arrival.spreads[:, best])
+        _shift(balance, values, best, arrival.spreads[:, best])
         room.place(asked, best)
         failing[best] = then[best]
         number[best] += 1
@@ -278,8 +280,9 @@ def find_room(
     return True
 
 
-def _shift(balance: _Balance, values: Floats, node: int, change: Floats) -> None:
-    balance.change(node, change)
+def _shift(balance: _Balance | None, values: Floats, node: int, change: Floats) -> None:
+    if balance is not None and balance.number:
+        balance.change(node, change)
     values[:, node] += change
 
 

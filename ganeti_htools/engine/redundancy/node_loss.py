@@ -6,7 +6,7 @@ memory first, on the best node. Only what exists limits (memory, disk, spindles,
 what balances. The rule is that of Ganeti's htools (``GlobalN1.hs``, ``hcheck(1)``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -62,15 +62,27 @@ def can_be_lost(state: State, node: int, scope: Bools, known: loss_simulation.Ar
     return all(each.node != NOWHERE for each in recoveries)
 
 
+def failed_over(state: State, node: int, scope: Bools) -> State | None:
+    """A copy of the state in which a lost node's mirrored instances have failed over, None if one cannot."""
+    mirrored, _ = _instances(state, node)
+    state = state.copy()
+    recoveries = islice(recover(state, node, scope), len(mirrored))
+    return None if any(each.node == NOWHERE for each in recoveries) else state
+
+
 def all_can_be_lost(
-    state: State, nodes: list[int], scope: Bools, suspects: list[int], known: loss_simulation.Arrivals
+    state_for: Callable[[int], State],
+    nodes: list[int],
+    scope: Bools,
+    suspects: list[int],
+    known: loss_simulation.Arrivals,
 ) -> bool:
-    """Whether each of some nodes can be lost, one at a time.
+    """Whether each of some nodes can be lost, one at a time; ``state_for`` gives the state for each.
 
     Those that failed before (``suspects``) are tried first; the one that fails now is put before them.
     """
     for node in [*(n for n in suspects if n in nodes), *(n for n in nodes if n not in suspects)]:
-        if not can_be_lost(state, node, scope, known):
+        if not can_be_lost(state_for(node), node, scope, known):
             suspects[:] = [node, *(n for n in suspects if n != node)]
             return False
     return True

@@ -61,7 +61,7 @@ def test_the_node_that_fails_is_tried_first_the_next_time() -> None:
     suspects = [2]
     known = loss_simulation.Arrivals()
     scope = everywhere(state)
-    assert not node_loss.all_can_be_lost(state, [0, 1, 2], scope, suspects, known)
+    assert not node_loss.all_can_be_lost(lambda node: state, [0, 1, 2], scope, suspects, known)
     assert suspects[1:] == [2]
     assert not node_loss.can_be_lost(state, suspects[0], scope)
 
