@@ -103,7 +103,7 @@ def test_the_configuration_is_no_older_than_the_question(tmp_path: Path) -> None
     rows = generated(11, Shape(nodes=6, instances=24, templates={"drbd": 1}, fill=0.3))
     with (
         simulator(tmp_path / "daemon", rows, "--job-seconds=0") as ganeti,
-        running(tmp_path / "daemon", config="config_seconds = 1000\n") as daemon,
+        running(tmp_path / "daemon", config="config_seconds = 1000\nlive_seconds = 100_000\n") as daemon,
     ):
         wait_until(lambda: known(daemon)["instances"])
         for _ in range(2):
