@@ -56,6 +56,15 @@ def test_nodes_that_are_not_up_take_nothing() -> None:
     assert [each.node for each in found] == [NOWHERE, 2, 2]
 
 
+def test_failovers_alone_leave_what_is_not_mirrored_where_it_is() -> None:
+    state = state_of(ONE_OF_EACH)
+    after = node_loss.failed_over(state, 0, everywhere(state))
+    assert after is not None
+    assert after.pnode.tolist() == [0, 0, 1]
+    assert state.pnode.tolist() == [0, 0, 0]
+    assert node_loss.failed_over(state_of([*ONE_OF_EACH, *FULL]), 0, everywhere(state)) is None
+
+
 def test_the_node_that_fails_is_tried_first_the_next_time() -> None:
     state = state_of([*ONE_OF_EACH, FULL[0]])
     suspects = [2]
