@@ -195,19 +195,19 @@ def test_a_node_that_is_drained_meanwhile(tmp_path: Path, wish: str) -> None:
 def test_only_empty_nodes_are_powered_down(tmp_path: Path, wish: str) -> None:
     """Somebody uses a node again that has been emptied."""
     idle = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
-    with simulator(tmp_path, idle, "--job-seconds=3") as ganeti:
+    with simulator(tmp_path, idle, "--job-seconds=1000") as ganeti:
         with hsqueeze(ganeti, f"--on-change={wish}", "--target-resources=0") as process:
-            assert process.stdout is not None
             assert next_line(process.stdout) == "'Nodes to offline'\n"
             emptied = next_line(process.stdout).strip()
-            said = next_line(process.stdout)
-            while "(tag " not in said:
-                said = next_line(process.stdout)
+            while "(tag " not in (said := next_line(process.stdout)):
+                if said.startswith("Got job IDs "):
+                    ganeti.tell("finish")
             until(process, "Got job IDs ")
             ganeti.tell("job_seconds", 0)
             back = text.parse(ganeti.cluster(), "").instances[0].name
             ganeti.ask("SubmitJob", [migrate(back, target_node=emptied)])
             wait_until(lambda: primary(ganeti, back) == emptied)
+            ganeti.finish()
             status, out, err = result(process)
         told = f"instance {back} would be left on a node that is powered down"
         off = {row.name for row in text.parse(ganeti.cluster(), "").nodes if row.offline}
