@@ -358,16 +358,19 @@ def test_a_defect_in_the_daemon(tmp_path: Path) -> None:
 
 
 def test_a_daemon_with_too_much_to_do(tmp_path: Path, request_path: Path) -> None:
-    with running(tmp_path / "daemon", gated=True, config="wait_seconds = 0.1") as gated:
-        first = subprocess.Popen(
+    with (
+        running(tmp_path / "daemon", gated=True, config="wait_seconds = 0.1") as gated,
+        subprocess.Popen(
             [INTERPRETER, "-IS", EXECUTABLE, request_path],
             env=os.environ | {"HTOOLSD_SOCKET": str(gated.socket), "HTOOLSD_HAIL": "/bin/false"},
             stdout=subprocess.PIPE,
             text=True,
-        )
+        ) as first,
+    ):
         gated.wait_begun()
-        finished = executable(gated.socket, request_path, "--htoolsd-timeout=1")
-        assert_decided_alone(finished, "refused (busy): other decisions took longer than 0.1 s", request_path)
+        finished = executable(gated.socket, request_path, "--htoolsd-timeout=6")
+        busy = "refused (busy): other decisions took longer than 0.1 s"
+        assert_decided_alone(finished, busy, request_path)
         gated.gate.touch()
         assert first.communicate(timeout=PATIENCE)[0] == finished.stdout
 
