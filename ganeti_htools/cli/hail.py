@@ -13,7 +13,7 @@ from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import CommandLine
-from ganeti_htools.engine.decide import is_dedicated
+from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.files import read_bytes
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import missing_resources

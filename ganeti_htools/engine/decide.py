@@ -57,13 +57,15 @@ def decide(state: State, request: wanted.Request, options: Options, reporter: Re
             if options.restrict_to is None:
                 options = replace(options, restrict_to=request.restrict_to)
             state = state.copy()
-            placed = place(state, placement, options, is_dedicated(state, request), reporter)
+            placed = place(
+                state, placement, options, exclusive_storage.is_dedicated(state, request), reporter
+            )
             if not placed.nodes:
                 raise RequestFailed(placed.info)
             return Decision((placed,), state)
         case wanted.MultiAllocate(placements):
             state = state.copy()
-            dedicated = is_dedicated(state, request)
+            dedicated = exclusive_storage.is_dedicated(state, request)
             places = tuple(place(state, each, options, dedicated, reporter) for each in placements)
             return Decision(places, state)
         case wanted.AllocateSecondary(name):
@@ -77,18 +79,6 @@ def decide(state: State, request: wanted.Request, options: Options, reporter: Re
             rows = [_group_row(state, uuid) for uuid in uuids]
             moved = change_group(state, [indices[name] for name in names], rows, options, reporter)
     return Decision(moved, moved.state)
-
-
-def is_dedicated(state: State, request: wanted.Request) -> bool:
-    """Whether new instances are placed by lost allocations: all nodes concerned have exclusive storage."""
-    match request:
-        case wanted.Allocate(placement, _):
-            return exclusive_storage.is_dedicated(state, placement.group)
-        case wanted.MultiAllocate(placements):
-            groups = {each.group for each in placements if each.group is not None}
-            return exclusive_storage.is_dedicated(state, groups.pop() if len(groups) == 1 else None)
-        case _:
-            return False
 
 
 def place(

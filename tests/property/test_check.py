@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.engine.decide import is_dedicated
+from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
 from ganeti_htools.engine.redundancy import check

@@ -7,7 +7,8 @@ from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import CommandLine, read
-from ganeti_htools.engine.decide import decide, is_dedicated
+from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
+from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import explained
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import affinity, choice, placements, settling

@@ -10,8 +10,9 @@ from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import CommandLine, read
 from ganeti_htools.engine.allocation.evacuate import Evacuation
+from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.decide import Placed, decide, is_dedicated
+from ganeti_htools.engine.decide import Placed, decide
 from ganeti_htools.engine.explaining.explanation import Explanation, Listener, explained
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE

@@ -21,14 +21,27 @@ from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Bools, Columns, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import IPolicy
+from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
 
 MOST = 1 << 20  # no node is taken to hold more instances of one size
 
 
-def is_dedicated(state: State, group: str | None) -> bool:
-    """Whether all nodes of the named group, or of all allocable groups, have exclusive storage."""
+def is_dedicated(state: State, request: Request) -> bool:
+    """Whether new instances are placed by lost allocations: all nodes concerned have exclusive storage.
+
+    These are the nodes of the one group that the request names, or else of all allocable groups.
+    """
+    match request:
+        case Allocate(placement):
+            named = {placement.group}
+        case MultiAllocate(placements):
+            named = {each.group for each in placements}
+        case _:
+            return False
+    named.discard(None)
+    group = named.pop() if len(named) == 1 else None
     meant = [
         row
         for row, each in enumerate(state.cluster.groups)

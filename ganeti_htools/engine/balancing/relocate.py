@@ -14,7 +14,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes
+from ganeti_htools.engine.rules.node_rules import CODE, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
 from ganeti_htools.model.state import State
@@ -29,12 +29,6 @@ def _coded(
     if np.any(lost) and (leniency or not force):
         codes = np.where(lost, rule(*arguments, force=True, **leniency)[1], codes)
     return new, codes
-
-
-def _first(codes: Codes, *more: Codes) -> Codes:
-    for code in more:
-        codes = np.where(codes == FITS, code, codes)
-    return codes
 
 
 def own_node_changes(
@@ -93,7 +87,7 @@ def own_node_changes(
                 new_p, again = _coded(
                     node_rules.add_secondary, bare_p, asked, kept, force=force, lost=lost, ignore_disk=True
                 )
-                codes = passing(_first(codes, again), p, s)
+                codes = passing(first_reason(codes, again), p, s)
             case MoveKind.REPLACE_SECONDARY:
                 location = desired_p
                 if located and new is not None:
@@ -110,7 +104,7 @@ def own_node_changes(
                 meanwhile, codes = takes_over("none")
                 back = node_rules.remove_primary(meanwhile, asked, conflicts, desired_s)
                 new_s, again = _coded(node_rules.add_secondary, back, asked, kept, force=force, lost=lost)
-                codes = passing(passing(_first(codes, again), s, new), p, s)
+                codes = passing(passing(first_reason(codes, again), s, new), p, s)
             case _:
                 new_s, codes = takes_over("new")
                 codes = passing(codes, p, s)
@@ -169,7 +163,7 @@ def relocate(
     if new is None:
         return touched, codes
     came, more = new_node_change(facts, batch, kind, force, new)
-    return [*touched, came], _first(codes, more)
+    return [*touched, came], first_reason(codes, more)
 
 
 def tried(facts: NodeFacts, batch: Batch, member: int, kind: MoveKind, node: int, force: bool) -> Trial:

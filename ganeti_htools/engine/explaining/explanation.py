@@ -6,9 +6,10 @@ from functools import partial
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.pairs import Pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
-from ganeti_htools.engine.decide import decide, is_dedicated, place
+from ganeti_htools.engine.decide import decide, place
 from ganeti_htools.engine.explaining import best_pairs
 from ganeti_htools.engine.explaining.places import Place, places, redundant
 from ganeti_htools.engine.redundancy.global_n1 import Check

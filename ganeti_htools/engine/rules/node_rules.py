@@ -81,6 +81,16 @@ def _same(one: Any, other: Any) -> bool:
     return one is other or bool(np.all(np.equal(one, other)))
 
 
+def first_reason(codes: Codes, *later: Codes) -> Codes:
+    """The first reason against, of several parts of a placement in order: FITS where none has any.
+
+    Arrays broadcast against each other.
+    """
+    for more in later:
+        codes = np.where(codes == FITS, more, codes)
+    return codes
+
+
 def _codes(
     old: Columns, new: Columns, unallocated: Any, asked: Asked, role: Role, force: bool, ignored: Limit | None
 ) -> Codes:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
-from ganeti_htools.engine.rules.node_rules import FITS, Codes
+from ganeti_htools.engine.rules.node_rules import Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import Asked, State
@@ -14,14 +14,6 @@ from ganeti_htools.model.state import Asked, State
 
 def _row(row: int) -> Ints:
     return np.array([row], np.int64)
-
-
-def _first(*codes: Codes) -> Codes:
-    """The first reason against, step by step."""
-    result = codes[0]
-    for code in codes[1:]:
-        result = np.where(result == FITS, code, result)
-    return result
 
 
 def reserved_without(state: State, node: int, primary: int, asked: Asked) -> int:
@@ -39,7 +31,7 @@ def allocate_one(state: State, asked: Asked, targets: Ints, scope: Bools, force:
     conflicts = affinity.tag_conflicts(state, fresh)[targets]
     location = affinity.unmet_locations(state, asked)[targets]
     new, codes = node_rules.add_primary(old, asked, conflicts, location, force)
-    codes = _first(instance_policy.codes(state, asked, targets), codes)
+    codes = first_reason(instance_policy.codes(state, asked, targets), codes)
     change = affinity.crowding_change(state, fresh, targets, scope)
     nowhere = _row(NOWHERE)
     return Trial(fresh, codes, targets, nowhere, (NodeChange(targets, old, new),), change)
@@ -60,11 +52,13 @@ def allocate_pairs(
         location = location + affinity.shared_locations(state, primaries, secondaries)
     conflicts = affinity.tag_conflicts(state, fresh)[primaries]
     new_p, codes_p = node_rules.add_primary(old_p, asked, conflicts, location, force)
-    codes_p = _first(instance_policy.codes(state, asked, primaries.ravel()).reshape(primaries.shape), codes_p)
+    codes_p = first_reason(
+        instance_policy.codes(state, asked, primaries.ravel()).reshape(primaries.shape), codes_p
+    )
     new_s, codes_s = node_rules.add_secondary(old_s, asked, peer_mem)
     touched = (NodeChange(primaries, old_p, new_p), NodeChange(secondaries, old_s, new_s))
     change = affinity.crowding_change(state, fresh, primaries, scope)
-    return Trial(fresh, _first(codes_p, codes_s), primaries, secondaries, touched, change)
+    return Trial(fresh, first_reason(codes_p, codes_s), primaries, secondaries, touched, change)
 
 
 def move_pairs(
@@ -87,20 +81,20 @@ def move_pairs(
     forced = force or bool(old_s.offline[0])
     _, first = node_rules.add_secondary(old_tp, asked, state.peers[source, rows_t], forced)
     _, again = node_rules.add_primary(bare_p, asked, tags[p], desires[p], force=True)
-    first = _first(first, again)
+    first = first_reason(first, again)
     # Roles exchanged.
     shared = affinity.shared_locations(state, source, rows_t)
     _, codes_t = node_rules.add_primary(old_tp, asked, tags[rows_t], shared + desires[rows_t], force or lost)
     kept = state.peers[rows_t, source]
     second_p, codes_p = node_rules.add_secondary(bare_p, asked, kept, force or lost, ignore_disk=lost)
-    second = affinity.migration_codes(state, source, rows_t, _first(codes_t, codes_p))
+    second = affinity.migration_codes(state, source, rows_t, first_reason(codes_t, codes_p))
     # The final secondary.
     new_ts, third = node_rules.add_secondary(old_ts, asked, state.peers[targets][:, targets], force or lost)
     final = desires[rows_t]
     if state.location_rows:
         final = final + affinity.shared_locations(state, rows_t, targets)
     new_tp, again = node_rules.add_primary(old_tp, asked, tags[rows_t], final, force=True)
-    third = _first(third, again)
+    third = first_reason(third, again)
     new_p = node_rules.remove_secondary(second_p, asked, int(old_p.r_mem[0]))
     touched = (
         NodeChange(p, old_p, new_p),
@@ -110,7 +104,7 @@ def move_pairs(
     )
     change = affinity.crowding_change(state, asked, rows_t, scope)
     steps = [first, second, third]
-    return Trial(asked, _first(*steps), rows_t, targets, touched, change), steps
+    return Trial(asked, first_reason(*steps), rows_t, targets, touched, change), steps
 
 
 def failover(state: State, asked: Asked, scope: Bools, force: bool = False) -> Trial:
@@ -127,7 +121,7 @@ def failover(state: State, asked: Asked, scope: Bools, force: bool = False) -> T
     new_p, codes_p = node_rules.add_secondary(
         bare_p, asked, state.peers[s, p], force or lost, ignore_disk=lost
     )
-    codes = affinity.migration_codes(state, primary, s, _first(codes_s, codes_p))
+    codes = affinity.migration_codes(state, primary, s, first_reason(codes_s, codes_p))
     touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s))
     return Trial(asked, codes, s, p, touched, affinity.crowding_change(state, asked, s, scope))
 
@@ -161,4 +155,4 @@ def replace_secondary(state: State, asked: Asked, targets: Ints, force: bool = F
     location = affinity.shared_locations(state, primary, targets) + desires
     new_p, codes_p = node_rules.add_primary(bare_p, asked, tags, location, force=True)
     touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s), NodeChange(targets, old_t, new_t))
-    return Trial(asked, _first(codes_t, codes_p), p, targets, touched)
+    return Trial(asked, first_reason(codes_t, codes_p), p, targets, touched)

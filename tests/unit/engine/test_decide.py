@@ -5,7 +5,7 @@ import pytest
 
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.reporter import Reporter
-from ganeti_htools.engine.decide import Decision, decide, is_dedicated
+from ganeti_htools.engine.decide import Decision, decide
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
@@ -35,10 +35,10 @@ REQUESTS = [
 ]
 
 
-def state_of(*, excl_stor: bool = False) -> State:
+def state_of() -> State:
     here = [instance("drbd", DiskTemplate.DRBD, "a", "b"), instance("plain", DiskTemplate.PLAIN, "a")]
     asked = (NEW.instance, LARGE.instance)
-    return derive(cluster(dict.fromkeys("abc", 10_000), here, excl_stor=excl_stor), asked)
+    return derive(cluster(dict.fromkeys("abc", 10_000), here), asked)
 
 
 class Told(Reporter):
@@ -104,11 +104,3 @@ def test_only_the_nodes_that_the_request_names_unless_the_options_do() -> None:
 def test_why_not(request_: Request, why: str) -> None:
     with pytest.raises(RequestFailed, match=why):
         decide(state_of(), request_, OPTIONS)
-
-
-def test_which_requests_are_for_exclusive_storage_alone() -> None:
-    dedicated = state_of(excl_stor=True)
-    assert is_dedicated(dedicated, Allocate(NEW, None))
-    assert is_dedicated(dedicated, MultiAllocate((NEW,)))
-    assert not is_dedicated(dedicated, AllocateSecondary("plain"))
-    assert not is_dedicated(state_of(), Allocate(NEW, None))

@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 
 from ganeti_htools.engine.allocation import exclusive_storage
+from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Cluster, Disk
+from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, IPolicy, ISpec, MinMax
+from ganeti_htools.model.request import Allocate, AllocateSecondary, MultiAllocate, Placement, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
-from tests.support.by_hand import cluster, instance
+from tests.support.by_hand import cluster, instance, node
 
 GIB = 1024
 SMALLEST = ISpec(memory_size=1000, cpu_count=1, disk_size=GIB, disk_count=1, nic_count=0, spindle_use=1)
@@ -71,12 +73,33 @@ def test_what_cannot_be_placed_is_refused(nodes: dict[str, int], count: int, pro
         exclusive_storage.in_group(state, asked, count, 0, Options())
 
 
+def wish(group: str | None = None) -> Placement:
+    return Placement(instance("new", DiskTemplate.PLAIN, ""), 1, group)
+
+
 def test_a_cluster_is_dedicated_if_all_nodes_that_count_have_exclusive_storage() -> None:
     memory, disks = {"a": 9_000}, {"a": GIB}
-    assert exclusive_storage.is_dedicated(state_of(memory=memory, disks=disks), None)
+    assert is_dedicated(state_of(memory=memory, disks=disks), Allocate(wish()))
     shared = state_of(memory=memory, disks=disks, excl_stor=False)
-    assert not exclusive_storage.is_dedicated(shared, None)
-    assert not exclusive_storage.is_dedicated(shared, "group1")
+    assert not is_dedicated(shared, Allocate(wish()))
+    assert not is_dedicated(shared, Allocate(wish("group1")))
     groups = (replace(shared.cluster.groups[0], alloc_policy=AllocPolicy.UNALLOCABLE),)
     unallocable = derive(replace(shared.cluster, groups=groups))
-    assert exclusive_storage.is_dedicated(unallocable, None)  # nothing is allocated there
+    assert is_dedicated(unallocable, Allocate(wish()))  # nothing is allocated there
+
+
+@pytest.mark.parametrize(
+    ("request_", "dedicated"),
+    [
+        (MultiAllocate((wish("group1"), wish())), True),
+        (MultiAllocate((wish("group1"), wish("group2"))), False),
+        (Allocate(wish("group2")), False),
+        (AllocateSecondary("old"), False),
+    ],
+)
+def test_the_group_that_a_request_names_counts(request_: Request, dedicated: bool) -> None:
+    """The nodes of the first group have exclusive storage, those of the second do not."""
+    made = state_of(memory={"a": 9_000}, disks={"a": GIB}).cluster
+    groups = (*made.groups, Group("group2", "uuid-2"))
+    state = derive(replace(made, groups=groups, nodes=(*made.nodes, node("b", group="uuid-2"))))
+    assert is_dedicated(state, request_) is dedicated
