@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from itertools import compress
 
 import numpy as np
 
@@ -19,19 +20,16 @@ from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
-from ganeti_htools.engine.capacity.obstacles import Obstruction, obstruction
-from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.obstacles import obstruction
+from ganeti_htools.engine.capacity.site import Site, bad_groups, chosen_site
 from ganeti_htools.engine.capacity.sizes import Kind, Size
 from ganeti_htools.engine.capacity.totals import total
-from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.rules import affinity, choice
-from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.redundancy import check
 from ganeti_htools.model.cluster import Cluster, common_suffix
-from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Fail
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,84 +94,38 @@ def _introduce(state: State, line: CommandLine) -> None:
     if line.print_nodes is not None:
         say(tables.node_status("Initial cluster", state, line.print_nodes))
     if line.verbose > 2:
-        everyone = np.ones(len(state.group), np.bool_)
-        figures = choice.base(state, everyone, affinity.crowding(state, everyone))
+        figures = check.figures(state, np.ones(len(state.group), np.bool_))
         score = fixed(float(figures.score()), 8)
         say(f"Initial coefficients: overall {score}\n{tables.components(figures)}")
 
 
-def _site(state: State, kind: Kind, line: CommandLine) -> Site | None:
-    """Where instances may go; None if nowhere, because the cluster is not redundant. Raises HtoolsError.
-
-    A node that is not N+1 rules out all nodes, with ``--independent-groups`` those of its group only, with
-    ``--accept-existing-errors`` none. ``--independent-groups`` also rules out groups that are not redundant.
-    """
-    groups, options = state.cluster.groups, algorithm(line)
-    bad_nodes = state.columns.fail_n1 & ~state.columns.offline
-    bad_groups = np.zeros(len(groups), np.bool_)
-    if line.independent_groups or line.verbose > 3:
-        bad_groups[:] = [not assess(state, state.group == row, options).holds() for row in range(len(groups))]
-    if line.verbose > 3:
-        _list("Bad nodes", [node.name for node in _chosen(state.cluster.nodes, bad_nodes)])
-        _list("Bad groups", [group.name for group in _chosen(groups, bad_groups)])
-    allocable = np.array([group.alloc_policy is not AllocPolicy.UNALLOCABLE for group in groups], np.bool_)
-    if not line.accept_existing_errors:
-        allocable[state.group[bad_nodes]] = False
-    ignored = np.zeros(len(state.group), np.bool_)
-    if line.independent_groups:
-        allocable &= ~bad_groups
-        ignored = bad_groups[state.group]
-    spared = line.accept_existing_errors or (line.independent_groups and bool(allocable.any()))
-    nodes = np.flatnonzero(~state.columns.offline & allocable[state.group])
-    if line.verbose > 3:
-        warn(f"Allocatable nodes: {_places(state, kind, nodes)}")
-    if bad_nodes.any() and not spared:
-        return None
-    try:
-        check_enough(state, kind.template, nodes)
-    except RequestFailed as failure:
-        raise HtoolsError(f"failure during allocation: {failure}") from failure
-    return Site(nodes, ignored, options)
+def _site(state: State, kind: Kind, line: CommandLine) -> Site:
+    """Where instances may go. Raises HtoolsError if there are too few nodes."""
+    options, aloud = algorithm(line), line.verbose > 3
+    fragile = bad_groups(state, options) if line.independent_groups or aloud else None
+    site = chosen_site(state, options, fragile if line.independent_groups else None)
+    if aloud and fragile is not None:
+        bad_nodes = check.bad_nodes(state, np.ones(len(state.group), np.bool_))
+        _list("Bad nodes", [node.name for node in compress(state.cluster.nodes, bad_nodes)])
+        _list("Bad groups", [group.name for group in compress(state.cluster.groups, fragile)])
+        warn(f"Allocatable nodes: {_places(state, kind, site.nodes)}")
+    if not site.closed:
+        try:
+            check_enough(state, kind.template, site.nodes)
+        except RequestFailed as failure:
+            raise HtoolsError(f"failure during allocation: {failure}") from failure
+    return site
 
 
 def _allocation(
-    mode: Mode, state: State, kind: Kind, sizes: Sequence[Size], site: Site | None, line: CommandLine
+    mode: Mode, state: State, kind: Kind, sizes: Sequence[Size], site: Site, line: CommandLine
 ) -> Allocation:
     """As many instances as fit, and if there are none, which redundancy is in the way."""
     limit = None if line.max_length == -1 else line.max_length
-    result = Capacity(state, (), {Fail.N1: 1})
-    if site is not None:
-        result = _allocated(mode, state, kind, sizes, site, limit)
-    why = None if result.placed else _obstruction(mode, state, kind, sizes, site, limit, algorithm(line))
+    allocated = partial(_allocated, mode, state, kind, sizes, limit)
+    result = allocated(site)
+    why = None if result.placed else obstruction(state, kind, site, allocated)
     return Allocation(mode, kind, sizes[0], state, result, why)
-
-
-def _obstruction(
-    mode: Mode,
-    state: State,
-    kind: Kind,
-    sizes: Sequence[Size],
-    site: Site | None,
-    limit: int | None,
-    options: Options,
-) -> Obstruction | None:
-    """Why nothing was allocated, if it is redundancy that is or would be missing."""
-    if site is not None and not site.guards(kind.template is DiskTemplate.DRBD):
-        return None
-    groups = state.cluster.groups
-    allocable = np.array([group.alloc_policy is not AllocPolicy.UNALLOCABLE for group in groups], np.bool_)
-    nodes = np.flatnonzero(~state.columns.offline & allocable[state.group])
-    everywhere = site or Site(nodes, np.zeros(len(state.group), np.bool_), options)
-    unchecked = replace(everywhere, nodes=nodes, options=replace(options, capacity=False))
-    try:
-        check_enough(state, kind.template, nodes)
-    except RequestFailed:
-        return None
-    without = _allocated(mode, state, kind, sizes, unchecked, limit)
-    if not without.placed:
-        return None
-    one = _allocated(mode, state, kind, [without.tiers[0][0]], unchecked, 1)
-    return obstruction(state, one.state, without.placed, everywhere)
 
 
 def _places(state: State, kind: Kind, nodes: Ints) -> str:
@@ -189,17 +141,13 @@ def _rows(nodes: Ints) -> str:
     return f"[{','.join(map(str, nodes))}]"
 
 
-def _chosen(rows: Sequence[Any], chosen: Bools) -> list[Any]:
-    return [rows[row] for row in np.flatnonzero(chosen).tolist()]
-
-
 def _list(title: str, names: Sequence[str]) -> None:
     if names:
         warn(f"{title}: {record(tuple(names))}")
 
 
 def _allocated(
-    mode: Mode, state: State, kind: Kind, sizes: Sequence[Size], site: Site, limit: int | None
+    mode: Mode, state: State, kind: Kind, sizes: Sequence[Size], limit: int | None, site: Site
 ) -> Capacity:
     with progress() as tell:
         placed = 0

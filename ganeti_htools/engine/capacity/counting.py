@@ -56,12 +56,16 @@ def check_enough(state: State, template: DiskTemplate, nodes: Ints) -> None:
 
 def standard(state: State, kind: Kind, size: Size, site: Site, limit: int | None) -> Capacity:
     """Instances of one size, at most ``limit`` if not negative."""
+    if site.closed:
+        return Capacity(state, (), {Fail.N1: 1})
     state, filled = _filled(state.copy(), kind, size, site, 0, limit)
     return Capacity(state, ((size, filled.placed),) if filled.placed else (), filled.failures)
 
 
 def tiered(state: State, kind: Kind, sizes: Sequence[Size], site: Site, limit: int | None) -> Capacity:
     """Instances of each of ``sizes`` in turn; a size that does not fit any more is made smaller."""
+    if site.closed:
+        return Capacity(state, (), {Fail.N1: 1})
     result = Capacity(state.copy(), (), {})
     for size in sizes:
         if limit is not None and limit <= result.placed:

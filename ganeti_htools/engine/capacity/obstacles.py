@@ -1,13 +1,19 @@
 """Why nothing fits although there is room: nodes that could not be lost (``hspace(1)``)."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard
+from ganeti_htools.engine.capacity.site import Site, allocable_groups, online_nodes
+from ganeti_htools.engine.capacity.sizes import Kind
+from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,32 @@ def obstacles(state: State, site: Site) -> tuple[Obstacle, ...]:
         lost = [instances[recovery.instance].name for recovery in recoveries if recovery.node == NOWHERE]
         found.append(Obstacle(nodes[node].name, tuple(lost)))
     if not found:
-        bad = state.columns.fail_n1 & ~state.columns.offline
+        bad = check.bad_nodes(state, np.ones(len(state.group), np.bool_))
         found = [Obstacle(nodes[node].name, ()) for node in np.flatnonzero(bad).tolist()]
     return tuple(found)
 
 
-def obstruction(before: State, after: State, unchecked: int, site: Site) -> Obstruction:
-    """Why nothing was placed: what is in the way before, or else after one instance came (``after``)."""
-    found = obstacles(before, site)
-    return Obstruction(unchecked, not found, found or obstacles(after, site))
+def obstruction(
+    state: State, kind: Kind, site: Site, allocated: Callable[[Site], Capacity]
+) -> Obstruction | None:
+    """Why nothing was allocated on a site, if it is redundancy that is missing, or would be with one more.
+
+    ``allocated`` tells what finds a place on another site.
+    """
+    if not (site.closed or site.guards(kind.template is DiskTemplate.DRBD)):
+        return None
+    nodes = online_nodes(state, allocable_groups(state))
+    try:
+        check_enough(state, kind.template, nodes)
+    except RequestFailed:
+        return None
+    anywhere = replace(site, nodes=nodes, options=replace(site.options, capacity=False), closed=False)
+    unchecked = allocated(anywhere)
+    if not unchecked.placed:
+        return None
+    found = obstacles(state, site)
+    if found:
+        return Obstruction(unchecked.placed, False, found)
+    size, _ = unchecked.tiers[0]
+    one = standard(state, kind, size, anywhere, 1)
+    return Obstruction(unchecked.placed, True, obstacles(one.state, site))

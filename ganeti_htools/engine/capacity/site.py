@@ -7,23 +7,29 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
+from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import AllocPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where instances may go: rows of online ``nodes``; ``ignored`` nodes may be lost without survival."""
+    """Where instances may go: rows of online ``nodes``; ``ignored`` nodes may be lost without survival.
+
+    ``closed``: nothing may be placed at all, because some node is not N+1.
+    """
 
     nodes: Ints
     ignored: Bools
     options: Options
     progress: Callable[[int], object] = lambda placed: None
     arrivals: Arrivals = field(default_factory=Arrivals)
+    closed: bool = False
 
     def guards(self, mirrored: bool) -> bool:
         """Whether the redundancy of the whole is looked at when such an instance is placed."""
@@ -33,6 +39,43 @@ class Site:
         """What can be said of the redundancy of all nodes."""
         known = assess(state, np.ones(len(state.group), np.bool_), self.options)
         return replace(known, looked=known.looked & ~self.ignored, arrivals=self.arrivals, doubtful={})
+
+
+def bad_groups(state: State, options: Options) -> Bools:
+    """The groups (by row) of which not every node can be lost."""
+    groups = range(len(state.cluster.groups))
+    return np.array([not assess(state, state.group == row, options).holds() for row in groups], np.bool_)
+
+
+def allocable_groups(state: State) -> Bools:
+    """The groups (by row) to which the administrator lets instances be allocated."""
+    policies = [group.alloc_policy for group in state.cluster.groups]
+    return np.array([policy is not AllocPolicy.UNALLOCABLE for policy in policies], np.bool_)
+
+
+def online_nodes(state: State, groups: Bools) -> Ints:
+    """Rows of the online nodes of some groups (by row)."""
+    return np.flatnonzero(~state.columns.offline & groups[state.group])
+
+
+def chosen_site(state: State, options: Options, apart: Bools | None = None) -> Site:
+    """Where instances may go (``hspace(1)``).
+
+    A node that is not N+1 rules out its group, and with it the whole cluster; no node does where existing
+    errors are accepted. Groups that stand on their own (``--independent-groups``) rule out only themselves,
+    as long as one is left; ``apart`` tells which of them are not redundant, and so ruled out as well.
+    """
+    nobody = np.zeros(len(state.group), np.bool_)
+    bad_nodes, groups = check.bad_nodes(state, ~nobody), allocable_groups(state)
+    if not options.accept_existing:
+        groups[state.group[bad_nodes]] = False
+    if apart is not None:
+        groups &= ~apart
+    nodes = online_nodes(state, groups)
+    spared = options.accept_existing or (apart is not None and groups.any())
+    if bad_nodes.any() and not spared:
+        return Site(nodes, nobody, options, closed=True)
+    return Site(nodes, nobody if apart is None else apart[state.group], options)
 
 
 def by_group(state: State, nodes: Ints) -> list[Ints]:
