@@ -1,13 +1,13 @@
 """Which instances a plan leaves on nodes that are offline or drained, and why."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing
-from ganeti_htools.engine.explaining.possible_moves import possible_moves
+from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Mirror
@@ -26,7 +26,11 @@ def staying(state: State, scope: Bools, movable: Bools, options: Balancing, step
     """Those with a node in scope, in a state that a plan of so many steps has led to."""
     split = view.split(state)
     full = 0 <= options.max_length <= steps
-    for index in np.flatnonzero(_away(state, state.pnode, scope) | _away(state, state.snode, scope)).tolist():
+    away = _away(state, state.pnode, scope) | _away(state, state.snode, scope)
+    if not away.any():
+        return
+    moves = possible_moves(state, scope, away & movable & ~split, options)
+    for index in np.flatnonzero(away).tolist():
         nodes = [int(state.pnode[index]), int(state.snode[index])]
         left = [node for node in nodes if node != NOWHERE and state.columns.offline[node]]
         if split[index]:
@@ -34,7 +38,7 @@ def staying(state: State, scope: Bools, movable: Bools, options: Balancing, step
         elif not movable[index]:
             why = "the options leave it out"
         else:
-            why = _obstacle(state, scope, index, len(left), options, full)
+            why = _obstacle(state, index, len(left), moves[index], full)
         yield Staying(state.cluster.instances[index].name, state.names(left), why)
 
 
@@ -43,18 +47,18 @@ def _away(state: State, rows: Ints, scope: Bools) -> Bools:
     return away
 
 
-def _obstacle(state: State, scope: Bools, index: int, left: int, options: Balancing, full: bool) -> str:
+def _obstacle(state: State, index: int, left: int, moves: Sequence[PossibleMove], full: bool) -> str:
     """Why an instance with so many nodes that are offline or drained has not been moved to others."""
     offline = state.columns.offline
     helpful = [
-        each
-        for each in possible_moves(state, scope, index, options)
-        if sum(bool(offline[node]) for node in (each.pnode, each.snode) if node != NOWHERE) < left
+        place
+        for place in (move.place for move in moves)
+        if sum(bool(offline[node]) for node in (place.pnode, place.snode) if node != NOWHERE) < left
     ]
-    if any(each.fail is None for each in helpful):
+    if not all(place.why for place in helpful):
         return "the plan ends before" if full else "moving it would not gain enough"
     if helpful:
-        counts = Counter(each.fail.value for each in helpful if each.fail is not None)
+        counts = Counter(place.why for place in helpful)
         return f"it fits nowhere: {', '.join(f'{name}: {count}' for name, count in counts.most_common())}"
     template = state.cluster.instances[index].template
     if template.mirror is Mirror.NONE:

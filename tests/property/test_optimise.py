@@ -44,15 +44,16 @@ def check_steps(state: State, plan: RatedPlan, options: Balancing) -> State:
     scope, volume = np.ones(len(state.group), np.bool_), 0
     state = state.copy()
     for step in plan.steps:
+        chosen = np.arange(len(state.pnode)) == step.instance
         (found,) = (
             each
-            for each in possible_moves(state, scope, step.instance, options)
+            for each in possible_moves(state, scope, chosen, options)[step.instance]
             if (each.kind, each.node) == (step.kind, step.node)
         )
-        assert found.fail is None
-        assert (found.pnode, found.snode) == (step.pnode, step.snode)
-        assert found.score == pytest.approx(step.score, abs=CLOSE)
-        (batch,), facts = batches_of(state, np.arange(len(state.pnode)) == step.instance)
+        assert not found.place.why
+        assert (found.place.pnode, found.place.snode) == (step.pnode, step.snode)
+        assert found.place.score == pytest.approx(step.score, abs=CLOSE)
+        (batch,), facts = batches_of(state, chosen)
         settling.settle(state, tried(facts, batch, 0, step.kind, step.node, options.ignore_soft_errors))
         volume += sum(copied(step.kind, state.cluster.instances[step.instance]))
     assert plan.volume == volume

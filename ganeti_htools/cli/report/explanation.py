@@ -7,6 +7,8 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+import numpy as np
+
 from ganeti_htools import streams
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import tables
@@ -35,7 +37,7 @@ def tell_moves(
     if not scope[state.pnode[index]]:
         raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
     figures = tuple(float(value) for value in before.components())
-    found = possible_moves(state, scope, index, options)
+    found = possible_moves(state, scope, np.arange(len(state.pnode)) == index, options)[index]
     if line.json:
         document = [_document(state, each, figures, score) for each in found]
         print_json(document)
@@ -46,13 +48,11 @@ def tell_moves(
         print("  none: it cannot be moved")
         return
     rows = []
-    for each in sorted(found, key=lambda each: (each.fail is not None, 0.0 if each.fail else each.score)):
-        step = Step(index, each.kind, each.node, each.pnode, each.snode, each.score)
+    for each in sorted(found, key=lambda each: (each.place.why != "", each.place.score)):
+        place = each.place
+        step = Step(index, each.kind, each.node, place.pnode, place.snode, place.score)
         move = Names(state).move(step)
-        result = each.fail.value if each.fail else fixed(each.score, 8)
-        gain = "" if each.fail else _gain(score, each.score)
-        changes = "" if each.fail else " ".join(_changes(each.components, figures))
-        rows.append((":".join(move.now), move.summary, result, gain, changes))
+        rows.append((":".join(move.now), move.summary, *_figures(place, score, figures)))
     header = ("Nodes", "Moves", "Score", "Change", "By component, weighted")
     print(_fitted(header, rows, (False, False, True, True, False)), end="")
 
@@ -79,15 +79,21 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
         rows = []
         for place in _best_first(each.places):
             nodes = ":".join(state.names(_rows(place.pnode, place.snode)))
-            if place.why:
-                rows.append((nodes, place.why, "", ""))
-            else:
-                change = _gain(float(each.before.score()), place.score)
-                changes = " ".join(_changes(place.components, before))
-                rows.append((nodes, fixed(place.score, 8), change, changes))
+            rows.append((nodes, *_figures(place, float(each.before.score()), before)))
         header = ("Nodes", "Score", "Change", "By component, weighted")
         print(_fitted(header, rows, (False, True, True, False)), end="")
     print(f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}")
+
+
+def _figures(place: Place, score: float, before: Sequence[float]) -> tuple[str, str, str]:
+    """What a place does to the score and its components, or why it does not do."""
+    if place.why:
+        return place.why, "", ""
+    return (
+        fixed(place.score, 8),
+        _gain(score, place.score),
+        " ".join(_changes(place.components, before)),
+    )
 
 
 def _gain(before: float, after: float) -> str:
@@ -116,12 +122,7 @@ def _explanation_json(state: State, each: Explanation) -> dict[str, object]:
     places: list[dict[str, object]] = []
     for place in each.places:
         told: dict[str, object] = {"nodes": state.names(_rows(place.pnode, place.snode))}
-        if place.why:
-            places.append(told | {"why": place.why})
-        else:
-            components = _components_json(place.components, before)
-            figures = {"score": place.score, "change": place.score - score, "components": components}
-            places.append(told | figures)
+        places.append(told | ({"why": place.why} if place.why else _figures_json(place, score, before)))
     return {
         "instance": each.asked.row.name,
         "disk_template": each.asked.row.template.value,
@@ -151,18 +152,19 @@ def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
 
 
 def _document(state: State, each: PossibleMove, before: tuple[float, ...], score: float) -> dict[str, object]:
+    place = each.place
     document: dict[str, object] = {
         "move": each.kind.value,
-        "to": state.names(_rows(each.pnode, each.snode)),
+        "to": state.names(_rows(place.pnode, place.snode)),
     }
-    if each.fail:
-        return document | {"fail": each.fail.value}
-    components = _components_json(each.components, before)
-    return document | {"score": each.score, "change": each.score - score, "components": components}
+    if place.why:
+        return document | {"fail": place.why}
+    return document | _figures_json(place, score, before)
 
 
-def _components_json(after: Sequence[float], before: Sequence[float]) -> dict[str, dict[str, float]]:
-    return {
+def _figures_json(place: Place, score: float, before: Sequence[float]) -> dict[str, object]:
+    components = {
         component.name: {"weight": component.weight, "before": old, "after": new}
-        for component, old, new in zip(COMPONENTS, before, after, strict=True)
+        for component, old, new in zip(COMPONENTS, before, place.components, strict=True)
     }
+    return {"score": place.score, "change": place.score - score, "components": components}

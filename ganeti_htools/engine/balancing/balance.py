@@ -1,6 +1,6 @@
 """Rebalancing: the best single move again and again, until none helps (``hbal(1)``)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,18 +78,14 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
         return
     batches, facts = batches_of(state, candidates(state, scope, movable))
 
-    def searching(options: Balancing) -> Search:
-        force = options.ignore_soft_errors
-        return Search(facts, batches, scope, force, lambda batch, kind: allowed(facts, batch, kind, options))
-
-    search, time_limit, cheap = searching(options), None, None
+    search, time_limit, cheap = search_of(facts, batches, scope, options), None, None
     factor = 1.0 if options.disk_moves_factor is None else options.disk_moves_factor
     if options.long_factor >= NEGLIGIBLE:
         time_limit = TimeLimit(
             state, options.long_threshold, options.long_factor, optimal_score(state, scope)
         )
     if options.disk_moves and (options.disk_moves_factor is not None or time_limit):
-        cheap = searching(replace(options, disk_moves=False))
+        cheap = search_of(facts, batches, scope, replace(options, disk_moves=False))
 
     def best_of(search: Search) -> Best | None:
         return time_limit.best(search, current) if time_limit else search.best(current)
@@ -113,6 +109,12 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
         current = best.score
         number += 1
         yield Step(instance, best.kind, best.node, int(trial.pnode[0]), int(trial.snode[0]), current)
+
+
+def search_of(facts: NodeFacts, batches: Sequence[Batch], scope: Bools, options: Balancing) -> Search:
+    """The search for moves of the batches that the options allow, to nodes in scope."""
+    force = options.ignore_soft_errors
+    return Search(facts, batches, scope, force, lambda batch, kind: allowed(facts, batch, kind, options))
 
 
 def candidates(state: State, scope: Bools, movable: Bools | None) -> Bools:

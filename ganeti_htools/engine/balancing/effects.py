@@ -60,7 +60,8 @@ class ScoreParts:
         self.weights = np.array([sum(WEIGHTS[which] for which in each) for each in groups.values()])
         self.sums = [which for which, aggregate in enumerate(AGGREGATES) if aggregate in (COUNT, LOST)]
         online = ~state.columns.offline[self.rows]
-        self.centre = np.array([values[which][online].mean() for which in self.leaders])
+        some = online if online.any() else slice(None)
+        self.centre = np.array([values[which][some].mean() for which in self.leaders])
 
     def values(self) -> list[Any]:
         """The values of the nodes in scope now."""

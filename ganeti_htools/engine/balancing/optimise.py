@@ -24,6 +24,7 @@ from ganeti_htools.engine.balancing.balance import (
     optimal_score,
     rebalance,
     score_of,
+    search_of,
 )
 from ganeti_htools.engine.balancing.batches import Batch, batches_of
 from ganeti_htools.engine.balancing.relocate import tried
@@ -103,13 +104,7 @@ def _improvements(
     batches, facts = batches_of(found, concerned)
     # Those that may leave offline nodes may do so for any other node.
     options = replace(options, evacuation=False)
-    search = Search(
-        facts,
-        batches,
-        scope,
-        options.ignore_soft_errors,
-        lambda batch, kind: allowed(facts, batch, kind, options),
-    )
+    search = search_of(facts, batches, scope, options)
     way, expected = shortest(state, goals_of(state, found)), 1e-6 * max(score, 1e-3)
     while score > limit:
         staying = _staying(state, found, options)

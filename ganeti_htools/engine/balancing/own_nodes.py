@@ -18,17 +18,18 @@ May = Callable[[Batch, MoveKind], Bools]  # which members may move in this way a
 class OwnNodes:
     """What the nodes that instances of a batch have would become when these moved in one way.
 
-    ``changes`` and ``squares`` of each spread (spreads by members of the batch), ``rest`` of all else, and
-    whether they may go (``free``).
+    ``changes`` and ``squares`` of each spread (spreads by members of the batch), ``rest`` of all else; which
+    members ``may`` move so at all, and which of them are ``free`` to go, as far as these nodes are concerned.
     """
 
     def __init__(self, spreads: int, members: int) -> None:
         self.changes, self.squares = np.zeros((spreads, members)), np.zeros((spreads, members))
-        self.rest, self.free = np.zeros(members), np.zeros(members, np.bool_)
+        self.rest, self.may, self.free = np.zeros(members), *np.zeros((2, members), np.bool_)
 
-    def put(self, members: Ints, effects: Sequence[Effect], free: Bools) -> None:
+    def put(self, members: Ints, effects: Sequence[Effect], may: Bools, fits: Bools) -> None:
         """Write what is known of some members."""
-        self.free[members], self.rest[members] = free, sum(effect.rest for effect in effects)
+        self.may[members], self.free[members] = may, may & fits
+        self.rest[members] = sum(effect.rest for effect in effects)
         changes, squares = added(effects, len(self.changes), len(members))
         self.changes[:, members], self.squares[:, members] = changes, squares
 
@@ -70,6 +71,6 @@ class OwnNodesByKind:
                 key = id(node.old), id(node.new)
                 if key not in effects:
                     effects[key] = self.parts.effect(node)
-            free = self.may(batch, kind) & (codes == FITS)
+            may = self.may(batch, kind)
             own = [effects[id(node.old), id(node.new)] for node in touched]
-            self.kinds[kind].put(members, own, free)
+            self.kinds[kind].put(members, own, may, codes == FITS)

@@ -9,11 +9,11 @@ from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import ScoreParts, added
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import OwnNodes
-from ganeti_htools.engine.balancing.relocate import crowding_change, relocate
+from ganeti_htools.engine.balancing.relocate import crowding_change, nodes_after, relocate
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.engine.rules.node_rules import FITS, Codes
-from ganeti_htools.engine.rules.trial import NodeChange
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 
 
@@ -32,13 +32,14 @@ class Space(NamedTuple):
 class Candidates(NamedTuple):
     """The moves of one kind that members of a batch may make now.
 
-    ``free`` tells which members may. ``own`` and ``new`` are what becomes of nodes (``new`` is None if the
-    move takes no new node), ``crowding`` is how the location exclusion score changes when members go to
-    nodes (members by nodes), None if it does not change.
+    ``may`` tells which members are allowed to, ``free`` which of them their own nodes let go. ``own`` and
+    ``new`` are what becomes of nodes (``new`` is None if the move takes no new node), ``crowding`` is how the
+    location exclusion score changes when members go to nodes (members by nodes), None if it does not change.
     """
 
     batch: Batch
     kind: MoveKind
+    may: Bools
     free: Bools
     own: OwnNodes
     new: NewNodes | None
@@ -63,14 +64,13 @@ class Found(NamedTuple):
         """The new nodes, None if the moves take none."""
         return self.new if self.kind.takes_node else None
 
-    def relocate(self, space: Space) -> tuple[Batch, list[NodeChange], Codes, Any]:
-        """The members that move, what becomes of nodes, why it must not be, and what the location
-        exclusion score changes by.
-        """
-        batch = self.batch.take(self.members)
-        changes, codes = relocate(space.facts, batch, self.kind, space.force, self.new_nodes)
-        crowding = crowding_change(space.facts, batch, self.kind, self.new_nodes, space.scope)
-        return batch, changes, codes, crowding
+    def tried(self, space: Space) -> Trial:
+        """The moves as candidates of a trial, each of a member of its own."""
+        batch, new = self.batch.take(self.members), self.new_nodes
+        changes, codes = relocate(space.facts, batch, self.kind, space.force, new)
+        crowding = crowding_change(space.facts, batch, self.kind, new, space.scope)
+        nodes = nodes_after(space.facts.state, batch, self.kind, new)
+        return Trial(batch.asked, codes, *nodes, tuple(changes), crowding)
 
 
 def crowding_changes(space: Space, batch: Batch) -> Floats | None:
@@ -130,13 +130,12 @@ def relocations(
     return found, np.flatnonzero(state.peers[after] > 0) if kind.mirrored else np.zeros(0, np.int64)
 
 
-def exact(space: Space, baseline: Baseline, found: Found) -> tuple[Floats, Floats]:
+def exact(space: Space, baseline: Baseline, trial: Trial) -> tuple[Floats, Floats]:
     """Scores with everything taken into account, infinite for moves that must not be; and what they may be
     off by.
     """
-    _, touched, codes, crowding = found.relocate(space)
-    effects = [space.parts.effect(node) for node in touched]
-    changes, squares = added(effects, len(baseline.means), len(found.members))
-    rest = sum((effect.rest for effect in effects), crowding)
-    scores = np.where(codes == FITS, baseline.scores(changes, squares, rest), np.inf)
+    effects = [space.parts.effect(node) for node in trial.changes]
+    changes, squares = added(effects, len(baseline.means), len(trial.codes))
+    rest = sum((effect.rest for effect in effects), trial.crowding)
+    scores = np.where(trial.codes == FITS, baseline.scores(changes, squares, rest), np.inf)
     return scores, TINY * np.abs(scores) + baseline.score_doubts(changes, squares)

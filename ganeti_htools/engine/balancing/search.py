@@ -22,7 +22,7 @@ from ganeti_htools.engine.balancing.effects import ScoreParts
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import May, OwnNodesByKind
 from ganeti_htools.engine.balancing.scoring import Candidates, Found, Space, crowding_changes
-from ganeti_htools.engine.balancing.step_search import StepSearch
+from ganeti_htools.engine.balancing.step_search import Report, StepSearch
 from ganeti_htools.engine.balancing.ties import Best, best_of
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.move_kinds import MIRRORED, SHARED
@@ -37,6 +37,7 @@ class Search:
     as secondaries and as primaries, see :attr:`MoveKind.to_primary`).
     """
 
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
     def __init__(
         self, facts: NodeFacts, batches: Sequence[Batch], scope: Bools, force: bool, may: May
     ) -> None:
@@ -71,14 +72,15 @@ class Search:
                 each.refresh(nodes)
 
     @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # nodes that report nothing
-    def best(self, current: float, barred: Bools | None = None) -> Best | None:
+    def best(self, current: float, barred: Bools | None = None, report: Report | None = None) -> Best | None:
         """The move that leaves the lowest score below the ``current`` one; of equal ones the first.
 
         That is in the order of instances, a failover before all else, new nodes in order, and for each of
-        them kinds in the order of their table. Instances that are ``barred`` stay.
+        them kinds in the order of their table. Instances that are ``barred`` stay. Who wants to know of each
+        move gives a ``report``.
         """
         baseline = self._baseline()
-        search = StepSearch(self.space, baseline, current)
+        search = StepSearch(self.space, baseline, current, report=report)
         found = search.moves(list(self._candidates(barred)))
         return best_of(self.space, baseline, found, search.limit)
 
@@ -98,6 +100,8 @@ class Search:
         for batch, own, new in zip(self.batches, self.own, self.new, strict=True):
             crowding = crowding_changes(self.space, batch)
             for kind, nodes in own.kinds.items():
-                free = nodes.free if barred is None else nodes.free & ~barred[batch.rows]
+                may, free = nodes.may, nodes.free
+                if barred is not None:
+                    may, free = may & ~barred[batch.rows], free & ~barred[batch.rows]
                 there = new.get(kind.to_primary) if kind.takes_node else None
-                yield Candidates(batch, kind, free, nodes, there, crowding)
+                yield Candidates(batch, kind, may, free, nodes, there, crowding)

@@ -1,6 +1,7 @@
 """The search for one step: of all moves that may be made now, those that may be the best."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from ganeti_htools.engine.balancing.scoring import (
     failovers,
     relocations,
 )
-from ganeti_htools.model.columns import Ints
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 
 # From so many nodes on, memory kept free costs more in total than it can gain by being even.
 MONOTONE = 16
@@ -22,16 +25,28 @@ MONOTONE = 16
 SHARES = (1 / 16, 1 / 4, 1.0)
 
 
+# Is told of the moves of one kind that an instance may make: the new nodes (rows; NOWHERE if the move takes
+# none), and a trial with a candidate for each of them.
+Report = Callable[[MoveKind, Ints, Trial], None]
+
+
 class StepSearch:
     """Moves that leave a score of at most ``loss`` above the lower of ``current`` and the best one.
 
-    ``bound`` is the lowest score known so far. Once ``most`` moves are found, no others are looked for.
+    ``bound`` is the lowest score known so far. Once ``most`` moves are found, no others are looked for. With
+    a ``report`` no move is ruled out by bounds: each that is allowed is judged by itself, and told of.
     """
 
     def __init__(
-        self, space: Space, baseline: Baseline, current: float, loss: float = 0.0, most: int | None = None
+        self,
+        space: Space,
+        baseline: Baseline,
+        current: float,
+        loss: float = 0.0,
+        most: int | None = None,
+        report: Report | None = None,
     ) -> None:
-        self.space, self.baseline, self.most = space, baseline, most
+        self.space, self.baseline, self.most, self.report = space, baseline, most, report
         self.bound, self.slack = current, baseline.doubt + TINY * abs(current) + loss
         self.monotone = baseline.number >= MONOTONE
         self.found: list[Found] = []
@@ -43,6 +58,28 @@ class StepSearch:
 
     def moves(self, candidates: Sequence[Candidates]) -> list[Found]:
         """Those of the candidates."""
+        if self.report is not None:
+            for each in candidates:
+                self._tell(each, self.report)
+        else:
+            self._look(candidates)
+        return [found.take(found.scores <= self.limit) for found in self.found]
+
+    def _tell(self, candidates: Candidates, report: Report) -> None:
+        """Judge each move by itself, and tell of it, whatever speaks against it."""
+        space, batch, kind = self.space, candidates.batch, candidates.kind
+        state = space.facts.state
+        for member in np.flatnonzero(candidates.may).tolist():
+            row, new = int(batch.rows[member]), np.array([NOWHERE])
+            if kind.takes_node:
+                new = space.targets[~np.isin(space.targets, (state.pnode[row], state.snode[row]))]
+            found = Found(batch, kind, np.full(len(new), member), new, np.zeros(len(new)))
+            trial = replace(found.tried(space), asked=state.instance(row))
+            report(kind, new, trial)
+            self._keep(found._replace(scores=self._exact(trial)))
+
+    def _look(self, candidates: Sequence[Candidates]) -> None:
+        """Score those moves that bounds do not rule out."""
         bounds = []
         for each in candidates:
             if not each.kind.takes_node:
@@ -55,7 +92,9 @@ class StepSearch:
         else:
             for each_bounds in bounds:
                 self._score(each_bounds, np.flatnonzero(each_bounds.candidates.free), np.inf)
-        return [found.take(found.scores <= self.limit) for found in self.found]
+
+    def _exact(self, trial: Trial) -> Floats:
+        return exact(self.space, self.baseline, trial)[0]
 
     def _keep(self, found: Found) -> None:
         """Take note of moves that may be the best."""
@@ -86,7 +125,7 @@ class StepSearch:
                 least = np.fmin.reduce(np.delete(found.scores, doubtful), initial=np.inf)
                 doubtful = doubtful[found.scores[doubtful] <= min(self.bound, least) + self.slack]
             if len(doubtful):
-                found.scores[doubtful] = exact(self.space, self.baseline, found.take(doubtful))[0]
+                found.scores[doubtful] = self._exact(found.take(doubtful).tried(self.space))
             self._keep(found)
 
     def _promising(self, bounds: Bounds, members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:

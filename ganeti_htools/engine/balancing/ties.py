@@ -1,6 +1,7 @@
 """Of moves that are close to the best, the one that is: scored afresh, as Ganeti's htools do it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -38,24 +39,22 @@ def best_of(space: Space, baseline: Baseline, found: Sequence[Found], limit: flo
         width = max(1, 8 * BLOCK // len(offline))
         for start in range(0, len(near.members), width):
             some = near.take(slice(start, start + width))
-            batch, touched, codes, change = some.relocate(space)
+            trial, rows = some.tried(space), some.batch.rows[some.members]
             changes = []
-            for node in touched:
+            for node in trial.changes:
                 old = node_values(node.old)
                 changes.append((position[node.rows], old, node_values(node.new, (node.old, old))))
-            crowding = np.broadcast_to(baseline.crowding + change, codes.shape)
+            crowding = np.broadcast_to(baseline.crowding + trial.crowding, trial.codes.shape)
             scores = variants(baseline.values, changes, offline, crowding)
-            scores = np.where(codes == FITS, scores, np.inf)
+            scores = np.where(trial.codes == FITS, scores, np.inf)
             least = np.fmin.reduce(scores)
             ranks = [
-                ((float(least), int(batch.rows[i]), int(some.new[i]), RANK[some.kind]), i)
+                ((float(least), int(rows[i]), int(some.new[i]), RANK[some.kind]), i)
                 for i in np.flatnonzero(scores == least).tolist()
             ]
             if ranks and np.isfinite(least) and min(ranks)[0] < lowest:
                 lowest, i = min(ranks)
-                nodes = some.kind.nodes(state.pnode[batch.rows], state.snode[batch.rows], some.new)
-                asked = state.instance(int(batch.rows[i]))
-                trial = Trial(asked, codes, *nodes, tuple(touched)).only(i)
+                trial = replace(trial.only(i), asked=state.instance(int(rows[i])))
                 best = Best(trial, some.kind, int(some.new[i]), lowest[0])
     return best
 
@@ -66,7 +65,7 @@ def _near(space: Space, baseline: Baseline, found: Sequence[Found], limit: float
     near = [each for each in near if len(each.members)]
     if sum(len(each.members) for each in near) < 2:
         return near
-    figures = [exact(space, baseline, each) for each in near]
+    figures = [exact(space, baseline, each.tried(space)) for each in near]
     bound = min(float((scores + doubts).min()) for scores, doubts in figures)
     near = [each.take(scores - doubts <= bound) for each, (scores, doubts) in zip(near, figures, strict=True)]
     # So many ties are between moves that are the same for all that matters: the first will do.

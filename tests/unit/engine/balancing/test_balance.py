@@ -53,14 +53,12 @@ def small(seed: int) -> State:
 def check_first_step(state: State, scope: Bools, options: Balancing) -> None:
     """The first step is the best of all moves, each looked at by itself."""
     current = score_of(state, scope)
+    here = scope[state.pnode] & ((state.snode == NOWHERE) | scope[state.snode])
     moves = [
-        (each.score, index, each.node, RANK[each.kind])
-        for index, row in enumerate(state.cluster.instances)
-        if scope[state.pnode[index]]
-        and (state.snode[index] == NOWHERE or scope[state.snode[index]])
-        and row.template is not DISKLESS
-        for each in possible_moves(state, scope, index, options)
-        if each.fail is None
+        (each.place.score, index, each.node, RANK[each.kind])
+        for index, told in possible_moves(state, scope, here, options).items()
+        for each in told
+        if not each.place.why
     ]
     _, steps = rebalance(state, scope, options)
     lowest = min(moves, default=(np.inf,))[0]

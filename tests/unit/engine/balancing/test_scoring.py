@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing, allowed, candidates, score_of
+from ganeti_htools.engine.balancing.balance import Balancing, candidates, score_of, search_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.bounds import bounds_of
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def searching(state: State) -> Search:
     scope = state.group == state.group[0]
     batches, facts = batches_of(state, candidates(state, scope, None))
-    return Search(facts, batches, scope, False, lambda batch, kind: allowed(facts, batch, kind, Balancing()))
+    return search_of(facts, batches, scope, Balancing())
 
 
 def all_candidates(search: Search) -> Iterator[Candidates]:
@@ -37,7 +37,7 @@ def all_candidates(search: Search) -> Iterator[Candidates]:
         for kind, nodes in own.kinds.items():
             if kind.takes_node and nodes.free.any():
                 crowding = crowding_changes(search.space, batch)
-                yield Candidates(batch, kind, nodes.free, nodes, new[kind.to_primary], crowding)
+                yield Candidates(batch, kind, nodes.may, nodes.free, nodes, new[kind.to_primary], crowding)
 
 
 def baseline_of(space: Space) -> Baseline:
@@ -53,7 +53,7 @@ def test_scores_and_their_bounds(seed: int) -> None:
         bounds = bounds_of(search.space, baseline, each, each.new)
         for members, places in bounds.promising(np.flatnonzero(each.free), None):
             found, doubtful = relocations(search.space, baseline, each, members, places)
-            scores, doubts = exact(search.space, baseline, found)
+            scores, doubts = exact(search.space, baseline, found.tried(search.space))
             sure = np.setdiff1d(np.arange(len(scores)), doubtful)
             fits = sure[np.isfinite(scores[sure])]
             assert found.scores[fits] == pytest.approx(scores[fits], abs=CLOSE)

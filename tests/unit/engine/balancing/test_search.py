@@ -3,10 +3,13 @@ import random
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing, allowed, candidates, score_of
+from ganeti_htools.engine.balancing.balance import Balancing, candidates, score_of, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.derive import derive
 from tests.support.rows import any_cluster
 
@@ -20,14 +23,14 @@ def test_all_moves_that_lose_little(seed: int) -> None:
     scope &= state.group == state.group[0]
     concerned = candidates(state, scope, None)
     batches, facts = batches_of(state, concerned)
-    search = Search(facts, batches, scope, False, lambda batch, kind: allowed(facts, batch, kind, options))
+    search = search_of(facts, batches, scope, options)
     current = score_of(state, scope)
     barred = np.arange(len(state.pnode)) % 3 == 0
     possible = {
-        (index, each.kind, each.node): each.score
-        for index in np.flatnonzero(concerned & ~barred).tolist()
-        for each in possible_moves(state, scope, index, options)
-        if each.fail is None
+        (index, each.kind, each.node): each.place.score
+        for index, moves in possible_moves(state, scope, concerned & ~barred, options).items()
+        for each in moves
+        if not each.place.why
     }
     assert possible
     lowest = min([current, *possible.values()])
@@ -43,3 +46,33 @@ def test_all_moves_that_lose_little(seed: int) -> None:
         assert {move for move, score in possible.items() if score < lowest + loss - CLOSE} <= set(found)
         assert all(found[move] == pytest.approx(possible[move], abs=CLOSE) for move in found)
     assert set(found) == set(possible)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_who_listens_hears_of_every_move_and_changes_nothing(seed: int) -> None:
+    state = derive(any_cluster(random.Random(seed)))
+    scope, options = state.group == state.group[0], Balancing()
+    batches, facts = batches_of(state, candidates(state, scope, None))
+    search, barred = search_of(facts, batches, scope, options), np.arange(len(state.pnode)) % 3 == 0
+    heard: list[tuple[int, MoveKind, int]] = []
+    fit: list[tuple[int, MoveKind, int]] = []
+
+    def report(kind: MoveKind, nodes: Ints, trial: Trial) -> None:
+        moves = [(trial.asked.index, kind, node) for node in nodes.tolist()]
+        heard.extend(moves)
+        fit.extend(move for move, code in zip(moves, trial.codes.tolist(), strict=True) if code == FITS)
+
+    current = score_of(state, scope)
+    silent, told = search.best(current, barred), search.best(current, barred, report)
+    assert (silent is None) is (told is None)
+    if silent and told:
+        assert silent[1:] == told[1:]
+        assert (told.trial.asked.index, told.kind, told.node) in fit
+    assert len(set(heard)) == len(heard) > len(fit)
+    assert not barred[[index for index, _, _ in heard]].any()
+    found = search.within(current, 1e6, barred, 1 << 30)
+    assert set(fit) == {
+        (int(each.batch.rows[member]), each.kind, node)
+        for each in found
+        for member, node in zip(each.members.tolist(), each.new.tolist(), strict=True)
+    }

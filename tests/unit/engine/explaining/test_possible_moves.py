@@ -1,14 +1,16 @@
 """All moves of an instance that options allow are told of, with what they do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import Balancing
-from ganeti_htools.engine.explaining.possible_moves import possible_moves
+from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.types import DiskTemplate, Fail
+from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
 INSTANCES = [
@@ -20,10 +22,15 @@ STATE = derive(cluster({"a": 10_000, "b": 10_000, "c": 10_000, "d": 500}, INSTAN
 EVERYONE = np.ones(4, np.bool_)
 
 
+def moves_of(index: int, options: Balancing, scope: Bools = EVERYONE) -> list[PossibleMove]:
+    (found,) = possible_moves(STATE, scope, np.arange(len(INSTANCES)) == index, options).values()
+    return found
+
+
 def test_moves_of_a_mirrored_instance() -> None:
-    found = possible_moves(STATE, EVERYONE, 0, Balancing())
+    found = moves_of(0, Balancing())
     failover, *others = found
-    assert (failover.kind, failover.node, failover.pnode, failover.snode) == (
+    assert (failover.kind, failover.node, failover.place.pnode, failover.place.snode) == (
         MoveKind.FAILOVER,
         NOWHERE,
         1,
@@ -33,8 +40,8 @@ def test_moves_of_a_mirrored_instance() -> None:
     for row in (2, 3):
         assert {move.kind for move in others if move.node == row} == kinds
     for move in others:
-        assert {move.pnode, move.snode} >= {move.node}
-        assert (move.fail is Fail.MEM) == (move.node == 3)
+        assert {move.place.pnode, move.place.snode} >= {move.node}
+        assert move.place.why == ("FailMem" if move.node == 3 else "")
 
 
 @pytest.mark.parametrize(
@@ -47,9 +54,28 @@ def test_moves_of_a_mirrored_instance() -> None:
     ],
 )
 def test_only_moves_that_the_options_allow(index: int, options: Balancing, expected: set[MoveKind]) -> None:
-    assert {move.kind for move in possible_moves(STATE, EVERYONE, index, options)} == expected
+    assert {move.kind for move in moves_of(index, options)} == expected
 
 
 def test_only_nodes_in_scope() -> None:
-    found = possible_moves(STATE, np.array([True, True, True, False]), 1, Balancing())
+    found = moves_of(1, Balancing(), np.array([True, True, True, False]))
     assert [move.node for move in found] == [1, 2]
+
+
+def test_moves_of_several_instances() -> None:
+    found = possible_moves(STATE, EVERYONE, np.array([False, True, True]), Balancing())
+    assert found == {1: moves_of(1, Balancing()), 2: []}
+
+
+@pytest.mark.parametrize("offline", ["c", "abcd"])
+def test_where_no_score_is_a_number(offline: str) -> None:
+    """Node c reports no memory. What the others do to the rest of the score is told all the same."""
+    nodes = [
+        replace(node, offline=node.name in offline, t_mem=0.0 if node.name == "c" else node.t_mem)
+        for node in STATE.cluster.nodes
+    ]
+    state = derive(replace(STATE.cluster, nodes=tuple(nodes)))
+    found = possible_moves(state, EVERYONE, np.array([True, True, False]), Balancing())
+    assert {move.node for moves in found.values() for move in moves} == (
+        {NOWHERE, 1, 3} if offline == "c" else set()
+    )
