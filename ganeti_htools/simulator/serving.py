@@ -1,9 +1,5 @@
 """Conversations on Unix sockets, and what can go wrong with them."""
 
-import errno
-import os
-import socket
-import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,6 +9,7 @@ import trio
 
 from ganeti_htools.luxi.framing import Decoder, FramingError, decode, encode
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sockets import bind
 
 LONGEST = 100 << 20  # bytes of a request
 IDLE = 3600.0  # seconds that a client may say nothing
@@ -82,46 +79,15 @@ async def _say(stream: trio.abc.Stream, said: bytes, trouble: Trouble) -> bool:
 @contextmanager
 def listening(path: str) -> Iterator[trio.SocketListener]:
     """A Unix socket at ``path``, as long as it is needed; nobody else's is removed. Raises HtoolsError."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        bound = bind(path)
+    except OSError as error:
+        raise HtoolsError(f"{path}: {error.strerror or error}") from None
+    with bound.socket as sock:
         try:
-            _remove_stale(path)
-            before = os.umask(0o117)
-            try:
-                sock.bind(path)
-            finally:
-                os.umask(before)
-            mine = _identity(path)
             sock.listen(128)
-        except OSError as error:
-            raise HtoolsError(f"{path}: {error.strerror or error}") from None
-        sock.setblocking(False)
-        try:
+            sock.setblocking(False)
             yield trio.SocketListener(trio.socket.from_stdlib_socket(sock))
         finally:
             with suppress(OSError):
-                if _identity(path) == mine:
-                    os.unlink(path)
-    finally:
-        sock.close()
-
-
-def _identity(path: str) -> tuple[int, int]:
-    found = os.lstat(path)
-    return found.st_dev, found.st_ino
-
-
-def _remove_stale(path: str) -> None:
-    """Remove a socket that nobody listens on. Raises HtoolsError if somebody does, OSError."""
-    try:
-        if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise HtoolsError(f"{path}: exists and is no socket")
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        refused = probe.connect_ex(path)
-    if refused == errno.ECONNREFUSED:
-        os.unlink(path)
-    elif refused != errno.ENOENT:
-        raise HtoolsError(f"{path}: somebody listens there")
+                bound.unlink()

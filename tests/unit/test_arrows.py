@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = {"ganeti_htools": ROOT / "ganeti_htools", "htoolsd": ROOT / "daemon" / "htoolsd"}
 
-_LIBRARY = "model engine backends luxi client sources execution planning files streams version"
+_LIBRARY = "model engine backends luxi client sources execution planning files streams sockets version"
 
 # What each package may import besides itself, the lowest packages first. Names are below ganeti_htools unless
 # they begin with htoolsd; a name stands for everything below it as well, and may be that of a single module.
@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "model": "",
     "version": "",
     "streams": "",
+    "sockets": "",
     "files": "model",
     "engine.rules": "model",
     "engine.redundancy": "model engine.rules",
@@ -36,7 +37,7 @@ MAY_IMPORT = {
     "luxi": "model engine",
     "backends": "model engine luxi",
     "client": "model backends luxi",
-    "simulator": "model engine backends luxi files streams version",
+    "simulator": "model engine backends luxi files sockets streams version",
     "commandline": "model engine backends version",
     "sources": "model engine backends luxi client files",
     "execution": "model engine backends luxi client files",
@@ -45,7 +46,7 @@ MAY_IMPORT = {
     "cli.report": f"{_LIBRARY} commandline cli.terminal",
     "cli": f"{_LIBRARY} commandline cli.terminal cli.report",
     "htoolsd.reading": "",
-    "htoolsd.socket": "model backends luxi client",
+    "htoolsd.socket": "model backends luxi client sockets",
     "htoolsd.sync": "model backends luxi",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.reading htoolsd.sync",
     "htoolsd.api": f"{_LIBRARY} commandline htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans",

@@ -4,15 +4,13 @@ import errno
 import fcntl
 import grp
 import os
-import socket
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sockets import NamedSocket, bind
 
 _PATIENCE = 5.0  # seconds to wait for another daemon that takes the same name, which takes it milliseconds
 
@@ -21,20 +19,10 @@ class StartError(HtoolsError):
     """Why the daemon cannot start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """A listening Unix socket, and its name in the file system."""
+class Listener(NamedSocket):
+    """A listening Unix socket."""
 
-    socket: socket.socket
-    path: str
-    identity: tuple[int, int]
-
-    @property
-    def named(self) -> bool:
-        """Whether the name is still there, and still the socket's."""
-        with suppress(OSError):
-            return _identity(self.path) == self.identity
-        return False
+    __slots__ = ()
 
     def show(self) -> None:
         """Touch the socket's file: clients wait for a daemon that did so a moment ago."""
@@ -46,8 +34,7 @@ class Listener:
         """Remove the name, unless it is gone or somebody else's by now. Raises OSError."""
         # A daemon that is about to take the name removes it itself.
         with suppress(FileNotFoundError, StartError), _alone(self.path, 0):
-            if _identity(self.path) == self.identity:
-                os.unlink(self.path)
+            self.unlink()
 
 
 def listen(path: str, group: str) -> Listener:
@@ -55,19 +42,16 @@ def listen(path: str, group: str) -> Listener:
     try:
         Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with _alone(path, _PATIENCE), ExitStack() as undo:
-            _remove_stale(path)
-            sock = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-            before = os.umask(0o117)
-            try:
-                sock.bind(path)
-            finally:
-                os.umask(before)
+            bound = bind(path)
+            undo.enter_context(bound.socket)
             undo.callback(os.unlink, path)
             os.chown(path, -1, group_number(group))
-            sock.listen(128)  # only now can anybody connect
+            bound.socket.listen(128)  # only now can anybody connect
             undo.pop_all()
-            return Listener(sock, path, _identity(path))
+            return Listener(bound.socket, path, bound.identity)
     except OSError as err:
+        if err.errno == errno.EADDRINUSE:
+            raise StartError(f"already running: somebody listens on {path}") from None
         raise StartError(f"{path}: {err.strerror or err}") from None
 
 
@@ -107,26 +91,3 @@ def locked(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _identity(path: str) -> tuple[int, int]:
-    found = os.lstat(path)
-    return found.st_dev, found.st_ino
-
-
-def _remove_stale(path: str) -> None:
-    """Remove a socket that nobody listens on. Raises StartError if somebody does, OSError."""
-    try:
-        if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise StartError(f"{path}: exists and is no socket")
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        refused = probe.connect_ex(path)
-    if refused == errno.ECONNREFUSED:
-        os.unlink(path)
-    elif refused in (0, errno.EAGAIN):
-        raise StartError(f"already running: somebody listens on {path}")
-    elif refused != errno.ENOENT:
-        raise OSError(refused, os.strerror(refused))

@@ -35,15 +35,6 @@ def test_the_socket_is_there_for_owner_and_group_only(listener: Listener, path: 
         client.connect(str(path))
 
 
-def test_the_umask_is_left_as_it_was(path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        listen(str(path), "").socket.close()
-        assert os.umask(0o027) == 0o027
-    finally:
-        os.umask(before)
-
-
 def test_the_group_is_set(path: Path) -> None:
     groups = [entry for entry in grp.getgrall() if entry.gr_gid in os.getgroups() or os.geteuid() == 0]
     group = groups[-1]
@@ -179,14 +170,6 @@ def test_who_is_about_to_listen_takes_the_name_away(listener: Listener, path: Pa
         fcntl.flock(file, fcntl.LOCK_EX)
         listener.remove()
     assert path.exists()
-
-
-def test_a_name_that_is_gone_or_anothers_is_noticed(listener: Listener, path: Path) -> None:
-    assert listener.named
-    path.rename(path.with_suffix(".moved"))
-    assert not listener.named
-    path.write_text("another's")
-    assert not listener.named
 
 
 def test_a_name_that_cannot_be_removed_is_an_error(
