@@ -26,6 +26,7 @@ ANY_SIZE = (
     "min:cpu-count=1,disk-count=0,disk-size=0,memory-size=1,nic-count=0,spindle-use=0"
     "/max:cpu-count=8,disk-count=16,disk-size=1048576,memory-size=32768,nic-count=8,spindle-use=12"
 )
+_IP_FREEBIND = 15  # ip(7)
 
 Command = Sequence[object]
 
@@ -36,6 +37,11 @@ class Job(NamedTuple):
     number: int
     status: str
     summary: str
+
+
+def socket_of(node: str) -> Path:
+    """Where the daemon of a node listens."""
+    return TOP / node / "htoolsd.sock"
 
 
 def here() -> bool:
@@ -53,6 +59,7 @@ def environment(node: str = MASTER) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "GANETI_ROOTDIR": str(TOP / node),
         "GANETI_HOSTNAME": node,
+        "HTOOLSD_SOCKET": str(socket_of(node)),
     }
 
 
@@ -132,8 +139,12 @@ def cluster() -> Iterator[None]:
     for number, node in enumerate(GROUPS, start=11):
         _prepare(TOP / node, node, f"192.0.2.{number}")
         run(["/usr/lib/ganeti/ensure-dirs"], node=node)
-    # Ganeti looks whether somebody listens there, and says nothing.
-    with socket.create_server(("", 22), backlog=1000):
+    # Ganeti looks whether somebody listens there, and says nothing. The second is the address of the cluster,
+    # which comes and goes with the master; the node daemon of a real master listens there as well.
+    with socket.create_server(("", 22), backlog=1000), socket.socket() as noded:
+        noded.setsockopt(socket.SOL_IP, _IP_FREEBIND, 1)
+        noded.bind(("192.0.2.1", 1811))
+        noded.listen(1000)
         run(
             [
                 *("gnt-cluster", "init", "--no-ssh-init", "--no-etc-hosts"),
@@ -170,5 +181,5 @@ def _prepare(root: Path, node: str, address: str) -> None:
     }
     (root / "etc/default/ganeti").write_text(
         "".join(f"{name}_ARGS='{given}'\n" for name, given in arguments.items())
-        + f"export GANETI_ROOTDIR={root} GANETI_HOSTNAME={node}\n"
+        + f"export GANETI_ROOTDIR={root} GANETI_HOSTNAME={node} HTOOLSD_SOCKET={socket_of(node)}\n"
     )

@@ -1,4 +1,4 @@
-"""The daemon on the master, as the README says to run it."""
+"""The daemon on a node, started as the systemd unit does."""
 
 import subprocess
 import time
@@ -6,29 +6,37 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from ganeti_htools.client.asking import NoAnswerError, ask
-from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from tests.integration import cluster
 from tests.support.programs import PATIENCE, PROGRAMS
 
 
 class Daemon:
-    """An htoolsd that knows the cluster, killed at the end of the context; ``config`` is more of its file."""
+    """An htoolsd that knows its role, and as the master's the cluster; killed at the end of the context.
 
-    def __init__(self, config: str = "config_seconds = 1\nlive_seconds = 20") -> None:
-        self.file = cluster.TOP / "htoolsd.toml"
-        self.log = cluster.TOP / "htoolsd.log"
-        self.file.write_text(f'state_dir = "{cluster.TOP}/htoolsd"\n{config}\n')
+    ``config`` is more of its file.
+    """
+
+    def __init__(
+        self, config: str = "config_seconds = 1\nlive_seconds = 20", node: str = cluster.MASTER
+    ) -> None:
+        self.node = node
+        self.socket = str(cluster.socket_of(node))
+        self.file = cluster.TOP / node / "htoolsd.toml"
+        self.log = cluster.TOP / node / "htoolsd.log"
+        self.file.write_text(
+            f'socket = "{self.socket}"\nstate_dir = "{cluster.TOP}/{node}/htoolsd"\n{config}\n'
+        )
 
     def __enter__(self) -> Self:
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [PROGRAMS / "htoolsd", "--config", self.file],
-                env=cluster.environment(),
+                [PROGRAMS / "htoolsd", "--config", self.file, "--stay"],
+                env=cluster.environment(self.node),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
-        self.wait_until(lambda status: status["pid"] == self.process.pid and not status["cluster"]["late"])
+        self.wait_until(lambda status: _leads(status) or _idle(status))
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -41,7 +49,7 @@ class Daemon:
 
     def status(self) -> Any:
         """What it tells about itself."""
-        return ask(DEFAULT_SOCKET, "status", {}, patience=PATIENCE)
+        return ask(self.socket, "status", {}, patience=PATIENCE)
 
     def answers(self) -> bool:
         """Whether anybody does."""
@@ -59,6 +67,18 @@ class Daemon:
             assert time.monotonic() < end, self.status()
             time.sleep(0.05)
 
+    def wait_until_it_leads(self) -> None:
+        """Wait until it knows that its node is the master, and the cluster."""
+        self.wait_until(_leads)
+
+    def wait_until_it_is_idle(self) -> None:
+        """Wait until it knows that its node is not the master."""
+        self.wait_until(_idle)
+
+    def served(self) -> int:
+        """How many requests it has decided."""
+        return int(self.status()["decisions"]["served"])
+
     def polls(self) -> int:
         """How often configuration was asked for."""
         return _polls(self.status())
@@ -69,7 +89,15 @@ class Daemon:
 
     def refresh(self) -> None:
         """Have it ask for everything anew."""
-        ask(DEFAULT_SOCKET, "refresh", {}, patience=PATIENCE)
+        ask(self.socket, "refresh", {}, patience=PATIENCE)
+
+
+def _leads(status: Any) -> bool:
+    return status["cluster"]["master"] is True and not status["cluster"]["late"]
+
+
+def _idle(status: Any) -> bool:
+    return status["cluster"]["master"] is False and status["luxi"]["state"] == "not asked"
 
 
 def _polls(status: Any) -> int:

@@ -97,19 +97,19 @@ def requests(name: str, tmp_path: Path) -> Iterator[list[list[str]]]:
     assert {GROUPS[node] for node in nodes_of(f"{name}-drbd")} == {"other"}
 
 
-def saved(program: object, source: str, directory: Path) -> str:
-    """The cluster in the text format, as an ``hscan`` saves it."""
+def saved(program: object, source: str, directory: Path, node: str) -> str:
+    """The cluster in the text format, as an ``hscan`` on a node saves it."""
     directory.mkdir(exist_ok=True)
-    run([program, source, "-d", directory])
+    run([program, source, "-d", directory], node=node)
     return (directory / "LOCAL.data").read_text("utf-8")
 
 
-def agree(tmp_path: Path) -> None:
-    """The daemon's model becomes what Debian's ``hscan`` finds, without being told of anything."""
+def agree(tmp_path: Path, node: str = MASTER) -> None:
+    """The model of a node's daemon becomes what Debian's ``hscan`` finds, without being told of anything."""
     end = time.monotonic() + PATIENCE
     while True:
-        ours = saved(PROGRAMS / "hscan", "-D", tmp_path / "ours")
-        theirs = saved("/usr/bin/hscan", "-L", tmp_path / "theirs")
+        ours = saved(PROGRAMS / "hscan", "-D", tmp_path / "ours", node)
+        theirs = saved("/usr/bin/hscan", "-L", tmp_path / "theirs", node)
         if ours == theirs:
             return
         difference = "\n".join(difflib.unified_diff(theirs.splitlines(), ours.splitlines(), lineterm=""))
@@ -189,6 +189,21 @@ def test_luxid_started_again(daemon: Daemon, tmp_path: Path) -> None:
     succeed(["gnt-instance", "shutdown", "one-plain"])
     agree(tmp_path)
     assert daemon.status()["luxi"]["state"] == "reachable"
+
+
+def test_a_failover_of_the_master_and_back(tmp_path: Path) -> None:
+    """On each node is a daemon: that of the master decides, the other one waits."""
+    with Daemon() as first, Daemon(node="node2") as second:
+        for old, new in ((first, second), (second, first)):
+            old.wait_until_it_leads()
+            new.wait_until_it_is_idle()
+            run(["gnt-cluster", "master-failover"], node=new.node)
+            new.wait_until_it_leads()
+            old.wait_until_it_is_idle()
+            served, decided = old.served(), new.served()
+            run(add(f"by-{new.node}", "sharedfile", "default"), node=new.node)
+            assert (old.served(), new.served()) == (served, decided + 1)
+            agree(tmp_path, new.node)
 
 
 def test_what_reading_costs(capsys: pytest.CaptureFixture[str]) -> None:
