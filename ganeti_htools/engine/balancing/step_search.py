@@ -1,12 +1,12 @@
 """The search for one step: of all moves that may be made now, those that may be the best."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import TINY, Baseline
 from ganeti_htools.engine.balancing.bounds import Bounds, bounds_of
+from ganeti_htools.engine.balancing.new_nodes import BLOCK
 from ganeti_htools.engine.balancing.scoring import (
     Candidates,
     Found,
@@ -15,7 +15,6 @@ from ganeti_htools.engine.balancing.scoring import (
     failovers,
     relocations,
 )
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 
@@ -25,9 +24,8 @@ MONOTONE = 16
 SHARES = (1 / 16, 1 / 4, 1.0)
 
 
-# Is told of the moves of one kind that an instance may make: the new nodes (rows; NOWHERE if the move takes
-# none), and a trial with a candidate for each of them.
-Report = Callable[[MoveKind, Ints, Trial], None]
+# Is told of moves that were judged, with what becomes of the nodes: a trial with a candidate for each move.
+Report = Callable[[Found, Trial], None]
 
 
 class StepSearch:
@@ -67,16 +65,19 @@ class StepSearch:
 
     def _tell(self, candidates: Candidates, report: Report) -> None:
         """Judge each move by itself, and tell of it, whatever speaks against it."""
-        space, batch, kind = self.space, candidates.batch, candidates.kind
-        state = space.facts.state
-        for member in np.flatnonzero(candidates.may).tolist():
-            row, new = int(batch.rows[member]), np.array([NOWHERE])
-            if kind.takes_node:
-                new = space.targets[~np.isin(space.targets, (state.pnode[row], state.snode[row]))]
-            found = Found(batch, kind, np.full(len(new), member), new, np.zeros(len(new)))
-            trial = replace(found.tried(space), asked=state.instance(row))
-            report(kind, new, trial)
-            self._keep(found._replace(scores=self._exact(trial)))
+        batch, kind, state = candidates.batch, candidates.kind, self.space.facts.state
+        targets = self.space.targets if kind.takes_node else np.array([NOWHERE])
+        allowed, width = np.flatnonzero(candidates.may), max(1, BLOCK // max(1, len(targets)))
+        for start in range(0, len(allowed), width):
+            block = allowed[start : start + width]
+            members, new = np.repeat(block, len(targets)), np.tile(targets, len(block))
+            rows = batch.rows[members]
+            others = (new == NOWHERE) | ((new != state.pnode[rows]) & (new != state.snode[rows]))
+            found = Found(batch, kind, members, new, np.zeros(len(new))).take(others)
+            trial = found.tried(self.space)
+            found = found._replace(scores=self._exact(trial))
+            report(found, trial)
+            self._keep(found)
 
     def _look(self, candidates: Sequence[Candidates]) -> None:
         """Score those moves that bounds do not rule out."""

@@ -6,11 +6,12 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
+from ganeti_htools.engine.balancing.scoring import Found
 from ganeti_htools.engine.explaining.places import Place, places
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.state import State
 
 
@@ -34,9 +35,13 @@ def possible_moves(
     found: dict[int, list[PossibleMove]] = {index: [] for index in np.flatnonzero(chosen).tolist()}
     base = choice.base(state, scope, affinity.crowding(state, scope))
 
-    def report(kind: MoveKind, nodes: Ints, trial: Trial) -> None:
-        result = zip(nodes.tolist(), places(trial, np.ones(len(nodes), np.bool_), base), strict=True)
-        found[trial.asked.index] += [PossibleMove(kind, node, place) for node, place in result]
+    def report(judged: Found, trial: Trial) -> None:
+        rows, each = (
+            judged.batch.rows[judged.members],
+            places(trial, np.ones(trial.codes.shape, np.bool_), base),
+        )
+        for index, node, place in zip(rows.tolist(), judged.new.tolist(), each, strict=True):
+            found[index].append(PossibleMove(judged.kind, node, place))
 
     batches, facts = batches_of(state, chosen)
     search_of(facts, batches, scope, options).best(float(base.score()), report=report)

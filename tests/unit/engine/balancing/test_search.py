@@ -5,11 +5,11 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import Balancing, candidates, score_of, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
+from ganeti_htools.engine.balancing.scoring import Found
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.derive import derive
 from tests.support.rows import any_cluster
 
@@ -57,9 +57,11 @@ def test_who_listens_hears_of_every_move_and_changes_nothing(seed: int) -> None:
     heard: list[tuple[int, MoveKind, int]] = []
     fit: list[tuple[int, MoveKind, int]] = []
 
-    def report(kind: MoveKind, nodes: Ints, trial: Trial) -> None:
-        moves = [(trial.asked.index, kind, node) for node in nodes.tolist()]
+    def report(judged: Found, trial: Trial) -> None:
+        rows = judged.batch.rows[judged.members].tolist()
+        moves = [(row, judged.kind, node) for row, node in zip(rows, judged.new.tolist(), strict=True)]
         heard.extend(moves)
+        assert (np.isfinite(judged.scores) == (trial.codes == FITS)).all()
         fit.extend(move for move, code in zip(moves, trial.codes.tolist(), strict=True) if code == FITS)
 
     current = score_of(state, scope)
