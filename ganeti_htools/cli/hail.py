@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.cli import clusters
+from ganeti_htools.cli.cluster.loading import load, with_load
+from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute
@@ -38,10 +39,10 @@ def run(line: CommandLine) -> None:
     message = iallocator.read(read_bytes(line.arguments[0]))
     request, cluster, warnings = message.request, message.cluster, message.warnings
     if line.text_data is not None or line.simulate:
-        cluster, warnings = clusters.load(line), ()
+        cluster, warnings = load(line), ()
         iallocator.check_known(request, cluster)
     elif not line.ignore_dynu:
-        cluster = clusters.with_load(cluster, line)
+        cluster = with_load(cluster, line)
     state = state_for(cluster, request, options)
     say(inconsistencies((*warnings, *missing_resources(state))))
     if line.explain is not None:
@@ -56,25 +57,25 @@ def run(line: CommandLine) -> None:
     if line.verbose > 1 and is_dedicated(state, request):
         say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
     _show(line, "Initial cluster", state)
-    _save(line, "pre-ialloc", "before iallocator run", state.settled())
+    save(line, "pre-ialloc", "before iallocator run", state.settled)
     answer, after = respond_on(state, request, options)
     print(answer, flush=True)
     _show(line, "Final cluster", after)
-    settled = after.settled()
-    if isinstance(request, Allocate) and after is not state:
-        # Ganeti's hail lists the new instance first.
-        settled = replace(settled, instances=(*settled.instances[-1:], *settled.instances[:-1]))
-    _save(line, "post-ialloc", "after iallocator run", settled)
+    new_first = isinstance(request, Allocate) and after is not state
+    save(line, "post-ialloc", "after iallocator run", lambda: _settled(after, new_first))
+
+
+def _settled(state: State, new_first: bool) -> Cluster:
+    """The cluster in a state; Ganeti's hail lists a new instance first."""
+    settled = state.settled()
+    if new_first:
+        return replace(settled, instances=(*settled.instances[-1:], *settled.instances[:-1]))
+    return settled
 
 
 def _show(line: CommandLine, title: str, state: State) -> None:
     if line.print_nodes is not None:
         say(tables.node_status(title, state, line.print_nodes))
-
-
-def _save(line: CommandLine, extension: str, when: str, cluster: Cluster) -> None:
-    if line.save is not None:
-        say(clusters.save(line.save, extension, when, cluster) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,27 +1,28 @@
 """``hbal``: plan the moves that balance a node group (``hbal(1)``)."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ganeti_htools.backends.haskell import fixed, general
-from ganeti_htools.cli import clusters
+from ganeti_htools.backends.haskell import general
+from ganeti_htools.cli.cluster.loading import load_dated, seen
+from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.report import balance, tables
+from ganeti_htools.cli.report.balance import After, Before
 from ganeti_htools.cli.report.records import policy_record
-from ganeti_htools.cli.report.script import commands, script, shown
-from ganeti_htools.cli.terminal.program import check_exec, execute, print_json
-from ganeti_htools.cli.terminal.saying import progress, say
-from ganeti_htools.cli.typed import balancing_of, execution_of
-from ganeti_htools.cli.viewing import seen, view_of
+from ganeti_htools.cli.report.script import commands, give_commands
+from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
+from ganeti_htools.cli.terminal.saying import progress, say, undeterred
+from ganeti_htools.commandline.plans import balancing_of, execution_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.balancing.balance import optimal_score, score_of
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.files import write_text
 from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
@@ -29,12 +30,13 @@ from ganeti_htools.model.state import State
 from ganeti_htools.planning import hbal as planning
 from ganeti_htools.planning import view
 from ganeti_htools.planning.hbal import Balanced, NoGroupError, Options
-from ganeti_htools.planning.jobsets import Move, jobsets
+from ganeti_htools.planning.jobsets import jobsets
+from ganeti_htools.planning.proposal import begin
+from ganeti_htools.sources.source import Reading
 
 if TYPE_CHECKING:
+    from ganeti_htools.execution.wording import Say
     from ganeti_htools.planning.staying import Staying
-
-Tell = Callable[..., None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,14 +59,9 @@ def _options(line: CommandLine) -> Options:
 
 def run(line: CommandLine) -> None:
     """Read, plan, tell. Raises HtoolsError."""
-    options = _options(line)
+    options, tell = _options(line), printer(line)
     check_exec(HBAL, line)
-
-    def tell(*texts: str) -> None:
-        if not line.json:
-            print(*texts, sep="\n", flush=True)
-
-    reading = clusters.load_dated(line)
+    reading = load_dated(line)
     cluster = reading.cluster
     state = seen(cluster, line)
     if line.verbose > 1:
@@ -76,60 +73,37 @@ def run(line: CommandLine) -> None:
             print_json({"nodes": len(cluster.nodes), "instances": 0, "steps": []})
         return
     _tell_of_cluster(state, line, tell)
-    _save(line, "original", "before balancing", view.loaded(state, cluster))
-    group, scope = _select_group(state, line.group)
-    tell(*balance.about_group(state, scope, group, line))
-    _show(state, scope, "Initial", line)
-    initial, before = score_of(state, scope), _statistics(state, scope)
-    if line.verbose > 2:
-        tell(f"Initial coefficients: overall {fixed(initial, 8)}", balance.components(before))
-    else:
-        tell(f"Initial score: {fixed(initial, 8)}")
+    save(line, "original", "before balancing", lambda: view.loaded(state, cluster))
+    before = _before(state, line, tell)
     if line.explain is not None:
         from ganeti_htools.cli.report import explanation  # seldom needed
 
-        explanation.tell_moves(state, scope, line, options.balancing, before, initial)
-        return
-    if _well_balanced(state, scope, initial, line, tell):
-        left = _left_behind(state, scope, options, line, 0)
+        explanation.tell_moves(state, before.scope, line, options.balancing, before.figures, before.score)
+    elif _well_balanced(before, line, tell):
+        left = _left_behind(state, before.scope, options, line, 0)
         if line.json:
-            balance.report(state, scope, group, [], [], (initial, initial), (before, before), left)
-        return
-    tell("Trying to minimize the CV...")
-    told = None
-    if line.daemon is not None:
-        from ganeti_htools.cli import by_daemon  # seldom needed
-
-        told = by_daemon.plan(line, HBAL.name, options, reading.generations)
-    plan = _plan(state, scope, options, told, tell)
-    after, sets = _statistics(plan.after, scope), jobsets(plan.moves)
-    _tell_of_plan(plan, sets, initial, (before, after), line, tell)
-    left = _left_behind(plan.after, scope, options, line, len(plan.moves))
-    _give_commands(line, sets[:1] if line.first_job_group else sets, tell)
-    balanced = replace(plan.after.settled(), tags=cluster.tags)  # without what options added
-    _save(line, "balanced", "after balancing", _of_group(balanced, plan.after, scope))
-    _show(plan.after, scope, "Final", line)
-    if line.verbose > 3:
-        tell(balance.totals("Original", state, scope), balance.totals("Final", plan.after, scope))
-    outcome = _execute(line, options, state, group, plan, told, tell) if line.exec and plan.moves else None
-    if line.json:
-        scores = initial, _final(plan, initial)
-        balance.report(
-            state, scope, group, plan.moves, sets, scores, (before, after), left, outcome, plan.greedy
-        )
-    if outcome is not None:
-        from ganeti_htools.cli import executing
-
-        executing.conclude(outcome)
+            balance.report(before, _after(Balanced((), state), before), left)
+    else:
+        _balance(before, reading, options, line, tell)
 
 
-def _well_balanced(state: State, scope: Bools, initial: float, line: CommandLine, tell: Tell) -> bool:
+def _before(state: State, line: CommandLine, tell: "Say") -> Before:
+    """The node group to be balanced, which is told of. Raises HtoolsError."""
+    group, scope = _select_group(state, line.group)
+    before = Before(state, group, scope, score_of(state, scope), _statistics(state, scope))
+    tell(*balance.about_group(before, line))
+    _show(state, scope, "Initial", line)
+    tell(*balance.about_score(before, line.verbose))
+    return before
+
+
+def _well_balanced(before: Before, line: CommandLine, tell: "Say") -> bool:
     """Whether the score is as good as it can get, which is told."""
-    optimal = optimal_score(state, scope)
-    if not initial - optimal < line.min_score:
+    optimal = optimal_score(before.state, before.scope)
+    if not before.score - optimal < line.min_score:
         return False
     tell(
-        f"Cluster is already well balanced (initial score {general(initial, 6)},",
+        f"Cluster is already well balanced (initial score {general(before.score, 6)},",
         f"optimum score due to N+1 reservations {general(optimal, 6)},",
         f"minimum score {general(line.min_score, 6)}).",
         "Nothing to do, exiting",
@@ -137,45 +111,47 @@ def _well_balanced(state: State, scope: Bools, initial: float, line: CommandLine
     return True
 
 
-def _plan(state: State, scope: Bools, options: Options, told: Any, tell: Tell) -> Balanced:
+def _balance(before: Before, reading: Reading, options: Options, line: CommandLine, tell: "Say") -> None:
+    """Plan, tell of the plan, and carry it out if that is wanted. Raises HtoolsError."""
+    tell("Trying to minimize the CV...")
+    told = None
+    if line.daemon is not None:
+        from ganeti_htools.cli.runs import by_daemon  # seldom needed
+
+        told = by_daemon.plan(line, HBAL.name, options, reading.generations)
+    plan = _plan(before, options, told, tell)
+    after = _after(plan, before)
+    tell(*balance.about_plan(before, after, line.verbose))
+    left = _left_behind(plan.after, before.scope, options, line, len(plan.moves))
+    first = line.first_job_group
+    title = "First set of jobs:" if first else "Commands to run to reach the above solution:"
+    give_commands(line, title, commands(after.sets[:1] if first else after.sets), tell)
+    tags = reading.cluster.tags  # without those that options added
+    save(line, "balanced", "after balancing", lambda: _of_group(plan.after, before.scope, tags))
+    _show(plan.after, before.scope, "Final", line)
+    if line.verbose > 3:
+        sides = ("Original", before.state), ("Final", plan.after)
+        tell(*(balance.totals(title, state, before.scope) for title, state in sides))
+    outcome = _execute(before, plan, options, told, line, tell) if line.exec and plan.moves else None
+    if line.json:
+        balance.report(before, after, left, outcome)
+    if outcome is not None:
+        from ganeti_htools.cli.runs.ending import conclude
+
+        conclude(outcome)
+
+
+def _plan(before: Before, options: Options, told: Any, tell: "Say") -> Balanced:
     """The plan, each step told as soon as it is found; that of htoolsd, if that has ``told`` of one."""
     with progress() as live:
         if told is not None:
-            return planning.plan_again(state, scope, options, told["found"], tell, live)
-        return planning.plan(state, scope, options, tell, live)
+            return planning.plan_again(before.state, before.scope, options, told["found"], tell, live)
+        return planning.plan(before.state, before.scope, options, tell, live)
 
 
-def _final(plan: Balanced, initial: float) -> float:
-    return plan.moves[-1].step.score if plan.moves else initial
-
-
-def _tell_of_plan(
-    plan: Balanced,
-    sets: Sequence[Sequence[Move]],
-    initial: float,
-    figures: tuple[Statistics, Statistics],
-    line: CommandLine,
-    tell: Tell,
-) -> None:
-    """What the plan gains and costs."""
-    made, final = plan.moves, _final(plan, initial)
-    if not made:
-        tell("No solution found")
-    elif line.verbose > 2:
-        tell(f"Final coefficients:   overall {fixed(final, 8)}", balance.components(figures[1]))
-    else:
-        tell(f"Cluster score improved from {fixed(initial, 8)} to {fixed(final, 8)}")
-    if line.verbose > 0:
-        tell(f"Solution length={len(made)}")
-        if made:
-            tell(balance.cost_line(made, sets))
-        if plan.greedy is not None:
-            tell(
-                balance.brief("Greedy plan:   ", plan.greedy, initial),
-                balance.brief("Optimised plan:", made, initial),
-            )
-        if made and line.verbose == 2:
-            tell(balance.changes(*figures))
+def _after(plan: Balanced, before: Before) -> After:
+    score = plan.moves[-1].step.score if plan.moves else before.score
+    return After(plan, jobsets(plan.moves), score, _statistics(plan.after, before.scope))
 
 
 def _left_behind(
@@ -194,7 +170,7 @@ def _left_behind(
     return left
 
 
-def _tell_of_cluster(state: State, line: CommandLine, tell: Tell) -> None:
+def _tell_of_cluster(state: State, line: CommandLine, tell: "Say") -> None:
     cluster = state.cluster
     parted = np.flatnonzero(view.split(state)).tolist()
     if parted and line.verbose > 1:
@@ -220,54 +196,40 @@ def _select_group(state: State, wanted: str | None) -> tuple[str, Bools]:
 
 
 def _execute(
-    line: CommandLine, options: Options, state: State, group: str, plan: Balanced, told: Any, tell: Tell
+    before: Before, plan: Balanced, options: Options, told: Any, line: CommandLine, tell: "Say"
 ) -> Mapping[str, Any]:
-    """Carry the plan for a group out (``-X``), or have it carried out: the record of that."""
-    from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
-    from ganeti_htools.execution.record import record
-    from ganeti_htools.planning.proposal import begin
-
-    out = executing.undeterred(tell)
+    """Carry the plan out (``-X``), or have it carried out: the record of that."""
+    say_on = undeterred(tell)
     if told is not None:
-        from ganeti_htools.cli import by_daemon
+        from ganeti_htools.cli.runs import by_daemon
 
-        return by_daemon.carry_out(line, told["id"], out)
-    run = begin(HBAL.name, planning.PURPOSE, planning.jobs(state, plan.moves, options), options.execution)
-    check = planning.reviewer(options, group, line.on_change, out, progress)
-    executing.carry_out(line, run, check, out)
-    return record(run)
+        return by_daemon.carry_out(line, told["id"], say_on)
+    from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
+
+    jobs = planning.jobs(before.state, plan.moves, options)
+    run = begin(HBAL.name, planning.PURPOSE, jobs, options.execution)
+    check = planning.reviewer(options, before.group, line.on_change, say_on, progress)
+    return over_luxi.carry_out(line, run, check, say_on)
 
 
 def _statistics(state: State, scope: Bools) -> Statistics:
     return choice.base(state, scope, affinity.crowding(state, scope))
 
 
-def _give_commands(line: CommandLine, sets: Sequence[Sequence[Move]], tell: Tell) -> None:
-    if line.print_commands == "-":
-        title = "Commands to run to reach the above solution:"
-        tell("", "First set of jobs:" if line.first_job_group else title)
-        if sets:
-            tell(shown(commands(sets)).removesuffix("\n"))
-    elif line.print_commands is not None:
-        write_text(line.print_commands, script(commands(sets)))
-        tell(f"The commands have been written to file '{line.print_commands}'")
-
-
-def _of_group(cluster: Cluster, state: State, scope: Bools) -> Cluster:
-    """Instances with their primary in scope, and all nodes in scope or needed by these."""
+def _of_group(state: State, scope: Bools, tags: tuple[str, ...]) -> Cluster:
+    """The cluster in a state, with these tags: instances with their primary in scope, and all nodes in scope
+    or needed by these.
+    """
     here = scope[state.pnode]
     needed = scope.copy()
     needed[state.snode[here & (state.snode != NOWHERE)]] = True
+    cluster = state.settled()
     return replace(
         cluster,
+        tags=tags,
         nodes=tuple(node for node, keep in zip(cluster.nodes, needed, strict=True) if keep),
         instances=tuple(row for row, keep in zip(cluster.instances, here, strict=True) if keep),
     )
-
-
-def _save(line: CommandLine, extension: str, when: str, cluster: Cluster) -> None:
-    if line.save is not None:
-        say(clusters.save(line.save, extension, when, cluster) + "\n")
 
 
 def _show(state: State, scope: Bools, when: str, line: CommandLine) -> None:

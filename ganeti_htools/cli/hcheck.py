@@ -6,15 +6,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import clusters
+from ganeti_htools.cli.cluster.loading import load, seen
 from ganeti_htools.cli.report import health, keys, losses, tables
 from ganeti_htools.cli.report.health import Findings, Group
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say
-from ganeti_htools.cli.typed import balancing_of
-from ganeti_htools.cli.viewing import seen, view_of
+from ganeti_htools.commandline.plans import balancing_of
 from ganeti_htools.commandline.programs import HCHECK
 from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.model.columns import Bools
@@ -32,7 +32,7 @@ def run(line: CommandLine) -> int:
     """Read the cluster, check it, tell; the exit status. Raises HtoolsError."""
     if line.machine_readable and line.json:
         raise HtoolsError("Only one of --machine-readable and --json can be printed.")
-    state = seen(clusters.load(line), line)
+    state = seen(load(line), line)
     movable = view.movable(state, view_of(line))
     if line.print_instances:
         say(tables.instance_map("Instances", state))

@@ -4,12 +4,11 @@ import sys
 from collections.abc import Sequence
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import clusters
+from ganeti_htools.cli.cluster.loading import load, seen
 from ganeti_htools.cli.report import overview, tables
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import say
-from ganeti_htools.cli.viewing import seen
 from ganeti_htools.commandline.programs import HINFO
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.redundancy import check
@@ -24,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(line: CommandLine) -> None:
     """Read the cluster and show it. Raises HtoolsError."""
-    cluster = clusters.load(line)
+    cluster = load(line)
     state = seen(cluster, line)
     if line.json:
         print_json(overview.as_json(state))

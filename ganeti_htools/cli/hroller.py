@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ganeti_htools.cli import clusters
+from ganeti_htools.cli.cluster.loading import load, seen
+from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.report import reboots
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.saying import progress, say, warn
-from ganeti_htools.cli.viewing import seen
+from ganeti_htools.cli.terminal.saying import progress, warn
 from ganeti_htools.commandline.programs import HROLLER
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.maintenance import rolling
@@ -28,12 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(line: CommandLine) -> None:
     """Read the cluster, group its nodes, tell. Raises HtoolsError."""
-    cluster = clusters.load(line)
+    cluster = load(line)
     state = seen(cluster, line)
     _look_for_master(cluster, line.force)
-    if line.save is not None:
-        original = view.loaded(state, cluster)
-        say(clusters.save(line.save, "original", "before hroller run", original) + "\n")
+    save(line, "original", "before hroller run", lambda: view.loaded(state, cluster))
     members = _members(state, line)
     graph = rolling.node_graph(state, members, line.offline_maintenance)
     if line.verbose > 2 and not line.json:

@@ -9,12 +9,13 @@ import numpy as np
 
 from ganeti_htools.backends import text
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import clusters
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import warn
 from ganeti_htools.commandline.programs import HSCAN
 from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.sources import source_of
+from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.score import score
 from ganeti_htools.files import write_text
@@ -69,7 +70,7 @@ def _source(line: CommandLine, name: str) -> Source:
     """Where the cluster of that name is read from. Raises HtoolsError if options name several sources."""
     if line.arguments:
         return Source(rapi=name, rapi_ca=line.rapi_ca)
-    given = clusters.source(line)
+    given = source_of(line)
     return Source(daemon=given.daemon, luxi=given.luxi or "")
 
 
@@ -111,15 +112,11 @@ def summarise(state: State) -> Summary:
     """The figures that are told of a cluster."""
     columns, nodes = state.columns, state.cluster.nodes
     everyone = np.ones(len(nodes), np.bool_)
-    bad = columns.fail_n1 & ~columns.offline
-    # Row -1, an instance without secondary, is taken for the last node; of it only the primary counts.
-    doubled = state.snode >= 0
-    affected = ~state.forthcoming & (bad[state.pnode] | (doubled & bad[state.snode]))
     return Summary(
         nodes=len(nodes),
         instances=len(state.cluster.instances),
-        bad_nodes=int(bad.sum()),
-        bad_instances=int(affected.sum()),
+        bad_nodes=int(n1.bad_nodes(state, everyone).sum()),
+        bad_instances=int(n1.bad_instances(state, everyone).sum()),
         total_memory=sum(node.t_mem for node in nodes),
         free_memory=sum(node.f_mem for node in nodes),
         total_disk=sum(node.t_dsk for node in nodes),

@@ -9,13 +9,13 @@ from itertools import compress
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli import clusters
+from ganeti_htools.cli.cluster.loading import load, seen
+from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.report import capacity, tables
 from ganeti_htools.cli.report.capacity import STANDARD, TIERED, Allocation, Mode
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
-from ganeti_htools.cli.viewing import seen
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.commandline.reading import CommandLine
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(line: CommandLine) -> None:
     """Read the cluster, allocate both ways, tell what fits. Raises HtoolsError."""
-    read = clusters.load(line)
+    read = load(line)
     state = seen(read, line)
     kind, sizes, size = _asked(read, line)
     initial = total(state)
@@ -176,8 +176,7 @@ def _tell(allocation: Allocation, line: CommandLine) -> None:
         # Names are shortened as they were before; those of the new instances have no domain.
         named = replace(after.cluster, instances=before.instances)
         say(tables.node_status(title, replace(after, cluster=named), line.print_nodes))
-    if line.save is not None:
-        warn(clusters.save(line.save, mode.name.lower(), f"after {title.lower()}", after.settled()))
+    save(line, mode.name.lower(), f"after {title.lower()}", after.settled)
 
 
 if __name__ == "__main__":

@@ -2,26 +2,29 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ganeti_htools.cli import clusters
+from ganeti_htools.cli.cluster.loading import load_dated, seen
+from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.report import tables
-from ganeti_htools.cli.report.script import commands, script, shown
-from ganeti_htools.cli.terminal.program import check_exec, execute, print_json
-from ganeti_htools.cli.terminal.saying import progress, say
-from ganeti_htools.cli.typed import execution_of
-from ganeti_htools.cli.viewing import seen, view_of
+from ganeti_htools.cli.report.script import commands, give_commands
+from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
+from ganeti_htools.cli.terminal.saying import progress, say, undeterred
+from ganeti_htools.commandline.plans import execution_of
 from ganeti_htools.commandline.programs import HSQUEEZE
 from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan
-from ganeti_htools.files import write_text
-from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze as planning
 from ganeti_htools.planning import view
 from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.jobsets import Move, Names
+from ganeti_htools.planning.proposal import begin
+
+if TYPE_CHECKING:
+    from ganeti_htools.execution.wording import Say
 
 _SAVED = {
     Action.NOTHING: "after hsqueeze doing nothing",
@@ -40,64 +43,59 @@ def _options(line: CommandLine) -> Options:
     return Options(view_of(line), execution_of(line), line.minimal_resources, line.target_resources)
 
 
-def run(line: CommandLine) -> int:
-    """Plan and tell; the exit status. Raises HtoolsError."""
+def run(line: CommandLine) -> None:
+    """Plan and tell. Raises HtoolsError."""
+    options, tell = _options(line), printer(line)
     check_exec(HSQUEEZE, line)
-    options, reading = _options(line), clusters.load_dated(line)
+    reading = load_dated(line)
     cluster = reading.cluster
     state = seen(cluster, line)
-    _save(line, "original", "before hsqueeze run", view.loaded(state, cluster))
+    save(line, "original", "before hsqueeze run", lambda: view.loaded(state, cluster))
     _show(line, "Initial", state)
     told = None
     if line.daemon is not None:
-        from ganeti_htools.cli import by_daemon  # seldom needed
+        from ganeti_htools.cli.runs import by_daemon  # seldom needed
 
         told = by_daemon.plan(line, HSQUEEZE.name, options, reading.generations)
-        plan = planning.plan_again(state, options, told["found"])
-    else:
-        with progress() as live:
-            plan = planning.plan(state, cluster.ipolicy.std, options, live)
+    plan = _plan(state, options, told)
     sets = planning.sets_of(state, plan)
-    names = Names(state).nodes
-    lines = _script(plan, sets, [names[row] for row in plan.nodes])
-    if not line.json:
-        _tell(line, state, plan)
-    _give_commands(line, lines)
+    _tell_of_plan(line, state, plan, tell)
+    give_commands(line, "Commands to run:", _script(state, plan, sets), tell)
     wanted = line.exec and plan.action is not Action.NOTHING
-    outcome = _execute(line, options, state, plan, told) if wanted else None
+    outcome = _execute(line, options, state, plan, told, tell) if wanted else None
     if line.json:
         _report(state, plan, sets, outcome)
     if outcome is not None:
-        from ganeti_htools.cli import executing
+        from ganeti_htools.cli.runs.ending import conclude
 
-        executing.conclude(outcome)
+        conclude(outcome)
     _show(line, "Final", plan.state)
-    _save(line, "squeezed", _SAVED[plan.action], plan.state.settled())
-    return 0
+    save(line, "squeezed", _SAVED[plan.action], plan.state.settled)
+
+
+def _plan(state: State, options: Options, told: Any) -> PowerPlan:
+    """The plan; that of htoolsd, if that has ``told`` of one."""
+    if told is not None:
+        return planning.plan_again(state, options, told["found"])
+    with progress() as live:
+        return planning.plan(state, state.cluster.ipolicy.std, options, live)
 
 
 def _execute(
-    line: CommandLine, options: Options, state: State, plan: PowerPlan, told: Any
+    line: CommandLine, options: Options, state: State, plan: PowerPlan, told: Any, tell: "Say"
 ) -> Mapping[str, Any]:
     """Carry the plan out (``-X``), or have it carried out: the record of that."""
-    from ganeti_htools.cli import executing  # what talks to Ganeti takes long to load
-    from ganeti_htools.execution.record import record
-    from ganeti_htools.planning.proposal import begin
-
-    def tell(*texts: str) -> None:
-        if not line.json:
-            print(*texts, sep="\n", flush=True)
-
-    out = executing.undeterred(tell)
+    say_on = undeterred(tell)
     if told is not None:
-        from ganeti_htools.cli import by_daemon
+        from ganeti_htools.cli.runs import by_daemon
 
-        return by_daemon.carry_out(line, told["id"], out)
+        return by_daemon.carry_out(line, told["id"], say_on)
+    from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
+
     run = begin(HSQUEEZE.name, planning.purpose(plan), planning.jobs(state, plan), options.execution)
     nodes = state.names(plan.nodes)
-    check = planning.reviewer(options, plan.action, nodes, line.on_change, out, progress)
-    executing.carry_out(line, run, check, out)
-    return record(run)
+    check = planning.reviewer(options, plan.action, nodes, line.on_change, say_on, progress)
+    return over_luxi.carry_out(line, run, check, say_on)
 
 
 def _candidates(state: State) -> dict[str, list[str]]:
@@ -107,16 +105,15 @@ def _candidates(state: State) -> dict[str, list[str]]:
     }
 
 
-def _tell(line: CommandLine, state: State, plan: PowerPlan) -> None:
+def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, tell: "Say") -> None:
     if line.verbose > 1:
-        for kind, nodes in _candidates(state).items():
-            print(f"{kind.title()} candidates: {','.join(nodes)}")
+        tell(*(f"{kind.title()} candidates: {','.join(nodes)}" for kind, nodes in _candidates(state).items()))
     if not line.no_headers:
-        print(planning.TITLES[plan.action])
+        tell(planning.TITLES[plan.action])
     for node in state.names(plan.nodes):
-        print(node)
+        tell(node)
     if line.verbose > 1 and not plan.enough:
-        print("Onlining all nodes will not yield enough capacity")
+        tell("Onlining all nodes will not yield enough capacity")
 
 
 def _report(
@@ -146,10 +143,12 @@ def _report(
     )
 
 
-def _script(plan: PowerPlan, sets: Sequence[Sequence[Move]], nodes: Sequence[str]) -> str:
+def _script(state: State, plan: PowerPlan, sets: Sequence[Sequence[Move]]) -> str:
     """What to run: nodes are emptied before they are powered down, filled once they are powered up."""
     if plan.action is Action.NOTHING:
         return "echo Nothing to do"
+    names = Names(state).nodes
+    nodes = [names[row] for row in plan.nodes]
     if plan.action is Action.ONLINE:
         power = "".join(f"  {planning.power_command('on', node)}\n" for node in nodes)
         return f"echo Power Commands\n{power}{commands(sets)}"
@@ -158,24 +157,9 @@ def _script(plan: PowerPlan, sets: Sequence[Sequence[Move]], nodes: Sequence[str
     return f"{commands(sets)}\necho Tagging Commands\n{tags}\necho Power Commands\n{power}"
 
 
-def _give_commands(line: CommandLine, lines: str) -> None:
-    if line.print_commands == "-":
-        if not line.json:
-            print(f"\nCommands to run:\n{shown(lines)}", end="")
-    elif line.print_commands is not None:
-        write_text(line.print_commands, script(lines))
-        if not line.json:
-            print(f"The commands have been written to file '{line.print_commands}'")
-
-
 def _show(line: CommandLine, title: str, state: State) -> None:
     if line.print_nodes is not None:
         say(tables.node_status(f"{title} cluster", state, line.print_nodes))
-
-
-def _save(line: CommandLine, extension: str, when: str, cluster: Cluster) -> None:
-    if line.save is not None:
-        say(clusters.save(line.save, extension, when, cluster) + "\n")
 
 
 if __name__ == "__main__":

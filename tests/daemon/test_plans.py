@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli import by_daemon
+from ganeti_htools.cli.runs import by_daemon
 from ganeti_htools.client.asking import RefusedError
 from ganeti_htools.model.cluster import Cluster
 from tests.daemon.planning import (

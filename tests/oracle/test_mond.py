@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli import clusters
+from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.report import tables
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.model.derive import derive
@@ -67,7 +67,7 @@ def test_loads(
     theirs = subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
     line = CommandLine(text_data=str(cluster), mond=True, mond_data=str(mond), mond_xen=xen)
-    state = derive(clusters.load(line))
+    state = derive(load(line))
     warnings = capsys.readouterr().err
     assert theirs.startswith(
         f"{warnings}\nInitial instance map:\n{tables.instances(state)}"

@@ -1,7 +1,7 @@
 """What ``hbal`` says of a node group and of a plan for it: for people, and as a JSON document."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -9,25 +9,45 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns
 from ganeti_htools.model.state import State
+from ganeti_htools.planning.hbal import Balanced
 from ganeti_htools.planning.jobsets import Move, cost_of, jobsets
 
 if TYPE_CHECKING:
     from ganeti_htools.planning.staying import Staying
 
 
-def about_group(state: State, scope: Bools, name: str, line: CommandLine) -> Iterator[str]:
+class Before(NamedTuple):
+    """A node group before it is balanced: ``scope`` has its nodes, ``figures`` what its score is made of."""
+
+    state: State
+    group: str
+    scope: Bools
+    score: float
+    figures: Statistics
+
+
+class After(NamedTuple):
+    """A plan for a node group, its moves in jobsets, and the score that it leads to."""
+
+    plan: Balanced
+    sets: Sequence[Sequence[Move]]
+    score: float
+    figures: Statistics
+
+
+def about_group(before: Before, line: CommandLine) -> Iterator[str]:
     """Lines about the group before it is balanced."""
-    columns = state.columns
+    state, scope, columns = before.state, before.scope, before.state.columns
     yield f"Group size {scope.sum()} nodes, {scope[state.pnode].sum()} instances"
-    yield f"Selected node group: {name}"
-    bad = scope & columns.fail_n1 & ~columns.offline
-    affected = bad[state.pnode] | ((state.snode != NOWHERE) & bad[state.snode])
-    affected &= ~state.forthcoming
+    yield f"Selected node group: {before.group}"
+    bad = n1.bad_nodes(state, scope)
     if line.verbose >= 1:
+        affected = n1.bad_instances(state, scope)
         yield f"Initial check done: {bad.sum()} bad nodes, {affected.sum()} bad instances."
     with np.errstate(divide="ignore", invalid="ignore"):
         cpu = columns.u_cpu / columns.t_cpu > columns.vcpu_ratio
@@ -66,6 +86,36 @@ def _without_share(columns: Columns) -> Bools:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def about_score(before: Before, verbose: int) -> Iterator[str]:
+    """Lines about the score before the group is balanced."""
+    if verbose > 2:
+        yield f"Initial coefficients: overall {fixed(before.score, 8)}"
+        yield components(before.figures)
+    else:
+        yield f"Initial score: {fixed(before.score, 8)}"
+
+
+def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
+    """Lines about what a plan gains and costs."""
+    made, greedy = after.plan.moves, after.plan.greedy
+    if not made:
+        yield "No solution found"
+    elif verbose > 2:
+        yield f"Final coefficients:   overall {fixed(after.score, 8)}"
+        yield components(after.figures)
+    else:
+        yield f"Cluster score improved from {fixed(before.score, 8)} to {fixed(after.score, 8)}"
+    if verbose > 0:
+        yield f"Solution length={len(made)}"
+        if made:
+            yield cost_line(made, after.sets)
+        if greedy is not None:
+            yield brief("Greedy plan:   ", greedy, before.score)
+            yield brief("Optimised plan:", made, before.score)
+        if made and verbose == 2:
+            yield changes(before.figures, after.figures)
 
 
 def cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> str:
@@ -112,22 +162,15 @@ def totals(title: str, state: State, scope: Bools) -> str:
 
 
 def report(
-    state: State,
-    scope: Bools,
-    group: str,
-    made: Sequence[Move],
-    sets: Sequence[Sequence[Move]],
-    scores: tuple[float, float],
-    figures: tuple[Statistics, Statistics],
-    left: "Sequence[Staying]" = (),
-    outcome: Mapping[str, Any] | None = None,
-    greedy: Sequence[Move] | None = None,
+    before: Before, after: After, left: "Sequence[Staying]", outcome: Mapping[str, Any] | None = None
 ) -> None:
-    """Print the plan as a JSON document.
+    """Print a plan as a JSON document.
 
-    ``outcome`` is the record of its run, if it was carried out; ``greedy`` the plan that was optimised.
+    ``left`` are instances that stay on nodes which are offline or drained; ``outcome`` is the record of the
+    plan's run, if it was carried out.
     """
-    jobset = {id(move): number for number, jobs in enumerate(sets, 1) for move in jobs}
+    state, scope, made, greedy = before.state, before.scope, after.plan.moves, after.plan.greedy
+    jobset = {id(move): number for number, jobs in enumerate(after.sets, 1) for move in jobs}
     steps = [
         {
             "instance": state.cluster.instances[move.step.instance].name,
@@ -140,25 +183,25 @@ def report(
         }
         for move, place in zip(made, _places(state, made), strict=True)
     ]
-    parts = [figure.components() for figure in figures]
+    parts = [side.figures.components() for side in (before, after)]
     print_json(
         {
             "nodes": len(state.cluster.nodes),
             "instances": len(state.cluster.instances),
             "group": {
-                "name": group,
+                "name": before.group,
                 "nodes": int(scope.sum()),
                 "instances": int(scope[state.pnode].sum()),
             },
-            "score": {"before": scores[0], "after": scores[1]},
+            "score": {"before": before.score, "after": after.score},
             "components": {
                 component.name: {"weight": component.weight, "before": float(old), "after": float(new)}
                 for component, old, new in zip(COMPONENTS, *parts, strict=True)
             },
-            "cost": cost_of(made, sets),
+            "cost": cost_of(made, after.sets),
             "steps": steps,
             "left_on_offline_nodes": [each._asdict() for each in left],
-            **({} if greedy is None else {"greedy": _rival(greedy, scores[0])}),
+            **({} if greedy is None else {"greedy": _rival(greedy, before.score)}),
             **({} if outcome is None else {"execution": outcome}),
         }
     )

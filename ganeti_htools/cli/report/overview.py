@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import tables
-from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.redundancy import check, n1
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -35,13 +35,13 @@ def groups(state: State) -> list[Group]:
 
 def _group(state: State, row: int) -> Group:
     scope: Bools = state.group == row
-    bad = int(np.count_nonzero(check.bad_nodes(state, scope)))
+    bad = int(np.count_nonzero(n1.bad_nodes(state, scope)))
     return Group(
         name=state.cluster.groups[row].name,
         nodes=int(np.count_nonzero(scope)),
         instances=int(np.count_nonzero(scope[state.pnode])),
         bad_nodes=bad,
-        bad_instances=int(np.count_nonzero(check.bad_instances(state, scope))),
+        bad_instances=int(np.count_nonzero(n1.bad_instances(state, scope))),
         n1_happy=not bad,
         score=check.score(check.figures(state, scope)),
     )

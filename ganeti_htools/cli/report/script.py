@@ -1,8 +1,14 @@
 """Jobs as a shell script, for people to read or to run."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.files import write_text
 from ganeti_htools.planning.jobsets import Move
+
+if TYPE_CHECKING:
+    from ganeti_htools.execution.wording import Say
 
 _SCRIPT = """\
 #!/bin/sh
@@ -47,3 +53,14 @@ def shown(lines: str) -> str:
 def script(lines: str) -> str:
     """A script that runs shell commands, and stops between two jobs when asked to."""
     return _SCRIPT + lines
+
+
+def give_commands(line: CommandLine, title: str, lines: str, tell: "Say") -> None:
+    """Tell the shell commands under a title, or write them to a file, as ``-C`` says. Raises HtoolsError."""
+    if line.print_commands == "-":
+        tell("", title)
+        if lines:
+            tell(shown(lines).removesuffix("\n"))
+    elif line.print_commands is not None:
+        write_text(line.print_commands, script(lines))
+        tell(f"The commands have been written to file '{line.print_commands}'")

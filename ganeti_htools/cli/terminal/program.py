@@ -64,6 +64,16 @@ def check_exec(program: Program, line: CommandLine) -> None:
         raise HtoolsError("--no-wait: only htoolsd goes on by itself: expected -D")
 
 
+def printer(line: CommandLine) -> Callable[..., None]:
+    """A function that prints lines of the report on standard output, at once; with ``--json`` nothing."""
+
+    def tell(*texts: str) -> None:
+        if not line.json:
+            print(*texts, sep="\n", flush=True)
+
+    return tell
+
+
 def print_json(report: object) -> None:
     """Print a report on standard output as JSON in UTF-8; numbers that are not finite become null."""
     import orjson  # seldom needed

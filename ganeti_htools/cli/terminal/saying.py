@@ -19,6 +19,16 @@ def say(text: str) -> None:
             sys.stderr.flush()
 
 
+def undeterred(say: Callable[..., None]) -> Callable[..., None]:
+    """A function that prints like ``say``, but ignores a closed pipe or a full disk: a run has to go on."""
+
+    def tell(*texts: str) -> None:
+        with suppress(OSError):
+            say(*texts)
+
+    return tell
+
+
 @contextmanager
 def progress(after: float = 1.0) -> Iterator[Callable[[str], None]]:
     """A line on the terminal that shows how far long work is, once it has taken ``after`` seconds.

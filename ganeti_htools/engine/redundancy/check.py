@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.engine.redundancy.node_loss import Means, Recovery, recover
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.options import Options
@@ -89,19 +90,6 @@ def figures(state: State, scope: Bools) -> Statistics:
 def score(figures: Statistics) -> float:
     """The score; 0 where no node is online."""
     return float(figures.score()) if figures.online else 0.0
-
-
-def bad_nodes(state: State, scope: Bools) -> Bools:
-    """Online nodes with less memory free than they have to keep for one that fails."""
-    bad: Bools = scope & state.columns.fail_n1 & ~state.columns.offline
-    return bad
-
-
-def bad_instances(state: State, scope: Bools) -> Bools:
-    """Instances with one of the bad nodes."""
-    bad = bad_nodes(state, scope)
-    found: Bools = (bad[state.pnode] | (bad[state.snode] & (state.snode != NOWHERE))) & ~state.forthcoming
-    return found
 
 
 def fragile_nodes(state: State, scope: Bools) -> Bools:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import simu, text
-from ganeti_htools.cli import clusters
+from ganeti_htools.backends import text
+from ganeti_htools.cli.cluster import loading
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.model.errors import HtoolsError
 
@@ -24,24 +24,16 @@ def data(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_cluster_is_saved(tmp_path: Path) -> None:
-    cluster = simu.parse(["p,2,1,1,1"])
-    message = clusters.save(str(tmp_path / "out"), "pre-ialloc", "before iallocator run", cluster)
-    path = tmp_path / "out.pre-ialloc"
-    assert message == f"The cluster state before iallocator run has been written to file '{path}'"
-    assert path.read_text() == text.dump(cluster)
-
-
 def test_a_cluster_is_loaded_with_its_load(data: str, tmp_path: Path) -> None:
-    assert clusters.load(CommandLine(text_data=data)) == text.parse(FILE, data)
+    assert loading.load(CommandLine(text_data=data)) == text.parse(FILE, data)
     (tmp_path / "load").write_text("inst1 7 1 1 1\n")
-    loaded = clusters.load(CommandLine(text_data=data, dynu_file=str(tmp_path / "load")))
+    loaded = loading.load(CommandLine(text_data=data, dynu_file=str(tmp_path / "load")))
     assert loaded.instances[0].load.cpu == 7.0
 
 
 def test_a_cluster_that_cannot_be_loaded() -> None:
     with pytest.raises(HtoolsError, match=r"^failed to load data, aborting: No backend selected! Exiting.$"):
-        clusters.load(CommandLine())
+        loading.load(CommandLine())
 
 
 def test_what_monitoring_daemons_do_not_report_is_told(
@@ -49,15 +41,24 @@ def test_what_monitoring_daemons_do_not_report_is_told(
 ) -> None:
     (tmp_path / "reports").write_text("[]")
     line = CommandLine(text_data=data, mond=True, mond_data=str(tmp_path / "reports"))
-    assert clusters.load(line) == text.parse(FILE, data)
+    assert loading.load(line) == text.parse(FILE, data)
     warning = "Didn't receive an answer by all MonDs, cpu-avg-load's data will be ignored.\n"
     assert capsys.readouterr() == ("", warning)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"luxi": "", "master": "host"}, {"luxi": "a", "text_data": "b"}, {"master": "a", "text_data": "b"}],
-)
-def test_only_one_source_is_given(given: dict[str, str]) -> None:
-    with pytest.raises(HtoolsError, match=r"^Only one of the rapi, luxi, and data files options should be"):
-        clusters.load(CommandLine()._replace(**given))  # type: ignore[arg-type]
+def test_a_cluster_is_seen_as_the_options_say(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    state = loading.seen(text.parse(FILE, data), CommandLine(offline=("node1",), verbose=0))
+    assert state.columns.offline.tolist() == [True]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_figures_that_do_not_add_up_are_told(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    loading.seen(text.parse(FILE.replace("node1|1000", "node1|9000"), data), CommandLine(verbose=1))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "node node1 is missing 7990 MB ram" in err
+
+
+def test_an_unknown_name(data: str) -> None:
+    with pytest.raises(HtoolsError, match="node2"):
+        loading.seen(text.parse(FILE, data), CommandLine(offline=("node2",)))

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from ganeti_htools import streams
-from ganeti_htools.cli import executing
+from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import saying
 from ganeti_htools.client import asking, following
 from ganeti_htools.commandline.reading import CommandLine
@@ -57,7 +57,7 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
         asking.ask(_socket(line), "refresh", {})
         cluster = read(Source(daemon=line.daemon or ""), saying.warn).cluster
         rest = [[job["commands"] for job in jobs] for jobs in outcome["not_submitted"]]
-        executing.save(line.save, cluster, rest)
+        save_outcome(line, cluster, rest)
     return outcome
 
 

@@ -1,79 +1,45 @@
 """``-X``: a plan carried out over LUXI, told step by step, stopped by signals."""
 
 import signal
-import sys
 import time
-from collections.abc import AsyncIterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterable, Mapping
 from typing import Any
 
 import trio
 
 from ganeti_htools import streams
 from ganeti_htools.backends import luxi
-from ganeti_htools.cli import clusters
-from ganeti_htools.cli.report import script
+from ganeti_htools.cli.cluster.loading import with_load
+from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import saying
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Jobsets
-from ganeti_htools.execution.record import INTERRUPTED
+from ganeti_htools.execution.record import record
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import Ending, Run
-from ganeti_htools.execution.wording import Say, complaint, going_on, summary, teller
-from ganeti_htools.files import write_text
+from ganeti_htools.execution.wording import Say, going_on, summary, teller
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 
 
-def undeterred(say: Say) -> Say:
-    """A function that prints like ``say``, but ignores a closed pipe or a full disk: the run has to go on."""
+def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[str, Any]:
+    """Carry a run out, and save what comes of it (``-S``): the record of the run.
 
-    def tell(*texts: str) -> None:
-        with suppress(OSError):
-            say(*texts)
-
-    return tell
-
-
-def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> None:
-    """Carry a run out, and save what comes of it (``-S``). What it says goes to ``say``.
-
-    The cluster that ``check`` gets has the dynamic load that the options name. A run without an ending was
-    interrupted. Raises HtoolsError if files cannot be written.
+    What it says goes to ``say``. The cluster that ``check`` gets has the dynamic load that the options name.
+    Raises HtoolsError if files cannot be written.
     """
 
     def check_loaded(cluster: Cluster, rest: Jobsets, made: int) -> Review:
-        return check(clusters.with_load(cluster, line), rest, made)
+        return check(with_load(cluster, line), rest, made)
 
     path, after = line.luxi or queries.default_socket(), bool(line.save)
     cluster = trio.run(_carry_out, path, run, check_loaded, say, after)
     say(*summary(run))
-    if line.save is not None:
-        save(line.save, cluster, [[job.commands for job in jobs] for jobs in run.rest])
-
-
-def save(prefix: str, cluster: Cluster | None, rest: Sequence[Sequence[Sequence[str]]]) -> None:
-    """Save what came of a run: the cluster, if it could be read, and the commands that were not submitted.
-
-    Raises HtoolsError.
-    """
-    if cluster is not None:
-        saying.say(clusters.save(prefix, "executed", "after execution", cluster) + "\n")
-    write_text(f"{prefix}.remaining", script.script(script.listed(rest)))
-    saying.say(f"What was not submitted has been written to file '{prefix}.remaining'\n")
-
-
-def conclude(outcome: Mapping[str, Any]) -> None:
-    """End the program as a run ended, by its record. Raises HtoolsError, or SystemExit if interrupted."""
-    if outcome["ending"] == INTERRUPTED:
-        sys.stdout.flush()
-        raise SystemExit(2)
-    wrong = complaint(outcome)
-    if wrong is not None:
-        raise HtoolsError(wrong)
+    save_outcome(line, cluster, [[job.commands for job in jobs] for jobs in run.rest])
+    return record(run)
 
 
 async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -> Cluster | None:

@@ -1,4 +1,4 @@
-"""What the options of a command line ask of a plan, typed."""
+"""What a command line asks of a plan."""
 
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti_htools.cli import by_daemon
+from ganeti_htools.cli.runs import by_daemon
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import obey
 from ganeti_htools.model.errors import UsageError

@@ -1,0 +1,39 @@
+"""What a tool does when the plan that it had carried out has ended."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti_htools.cli.cluster.saving import save
+from ganeti_htools.cli.report.script import listed, script
+from ganeti_htools.cli.terminal.saying import say
+from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.execution.record import INTERRUPTED
+from ganeti_htools.execution.wording import complaint
+from ganeti_htools.files import write_text
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+
+
+def save_outcome(line: CommandLine, cluster: Cluster | None, rest: Sequence[Sequence[Sequence[str]]]) -> None:
+    """Save what came of a run (``-S``): the cluster, if it could be read, and the commands not submitted.
+
+    ``rest`` are these commands, by job and jobset. Raises HtoolsError.
+    """
+    if line.save is None:
+        return
+    if cluster is not None:
+        save(line, "executed", "after execution", lambda: cluster)
+    path = f"{line.save}.remaining"
+    write_text(path, script(listed(rest)))
+    say(f"What was not submitted has been written to file '{path}'\n")
+
+
+def conclude(outcome: Mapping[str, Any]) -> None:
+    """End the program as a run ended, by its record. Raises HtoolsError, or SystemExit if interrupted."""
+    if outcome["ending"] == INTERRUPTED:
+        sys.stdout.flush()
+        raise SystemExit(2)
+    wrong = complaint(outcome)
+    if wrong is not None:
+        raise HtoolsError(wrong)

@@ -1,0 +1,30 @@
+from dataclasses import asdict
+
+from ganeti_htools.commandline.plans import balancing_of, execution_of
+from ganeti_htools.commandline.programs import HBAL
+from ganeti_htools.commandline.reading import obey
+from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.planning.proposal import Execution
+
+
+def test_without_options() -> None:
+    line = obey(HBAL, [])
+    assert balancing_of(line) == Balancing()
+    assert execution_of(line) == Execution()
+
+
+def test_each_option_of_balancing() -> None:
+    words = [
+        *("--no-disk-moves", "--no-instance-moves", "--restricted-migration", "--evac-mode"),
+        *("--ignore-soft-errors", "--min-gain=1", "--min-gain-limit=2", "--min-score=3", "-l4"),
+        *("--avoid-disk-moves=5", "--avoid-long-solutions=6", "--long-solution-threshold=7"),
+    ]
+    usual, wished = asdict(Balancing()), asdict(balancing_of(obey(HBAL, words)))
+    assert [name for name in usual if wished[name] == usual[name]] == []
+    numbers = [wished[name] for name in ("min_gain", "min_gain_limit", "min_score", "max_length")]
+    assert numbers == [1, 2, 3, 4]
+
+
+def test_each_option_of_execution() -> None:
+    words = ["--on-change=stop", "--wait-for-nodes", "--reason=why", "--priority=low"]
+    assert execution_of(obey(HBAL, words)) == Execution("stop", True, "why", "low")
