@@ -24,7 +24,7 @@ from ganeti_htools.engine.capacity.obstacles import obstruction
 from ganeti_htools.engine.capacity.site import Site, bad_groups, chosen_site
 from ganeti_htools.engine.capacity.sizes import Kind, Size
 from ganeti_htools.engine.capacity.totals import total
-from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.redundancy import check, n1
 from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
@@ -105,7 +105,7 @@ def _site(state: State, kind: Kind, line: CommandLine) -> Site:
     fragile = bad_groups(state, options) if line.independent_groups or aloud else None
     site = chosen_site(state, options, fragile if line.independent_groups else None)
     if aloud and fragile is not None:
-        bad_nodes = check.bad_nodes(state, np.ones(len(state.group), np.bool_))
+        bad_nodes = n1.bad_nodes(state, np.ones(len(state.group), np.bool_))
         _list("Bad nodes", [node.name for node in compress(state.cluster.nodes, bad_nodes)])
         _list("Bad groups", [group.name for group in compress(state.cluster.groups, fragile)])
         warn(f"Allocatable nodes: {_places(state, kind, site.nodes)}")

@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard
 from ganeti_htools.engine.capacity.site import Site, allocable_groups, online_nodes
 from ganeti_htools.engine.capacity.sizes import Kind
-from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
@@ -49,7 +49,7 @@ def obstacles(state: State, site: Site) -> tuple[Obstacle, ...]:
         lost = [instances[recovery.instance].name for recovery in recoveries if recovery.node == NOWHERE]
         found.append(Obstacle(nodes[node].name, tuple(lost)))
     if not found:
-        bad = check.bad_nodes(state, np.ones(len(state.group), np.bool_))
+        bad = n1.bad_nodes(state, np.ones(len(state.group), np.bool_))
         found = [Obstacle(nodes[node].name, ()) for node in np.flatnonzero(bad).tolist()]
     return tuple(found)
 

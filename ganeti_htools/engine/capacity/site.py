@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
 from ganeti_htools.engine.rules import affinity, choice
@@ -66,7 +66,7 @@ def chosen_site(state: State, options: Options, apart: Bools | None = None) -> S
     as long as one is left; ``apart`` tells which of them are not redundant, and so ruled out as well.
     """
     nobody = np.zeros(len(state.group), np.bool_)
-    bad_nodes, groups = check.bad_nodes(state, ~nobody), allocable_groups(state)
+    bad_nodes, groups = n1.bad_nodes(state, ~nobody), allocable_groups(state)
     if not options.accept_existing:
         groups[state.group[bad_nodes]] = False
     if apart is not None:
