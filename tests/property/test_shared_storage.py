@@ -8,6 +8,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing import balance, shared_storage
+from ganeti_htools.engine.balancing.shared_instances import regular, shared_instances
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import Bools, Columns
@@ -60,9 +61,9 @@ def test_steps_and_states(seeds: range) -> None:
     number = 0
     for seed in seeds:
         state, scope, movable = made(seed)
-        instances = shared_storage.shared_instances(state, movable)
+        instances = shared_instances(state, movable)
         assert instances is not None
-        if not shared_storage.regular(state, scope):
+        if not regular(state, scope):
             continue
         expected, plan = balance.rebalance(state, scope, squeeze.TO_THE_END, movable)
         found, steps = shared_storage.rebalance(state, scope, instances)
@@ -91,4 +92,4 @@ def test_steps_and_states(seeds: range) -> None:
 )
 def test_what_it_has_no_rules_for_is_left_to_the_other(shape: Shape) -> None:
     state = derive(text.parse(text_of(cluster(1, shape)), "generated"))
-    assert shared_storage.shared_instances(state, np.ones(len(state.pnode), np.bool_)) is None
+    assert shared_instances(state, np.ones(len(state.pnode), np.bool_)) is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine.balancing import shared_storage
+from ganeti_htools.engine.balancing.shared_instances import regular
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
@@ -47,7 +47,7 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
-            if shared_storage.regular(squeeze.switched(state, nodes, offline), everywhere) and trial.hopeless(
+            if regular(squeeze.switched(state, nodes, offline), everywhere) and trial.hopeless(
                 nodes, offline, room
             ):
                 dismissed += 1

@@ -15,7 +15,7 @@ import numpy as np
 from ganeti_htools.engine.balancing import recheck, shared_storage
 from ganeti_htools.engine.balancing.balance import Balancing, Step, rebalance
 from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.balancing.shared_storage import SharedInstances
+from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import MAX_MIB, Instance
@@ -167,7 +167,7 @@ class _Trial:
         marked = switched(self.state, nodes, offline)
         if marked.columns.offline[self.scope].all():
             return marked, ()
-        if self.shared is not None and shared_storage.regular(marked, self.scope):
+        if self.shared is not None and regular(marked, self.scope):
             state, steps = shared_storage.rebalance(marked, self.scope, self.shared)
         else:
             state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable)
@@ -199,7 +199,7 @@ class _Trial:
 
 def _trial(state: State, scope: Bools, movable: Bools) -> _Trial:
     here: Bools = movable & scope[state.pnode]
-    return _Trial(state, scope, here, shared_storage.shared_instances(state, here))
+    return _Trial(state, scope, here, shared_instances(state, here))
 
 
 def switched(state: State, nodes: Sequence[int], offline: bool) -> State:

@@ -15,6 +15,7 @@ from ganeti_htools.engine.rules.resources import (
     DISK,
     LIMITS,
     PRIMARY,
+    RESERVE,
     RESOURCES,
     SECONDARY,
     VIEWS,
@@ -73,8 +74,13 @@ def _changed(columns: Columns, change: Change, sign: int, role: Role) -> tuple[C
     if forthcoming:
         return made, None
     unallocated = made.unallocated
-    new[_FAIL_N1] = unallocated <= made.r_mem
+    new[_FAIL_N1] = fails_n1(unallocated, made.r_mem)
     return Columns._make(new), unallocated
+
+
+def fails_n1(unallocated: Any, r_mem: Any) -> Any:
+    """Whether nodes fail N+1: they have too little memory for what they keep free for their peers (MiB)."""
+    return RESERVE.relation.broken(unallocated, r_mem)
 
 
 def _same(one: Any, other: Any) -> bool:

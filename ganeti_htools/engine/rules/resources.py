@@ -79,7 +79,7 @@ class Limit(NamedTuple):
     thing: str = ""
     unit: str = ""
 
-    def broken(self, figure: Any, old: Columns, new: Columns, asked: Asked) -> Any:
+    def broken(self, figure: Any, old: Columns, new: Columns, asked: Asked | None = None) -> Any:
         """Where a figure of the nodes after the instance has come breaks the limit."""
         if self.per is not None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # nodes that report nothing
@@ -138,6 +138,11 @@ class Resource(NamedTuple):
     after: Callable[[Columns, Any, Any, int], Any] = _added
     limits: tuple[Limit, ...] = ()
     everyone: bool = False
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether instances add amounts to the column, or take them, whatever else is there."""
+        return self.after in (_added, _taken)
 
     def views(self, forthcoming: bool) -> tuple[str, ...]:
         """The columns that an instance changes."""

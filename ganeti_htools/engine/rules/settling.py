@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate
@@ -27,10 +28,15 @@ def settle(state: State, trial: Trial) -> int:
         index = _append(state, asked, (asked.row,))
     elif state.pnode[index] != NOWHERE:
         _count(state, asked, int(state.pnode[index]), int(state.snode[index]), -1)
-    state.pnode[index], state.snode[index] = pnode, snode
-    state.stamp[index] = state.stamp.max() + 1
+    place(state, [index], [pnode], [snode])
     _count(state, asked, pnode, snode, 1)
     return index
+
+
+def place(state: State, rows: Any, pnodes: Sequence[int] | Ints, snodes: Sequence[int] | Ints) -> None:
+    """Write where instances are, in place, which were placed in this order; some perhaps more than once."""
+    state.pnode[rows], state.snode[rows] = pnodes, snodes
+    state.stamp[rows] = state.stamp.max() + np.arange(1, len(pnodes) + 1)
 
 
 def taken_off(state: State, index: int) -> State:
@@ -64,8 +70,7 @@ def add_rows(state: State, asked: Asked, rows: Sequence[Instance], nodes: Sequen
     """Rows for new instances like ``asked`` whose nodes (primary, secondary) have their figures already."""
     if rows:
         first = _append(state, asked, rows)
-        state.pnode[first:], state.snode[first:] = np.array(nodes).T
-        state.stamp[first:] = state.stamp.max() + np.arange(1, len(rows) + 1)
+        place(state, slice(first, None), *np.array(nodes).T)
 
 
 def _append(state: State, asked: Asked, rows: Sequence[Instance]) -> int:

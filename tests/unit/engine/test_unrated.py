@@ -11,7 +11,7 @@ from ganeti_htools.engine.allocation.allocate import best_outcome
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
-from ganeti_htools.engine.balancing import shared_storage
+from ganeti_htools.engine.balancing.shared_instances import regular
 from ganeti_htools.engine.rules import choice, placements
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group
@@ -42,7 +42,7 @@ def test_there_is_no_score(what: str) -> None:
     assert choice.base(state_of(), everyone(state_of())).rated
     state = state_of("b", what=what)
     assert not choice.base(state, everyone(state)).rated
-    assert not shared_storage.regular(state, everyone(state))
+    assert not regular(state, everyone(state))
 
 
 def test_a_new_instance_goes_to_the_first_node() -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from textwrap import dedent
 
+import pytest
+
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.model.columns import CHANGING
 
@@ -81,36 +83,54 @@ def test_a_new_component_counts_wherever_scores_are_computed() -> None:
     assert not done.returncode, done.stderr
 
 
+SHARED = """
+    import numpy as np
+
+    from ganeti_htools.engine.balancing.balance import score_of
+    from ganeti_htools.engine.balancing.shared_instances import shared_instances
+    from ganeti_htools.engine.balancing.shared_storage import rebalance
+    from ganeti_htools.engine.rules.components import COMPONENTS
+    from ganeti_htools.model.derive import derive
+    from ganeti_htools.model.types import DiskTemplate
+    from tests.support.by_hand import cluster, instance
+
+    sizes = {{"a": 10_000, "b": 10_000, "c": 10_000}}
+    rows = [instance(f"i{{row}}", DiskTemplate.EXT, "a") for row in range({instances})]
+    state, everywhere = derive(cluster(sizes, rows)), np.ones(3, np.bool_)
+    state.columns.r_mem[:] = {reserved}
+    state.columns.fail_n1[:] = state.columns.unallocated <= {reserved}
+    balanced, steps = rebalance(state, everywhere, shared_instances(state, np.ones({instances}, np.bool_)))
+    assert len(steps) == {steps}
+    assert abs(steps[-1].score - score_of(balanced, everywhere)) < 1e-8
+    assert abs(steps[0].score - steps[1].score) > 1e-8
+"""
+
+
 def test_a_new_component_counts_on_shared_storage() -> None:
-    program = """
-        import numpy as np
-
-        from ganeti_htools.engine.balancing.balance import score_of
-        from ganeti_htools.engine.balancing.shared_storage import rebalance, shared_instances
-        from ganeti_htools.engine.rules.components import INDEX
-        from ganeti_htools.model.derive import derive
-        from ganeti_htools.model.types import DiskTemplate
-        from tests.support.by_hand import cluster, instance
-
-        sizes = {"a": 10_000, "b": 10_000, "c": 10_000}
-        rows = [instance(f"i{row}", DiskTemplate.EXT, "a") for row in range(7)]
-        state, everywhere = derive(cluster(sizes, rows)), np.ones(3, np.bool_)
-        instances = shared_instances(state, np.ones(7, np.bool_))
-        balanced, steps = rebalance(state, everywhere, instances)
-        assert "cpus_cv" in INDEX and len(steps) == 4
-        assert abs(steps[-1].score - score_of(balanced, everywhere)) < 1e-8
-        assert abs(steps[0].score - steps[1].score) > 1e-8
-    """
     entry = 'Component("cpus_cv", 9.0, SPREAD, ("u_cpu",), lambda c, used: used / c.t_cpu, ("t_cpu",)),'
-    done = run(entry, program)
+    done = run(entry, SHARED.format(instances=7, reserved=0, steps=4))
     assert not done.returncode, done.stderr
 
 
-def test_balancing_of_shared_storage_refuses_another_count_of_failing_nodes() -> None:
+def test_another_count_of_failing_nodes_counts_on_shared_storage() -> None:
     entry = 'Component("failing_cnt", 1.0, COUNT, ("fail_n1",), lambda c, failing: failing + 0.0),'
-    done = run(entry, "import ganeti_htools.engine.balancing.shared_storage")
+    done = run(entry, SHARED.format(instances=6, reserved=6500, steps=4))
+    assert not done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        'Component("odd", 1.0, COUNT, ("fail_n1",), lambda c, fails: fails * c.t_mem),',
+        'Component("odd", 1.0, LOST, ("u_cpu",), lambda c, used: used),',
+        'Component("odd", 1.0, SPREAD, ("u_cpu", "i_mem"), lambda c, used, mem: used + mem),',
+        'Component("odd", 1.0, SPREAD, ("i_mem",), lambda c, mem: mem * mem, proportional=False),',
+    ],
+)
+def test_balancing_of_shared_storage_refuses_what_it_cannot_foresee(entry: str) -> None:
+    done = run(entry, "import ganeti_htools.engine.balancing.shared_instances")
     assert done.returncode == 1
-    assert "ValueError" in done.stderr
+    assert "balancing of shared storage does not know what changes odd" in done.stderr
 
 
 def test_simulated_losses_refuse_a_component_that_is_not_proportional() -> None:

@@ -1,0 +1,140 @@
+"""The instances that balancing would move, where all of them are on storage that every node sees.
+
+Such an instance changes a node only by adding to, or taking from, a few columns, whatever else is there. What
+that does to the score is known beforehand, if components are of the forms that :func:`check` asks for.
+Everything follows from :mod:`ganeti_htools.engine.rules.resources` and
+:mod:`ganeti_htools.engine.rules.components`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.batches import Batch, batches_of
+from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component
+from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES
+from ganeti_htools.model import tags
+from ganeti_htools.model.columns import CHANGING, NOWHERE, Bools, Columns, Floats, Ints
+from ganeti_htools.model.state import State
+
+# The columns that a primary may change: sums of what instances take.
+SUMS = frozenset(
+    view
+    for resource in RESOURCES
+    if PRIMARY in resource.roles and resource.is_sum
+    for view in resource.views(forthcoming=False)
+)
+
+
+def check(components: Iterable[Component]) -> None:
+    """What primaries change in a component is known beforehand.
+
+    In a spread it is proportional to what they change in one column; other components are made of columns
+    that instances change and of nothing else, those of offline nodes of the number of primaries only. Raises
+    ValueError naming those that are not.
+    """
+    wrong = [each.name for each in components if not _known(each)]
+    if wrong:
+        raise ValueError(f"balancing of shared storage does not know what changes {', '.join(wrong)}")
+
+
+def _known(component: Component) -> bool:
+    sums = SUMS.intersection(component.figures)
+    match component.aggregate:
+        case aggregate if aggregate is SPREAD:
+            return not sums or (component.proportional and len(sums) == 1)
+        case aggregate if aggregate is LOST and not sums <= {"primaries"}:
+            return False
+    try:
+        component.formula(None, *(False for _ in component.figures))
+    except AttributeError:  # it reads other columns
+        return not sums and "fail_n1" not in component.figures
+    return True
+
+
+check(COMPONENTS)
+# Components that are sums over the online nodes and may change.
+COUNTS = [
+    each for each in COMPONENTS if each.aggregate is COUNT and {"fail_n1", *SUMS}.intersection(each.figures)
+]
+# What an instance on an offline node adds to the score.
+PER_LOST: float = sum(
+    each.weight * each.formula(None, *(figure == "primaries" for figure in each.figures))
+    for each in COMPONENTS
+    if each.aggregate is LOST
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedInstances:
+    """The instances that move (``rows``), all on storage that every node sees.
+
+    ``changes`` are what each adds to columns of the node it comes to, and to ``unallocated``; columns that
+    no instance changes are left out, columns that are one object are there once. ``alike`` numbers instances
+    that change the same.
+    """
+
+    batch: Batch | None
+    rows: Ints
+    changes: dict[str, Floats]
+    alike: Ints
+
+
+def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
+    """The instances that balancing would move, None if some of them are others, or rules apply to them for
+    which the columns of :data:`SUMS` do not suffice.
+    """
+    columns, cluster = state.columns, state.cluster
+    if (
+        state.forthcoming.any()
+        or columns.excl_stor.any()
+        or state.migrates is not None
+        or state.tag_rows
+        or state.location_rows
+        or any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags)
+    ):
+        return None
+    auto = np.array([instance.auto_balance for instance in cluster.instances], np.bool_)
+    batches, _ = batches_of(state, movable & auto)
+    if not batches:
+        nobody = np.zeros(0, np.int64)
+        return SharedInstances(None, nobody, {}, nobody)
+    batch = batches[0]
+    if len(batches) > 1 or (state.snode[batch.rows] != NOWHERE).any():
+        return None
+    added = _added(state, batch)
+    if not added.keys() <= {*SUMS, "unallocated"}:
+        return None
+    names = first_names(columns)
+    changes = {figure: amounts for figure, amounts in added.items() if names.get(figure, figure) == figure}
+    alike = np.unique(np.array(list(changes.values())), axis=1, return_inverse=True)[1].ravel()
+    return SharedInstances(batch, batch.rows, changes, alike)
+
+
+def _added(state: State, batch: Batch) -> dict[str, Floats]:
+    """What each instance changes on a node on which nothing is, if any changes that."""
+    nothing = np.zeros(len(batch.rows), np.int64)
+    empty = state.columns.take(state.pnode[batch.rows]).changed(**dict.fromkeys(CHANGING, nothing))
+    came, _ = node_rules.add_primary(empty, batch.asked, 0, 0, force=True)
+    added = {figure: getattr(came, figure) for figure in CHANGING if figure != "fail_n1"}
+    added["unallocated"] = came.unallocated - empty.unallocated
+    return {figure: np.asarray(each, np.float64) for figure, each in added.items() if np.any(each)}
+
+
+def first_names(columns: Columns) -> dict[str, str]:
+    """For each column the name of the first that is the same object."""
+    first: dict[int, str] = {}
+    return {
+        name: first.setdefault(id(column), name)
+        for name, column in zip(Columns._fields, columns, strict=True)
+    }
+
+
+def regular(state: State, scope: Bools) -> bool:
+    """Whether all online nodes in scope report figures that can be divided by, and there is one."""
+    columns = state.columns
+    divisors = {name for component in COMPONENTS for name in component.divisors}
+    figures = np.array([getattr(columns, name) for name in divisors])[:, scope & ~columns.offline]
+    return bool(figures.size and (figures > 0).all())

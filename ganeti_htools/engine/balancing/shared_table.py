@@ -1,0 +1,188 @@
+"""The online nodes of a state as a small table: moves of instances on shared storage, scored and made.
+
+What instances change is found by the rules (:mod:`.shared_instances`), limits and formulas are asked as they
+are declared. What stands here a second time is how a variance changes with a value: its twin is
+:func:`.score.replaced_spread`. A property test compares the steps that follow with those of
+:func:`.balance.rebalance`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.shared_instances import COUNTS, PER_LOST, SharedInstances, first_names
+from ganeti_htools.engine.rules import node_rules, settling
+from ganeti_htools.engine.rules.components import COMPONENTS, SPREAD
+from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
+from ganeti_htools.model.state import State
+
+# By so much a column is changed to see what that does to a score. Dividing by it costs no precision.
+_MUCH = 2.0**20
+
+
+class Table:
+    """The online nodes and the place of each instance among them, NOWHERE if its node is offline.
+
+    Of each spread of the score (components that are the same put together): its weight, its ``values``
+    (spreads by nodes), and the ``units`` by which these change with a column; ``amounts`` (spreads by
+    instances) are what instances change of that column. ``room`` has the columns that change and
+    ``unallocated`` (``figures`` by nodes); ``needs`` is what instances change of them. ``here`` are all
+    columns of the nodes. ``limits`` (without and with force) and ``counts`` are declarations, each with the
+    names of the figures that it looks at.
+    """
+
+    def __init__(self, state: State, scope: Bools, instances: SharedInstances) -> None:
+        columns, changes = state.columns, instances.changes
+        self.state, self.scope, self.instances = state, scope, instances
+        self.nodes = np.flatnonzero(scope & ~columns.offline)
+        position = np.full(len(columns.offline), NOWHERE)
+        position[self.nodes] = np.arange(len(self.nodes))
+        self.place = position[state.pnode[instances.rows]]
+        here, names = columns.take(self.nodes), first_names(columns)
+        figures, weights, self.values, self.units = _spreads(here, list(changes))
+        self.weights, self.amounts = np.array(weights), np.array([changes[figure] for figure in figures])
+        self.limits = {
+            force: dict.fromkeys((limit, names.get(figure, figure)) for limit, figure in limits)
+            for force in (False, True)
+            if (limits := node_rules.limits(PRIMARY, False, False, force))
+        }
+        moving = {"fail_n1", *changes}
+        counts = [(each, [names[figure] for figure in each.figures]) for each in COUNTS]
+        self.counts = [(each, figures) for each, figures in counts if moving.intersection(figures)]
+        self.figures = list(changes)
+        self.room = np.array([getattr(here, figure) for figure in self.figures], np.float64)
+        self.needs = np.array(list(changes.values()))
+        rows = dict(zip(self.figures, self.room, strict=True))
+        self.here = here.changed(**{name: rows[first] for name, first in names.items() if first in rows})
+        # Steps that the real state lacks: member, rows of the nodes before and after.
+        self.unsettled: list[tuple[int, int, int]] = []
+        self._note()
+
+    def _note(self) -> None:
+        """The spreads around their means, what each node counts for, and the score of this table."""
+        heights = self.values - np.add.reduce(self.values, axis=1, keepdims=True) / len(self.nodes)
+        self.heights = heights
+        self.variances = np.add.reduce(heights * heights, axis=1) / len(self.nodes)
+        self.counted = self._counted({}, slice(None))
+        self.total = float(self.counted.sum())
+        self.current = float(self.weights @ np.sqrt(self.variances)) + self.total
+
+    def _counted(self, after: Mapping[str, Any], at: Any) -> Any:
+        """What nodes in some positions add to the score besides spreads, with figures as they are after."""
+        total: Any = 0.0
+        for each, names in self.counts:
+            figures = [after[name] if name in after else getattr(self.here, name)[at] for name in names]
+            total = total + each.weight * each.formula(None, *figures)
+        return total
+
+    def _after(self, room: Any, needs: Any, r_mem: Any) -> dict[str, Any]:
+        """The figures that change, of nodes with this room once they have these needs more."""
+        after = dict(zip(self.figures, room + needs, strict=True))
+        after["fail_n1"] = node_rules.fails_n1(after["unallocated"], r_mem)
+        return after
+
+    def scores(self, members: Ints, forced: bool) -> Floats:
+        """The part of the table in the score for each member on each node; infinite where it must not be.
+
+        Members that leave an offline node are ``forced``: soft limits do not count, and no
+        other node changes.
+        """
+        amounts, needs = self.amounts[:, members], self.needs[:, members]
+        after = self._after(self.room[:, np.newaxis], needs[:, :, np.newaxis], self.here.r_mem)
+        change = amounts[:, :, np.newaxis] * self.units[:, np.newaxis]
+        square = change * (change + 2 * self.heights[:, np.newaxis])
+        counted = self._counted(after, slice(None)) + (self.total - self.counted)
+        bad = np.zeros(counted.shape, np.bool_)
+        for limit, name in self.limits[forced]:
+            figure = after[name] if name in after else getattr(self.here, name)
+            bad |= limit.broken(figure, self.here, self.here)
+        if not forced:
+            p = self.place[members]
+            leave = amounts * self.units[:, p]
+            change -= leave[:, :, np.newaxis]
+            square += (leave * (leave - 2 * self.heights[:, p]))[:, :, np.newaxis]
+            left = self._after(self.room[:, p], -needs, self.here.r_mem[p])
+            counted += (self._counted(left, p) - self.counted[p])[:, np.newaxis]
+            bad[np.arange(len(p)), p] = True
+        number = len(self.nodes)
+        square -= change * change / number
+        square /= number
+        square += self.variances[:, np.newaxis, np.newaxis]
+        np.maximum(square, 0.0, out=square)
+        np.sqrt(square, out=square)
+        scores: Floats = (self.weights @ square.reshape(len(square), -1)).reshape(counted.shape) + counted
+        scores[bad] = np.inf
+        return scores
+
+    def move(self, member: int, node: int) -> None:
+        """Take note of a step."""
+        here, amounts, needs = self.here, self.amounts[:, member], self.needs[:, member]
+        free, place = self.room[self.figures.index("unallocated")], int(self.place[member])
+        for position, sign in ((place, -1), (node, 1)):
+            if position != NOWHERE:
+                self.values[:, position] += sign * amounts * self.units[:, position]
+                self.room[:, position] += sign * needs
+                here.fail_n1[position] = node_rules.fails_n1(free[position], here.r_mem[position])
+        lost = self.state.pnode[self.instances.rows[member]]
+        source = int(lost if place == NOWHERE else self.nodes[place])
+        self.unsettled.append((member, source, int(self.nodes[node])))
+        self.place[member] = node
+        self._note()
+
+    def score(self) -> float:
+        """What the sums and the instances on offline nodes contribute to the score."""
+        return self.current + PER_LOST * int(np.count_nonzero(self.place == NOWHERE))
+
+    def settled(self) -> State:
+        """The real state, with all steps so far."""
+        state, columns = self.state, self.state.columns
+        if not self.unsettled:
+            return state
+        members, sources, targets = np.array(self.unsettled).T
+        self.unsettled.clear()
+        nodes, signs = np.stack([sources, targets], axis=1).ravel(), np.array([-1, 1])
+        for name, amounts in self.instances.changes.items():
+            if name in Columns._fields:
+                column, change = getattr(columns, name), np.multiply.outer(amounts[members], signs).ravel()
+                np.add.at(column, nodes, change.astype(column.dtype))
+        settling.place(state, self.instances.rows[members], targets, np.full_like(targets, NOWHERE))
+        here = columns.take(nodes)
+        columns.fail_n1[nodes] = node_rules.fails_n1(here.unallocated, here.r_mem)
+        for resource in RESOURCES:
+            if PRIMARY in resource.roles and not resource.is_sum:
+                for view in resource.views(forthcoming=False):
+                    getattr(columns, view)[nodes] = resource.after(here, getattr(here, view), 0, 1)
+        return state
+
+
+def _spreads(here: Columns, figures: list[str]) -> tuple[list[str], list[float], Floats, Floats]:
+    """The spreads of the score that change with one of the columns: which, weights, values, units.
+
+    Components that are the same formula of the same column are one spread.
+    """
+    found: dict[tuple[object, int], int] = {}
+    names, weights, values, units = list[str](), list[float](), list[Floats](), list[Floats]()
+    by_column = {id(getattr(here, figure)): figure for figure in figures}
+    for component in COMPONENTS:
+        concerned = [
+            by_column[id(getattr(here, f))] for f in component.figures if id(getattr(here, f)) in by_column
+        ]
+        if component.aggregate is not SPREAD or not concerned:
+            continue
+        (figure,) = concerned
+        key = component.formula, id(getattr(here, figure))
+        if key in found:
+            weights[found[key]] += component.weight
+            continue
+        found[key] = len(names)
+        column = getattr(here, figure)
+        more = here.changed(
+            **{name: column + _MUCH for name in Columns._fields if getattr(here, name) is column}
+        )
+        names.append(figure)
+        weights.append(component.weight)
+        values.append(component.of(here))
+        units.append((component.of(more) - values[-1]) / _MUCH)
+    return names, weights, np.array(values, np.float64), np.array(units, np.float64)
