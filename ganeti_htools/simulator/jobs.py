@@ -13,9 +13,11 @@ from typing import Any
 
 import trio
 
+from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.simulator.opcodes import Opcode, OpcodeError, carry_out, check, seconds, subjects, summary
+from ganeti_htools.simulator.logical_units import carry_out
+from ganeti_htools.simulator.opcodes import OpcodeError, check, seconds, subjects, summary
 from ganeti_htools.simulator.world import World
 
 MOST_RUNNING = 20  # as Ganeti has it unless told otherwise
@@ -25,7 +27,7 @@ Stamp = tuple[int, int]  # seconds, microseconds
 
 
 @dataclass(slots=True)
-class JobOpcode:
+class QueuedOpcode:
     """An opcode of a job, and what became of it."""
 
     opcode: Opcode
@@ -37,11 +39,11 @@ class JobOpcode:
 
 
 @dataclass(slots=True)
-class Job:
+class QueuedJob:
     """A job and its opcodes, carried out one after the other."""
 
     number: int
-    steps: list[JobOpcode]
+    ops: list[QueuedOpcode]
     received: Stamp
     subjects: frozenset[str]
     state: JobStatus = JobStatus.QUEUED
@@ -49,10 +51,10 @@ class Job:
     end: Stamp | None = None
 
     def finish(self, state: JobStatus, result: Any) -> None:
-        """Give every step that has not ended this end."""
-        for step in self.steps:
-            if not step.state.final:
-                step.state, step.result = state, result
+        """Give every opcode that has not ended this end."""
+        for op in self.ops:
+            if not op.state.final:
+                op.state, op.result = state, result
         self.state, self.end = state, stamp()
 
 
@@ -106,7 +108,7 @@ class Jobs:
         self.drained = False
         self.archived: set[int] = set()
         self._nursery = nursery
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, QueuedJob] = {}
         self._changed = trio.Event()
         nursery.start_soon(self._schedule)
 
@@ -122,9 +124,9 @@ class Jobs:
             raise OpcodeError("GenericError", "Queue drained")
         first = max(self._jobs, default=0) + 1
         accepted = {
-            number: Job(
+            number: QueuedJob(
                 number,
-                [JobOpcode(_absolute(opcode, number)) for opcode in opcodes],
+                [QueuedOpcode(_absolute(opcode, number)) for opcode in opcodes],
                 stamp(),
                 frozenset().union(*(subjects(self.world, opcode) for opcode in opcodes)),
             )
@@ -134,11 +136,11 @@ class Jobs:
         self._tell()
         return list(accepted)
 
-    def find(self, number: int) -> Job | None:
+    def find(self, number: int) -> QueuedJob | None:
         """The job of that number, if there is one that was not archived."""
         return None if number in self.archived else self._jobs.get(number)
 
-    def known(self) -> list[Job]:
+    def known(self) -> list[QueuedJob]:
         """All jobs that were not archived, oldest first."""
         return [job for job in self._jobs.values() if job.number not in self.archived]
 
@@ -162,7 +164,7 @@ class Jobs:
         return True
 
     async def wait_for_change(
-        self, number: int, fields: Callable[[Job], list[Any]], known: Any, newest: Any, patience: float
+        self, number: int, fields: Callable[[QueuedJob], list[Any]], known: Any, newest: Any, patience: float
     ) -> tuple[Any, list[Any]]:
         """Fields of a job and its messages after ``newest``, as soon as they are not ``known`` and none.
 
@@ -183,7 +185,7 @@ class Jobs:
         self._changed.set()
         self._changed = trio.Event()
 
-    def _cancel(self, job: Job) -> None:
+    def _cancel(self, job: QueuedJob) -> None:
         job.finish(JobStatus.CANCELED, "Job canceled by request")
         self._tell()
 
@@ -201,20 +203,20 @@ class Jobs:
                     self._nursery.start_soon(self._work, job)
             await changed.wait()
 
-    def _started(self) -> list[Job]:
+    def _started(self) -> list[QueuedJob]:
         return [job for job in self._jobs.values() if job.state in (JobStatus.WAITING, JobStatus.RUNNING)]
 
-    def _enter(self, job: Job, state: JobStatus) -> None:
+    def _enter(self, job: QueuedJob, state: JobStatus) -> None:
         job.state = state
         job.start = job.start or stamp()
-        for step in job.steps:
-            if step.state is JobStatus.QUEUED:
-                step.state = JobStatus.WAITING
+        for op in job.ops:
+            if op.state is JobStatus.QUEUED:
+                op.state = JobStatus.WAITING
         self._tell()
 
-    def _may_start(self, job: Job) -> bool:
+    def _may_start(self, job: QueuedJob) -> bool:
         """Whether others ended as the job needs it, and there is place. If they cannot any more, it ends."""
-        for number, wanted in (pair for step in job.steps for pair in step.opcode.get("depends") or ()):
+        for number, wanted in (pair for op in job.ops for pair in op.opcode.get("depends") or ()):
             other = self._jobs.get(number)
             if other is None:
                 self._fail(job, f"Dependency error: Job {number} not found")
@@ -231,36 +233,36 @@ class Jobs:
                 return False
         return len(self._started()) < MOST_RUNNING
 
-    def _fail(self, job: Job, text: str) -> None:
+    def _fail(self, job: QueuedJob, text: str) -> None:
         job.finish(JobStatus.ERROR, ["OpExecError", [text]])
         self._tell()
 
-    async def _work(self, job: Job) -> None:
-        for step in job.steps:
-            step.state, step.start = JobStatus.RUNNING, stamp()
-            title = summary(step.opcode)
-            step.log.append((len(messages(job)) + 1, stamp(), "message", title))
+    async def _work(self, job: QueuedJob) -> None:
+        for op in job.ops:
+            op.state, op.start = JobStatus.RUNNING, stamp()
+            title = summary(op.opcode)
+            op.log.append((len(messages(job)) + 1, stamp(), "message", title))
             self._tell()
-            await self.behaviour.take(seconds(step.opcode, self.behaviour.seconds))
+            await self.behaviour.take(seconds(op.opcode, self.behaviour.seconds))
             try:
                 if self.behaviour.fails(title):
                     raise OpcodeError("OpExecError", f"{title} was told to fail")
-                self.world, step.result = carry_out(self.world, step.opcode)
+                self.world, op.result = carry_out(self.world, op.opcode)
             except OpcodeError as error:
-                step.state, step.result, step.end = JobStatus.ERROR, error.encoded, stamp()
+                op.state, op.result, op.end = JobStatus.ERROR, error.encoded, stamp()
                 self._fail(job, "Preceding opcode failed")
                 return
-            step.state, step.end = JobStatus.SUCCESS, stamp()
+            op.state, op.end = JobStatus.SUCCESS, stamp()
         job.state, job.end = JobStatus.SUCCESS, stamp()
         self._tell()
 
 
-def messages(job: Job) -> list[tuple[int, Stamp, str, str]]:
+def messages(job: QueuedJob) -> list[tuple[int, Stamp, str, str]]:
     """Everything a job has said so far."""
-    return [entry for step in job.steps for entry in step.log]
+    return [entry for op in job.ops for entry in op.log]
 
 
-def _precedes(other: Job, job: Job) -> bool:
+def _precedes(other: QueuedJob, job: QueuedJob) -> bool:
     """Whether the other works on the same things, or has waited longer to do so."""
     if other is job or other.subjects.isdisjoint(job.subjects):
         return False

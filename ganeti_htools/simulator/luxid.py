@@ -8,17 +8,27 @@ import orjson
 from ganeti_htools.luxi.framing import encode
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator import tables
-from ganeti_htools.simulator.jobs import Job, Jobs
-from ganeti_htools.simulator.opcodes import OpcodeError, tagged
-from ganeti_htools.simulator.queries import Known, as_json, classic, cluster_info, definitions, matcher, query
-from ganeti_htools.simulator.tables import Table
+from ganeti_htools.simulator.fields import QueryTable
+from ganeti_htools.simulator.job_table import JOBS
+from ganeti_htools.simulator.jobs import Jobs, QueuedJob
+from ganeti_htools.simulator.logical_units import tagged
+from ganeti_htools.simulator.opcodes import OpcodeError
+from ganeti_htools.simulator.queries import (
+    RowTexts,
+    as_json,
+    classic,
+    cluster_info,
+    definitions,
+    matcher,
+    query,
+)
 
-_TABLES: Mapping[str, Table] = {
+_TABLES: Mapping[str, QueryTable] = {
     "node": tables.NODES,
     "instance": tables.INSTANCES,
     "group": tables.GROUPS,
     "network": tables.NETWORKS,
-    "job": tables.JOBS,
+    "job": JOBS,
 }
 
 
@@ -28,7 +38,7 @@ class Luxid:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._paused: float | None = None
-        self._known = Known()
+        self._known = RowTexts()
         self._methods: Mapping[str, tuple[int, Callable[..., Awaitable[Any]]]] = {
             "Query": (3, self._query),
             "QueryFields": (2, self._query_fields),
@@ -128,8 +138,8 @@ class Luxid:
         nothing = {number: [number if name == "id" else None for name in names] for number in numbers}
         return [told.get(number, nothing[number]) for number in numbers]
 
-    def _told(self, jobs: Sequence[Job], names: Sequence[str]) -> list[list[Any]]:
-        return classic(self._jobs.world, tables.JOBS, jobs, (), names)
+    def _told(self, jobs: Sequence[QueuedJob], names: Sequence[str]) -> list[list[Any]]:
+        return classic(self._jobs.world, JOBS, jobs, (), names)
 
     async def _query_tags(self, kind: Any, name: Any) -> Any:
         kinds = ("cluster", "node", "instance", "nodegroup", "network")
@@ -171,7 +181,7 @@ class Luxid:
         if type(patience) not in (int, float):
             raise _unreadable(patience, "Unable to read Int")
 
-        def fields(job: Job) -> list[Any]:
+        def fields(job: QueuedJob) -> list[Any]:
             """In the form in which the client tells what it knows."""
             told: list[Any] = orjson.loads(orjson.dumps(self._told([job], names)[0]))
             return told
@@ -199,7 +209,7 @@ def _unreadable(value: Any, why: str) -> DataError:
     return DataError(f"Cannot convert value '{as_json(value)}', error: {why}")
 
 
-def _table(kind: Any) -> Table:
+def _table(kind: Any) -> QueryTable:
     if not isinstance(kind, str) or kind not in _TABLES:
         raise _unreadable(kind, f"Can't parse value '{kind}' as neitherQueryTypeLuxi nor QueryTypeOp")
     return _TABLES[kind]

@@ -1,19 +1,14 @@
-"""What a job does to the world: Ganeti's opcodes (those that htools submit) with Ganeti's refusals.
+"""Opcodes, the JSON objects of which jobs consist: what luxid checks when they arrive, and what they say.
 
-Opcodes are the JSON objects that clients send. :func:`check` is what luxid does with them when they
-arrive, :func:`carry_out` what the job does later.
+Known are those that htools submit, and a few for tests.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
-from ganeti_htools.model.cluster import Group, Instance, Node
+from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.errors import DataError, HtoolsError
-from ganeti_htools.model.types import DiskTemplate, Mirror, Status
-from ganeti_htools.simulator.world import World, charged, find, lose, with_role
-
-Opcode = Mapping[str, Any]
+from ganeti_htools.simulator.world import World
 
 
 class OpcodeError(HtoolsError):
@@ -29,7 +24,7 @@ def refused(text: str, code: str) -> OpcodeError:
     return OpcodeError("OpPrereqError", text, code)
 
 
-# Fields that an opcode must have.
+# The known opcodes, with the fields that each must have.
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "OP_INSTANCE_MIGRATE": ("instance_name",),
     "OP_INSTANCE_FAILOVER": ("instance_name",),
@@ -79,7 +74,7 @@ def check(opcode: Any) -> Opcode:
             raise DataError(f"key '{key}': Unable to read String")
     if type(opcode.get("duration", 0)) not in (int, float) or not 0 <= opcode.get("duration", 0) < 1e6:
         raise DataError("key 'duration': Unable to read Double")
-    if opcode["OP_ID"] not in _DEEDS:
+    if opcode["OP_ID"] not in _REQUIRED:
         raise DataError(f"Unknown opcode {opcode['OP_ID']}")
     return opcode
 
@@ -102,228 +97,3 @@ def subjects(world: World, opcode: Opcode) -> frozenset[str]:
         return frozenset({opcode["instance_name"]})
     nodes = {opcode["node_name"]} if "node_name" in opcode else set(opcode.get("node_names") or ())
     return frozenset(nodes) | {row.name for row in world.cluster.instances if row.pnode in nodes}
-
-
-def carry_out(world: World, opcode: Opcode) -> tuple[World, Any]:
-    """The world afterwards, and the opcode's result. Raises OpcodeError."""
-    return _DEEDS[opcode["OP_ID"]](world, opcode)
-
-
-def _instance(world: World, opcode: Opcode, forthcoming: bool = False) -> Instance:
-    """The instance, which must not be forthcoming unless that is no obstacle."""
-    name = opcode["instance_name"]
-    instance = world.instance(name)
-    if instance is None:
-        raise refused(f"Instance '{name}' not known", "unknown_entity")
-    if instance.forthcoming and not forthcoming:
-        raise refused(f"Instance '{name}' is forthcoming", "wrong_state")
-    return instance
-
-
-def _node(world: World, name: str) -> Node:
-    node = world.node(name)
-    if node is None:
-        raise refused(f"Node '{name}' not known", "unknown_entity")
-    return node
-
-
-def _usable(world: World, name: str) -> Node:
-    """A node that may take an instance or its disks."""
-    node = _node(world, name)
-    if name in world.offline:
-        raise refused(f"Can't use offline node: {name}", "wrong_state")
-    if name in world.drained:
-        raise refused(f"Can't use drained node: {name}", "wrong_state")
-    if name in world.silent:
-        raise refused(f"Can't get data from node {name}: Node does not answer", "environment_error")
-    return node
-
-
-def _target(world: World, instance: Instance, wanted: str | None, deed: str) -> Node:
-    """Where an instance goes: its secondary, or the node that was asked for."""
-    if instance.template.mirror is Mirror.NONE:
-        text = f"Instance's disk layout '{instance.template.value}' does not allow {deed}s"
-        raise refused(text, "wrong_state")
-    if instance.template.mirror is Mirror.INTERNAL:
-        if wanted not in (None, instance.snode):
-            text = f"Instances with disk types {instance.template.value} cannot be"
-            verb = "migrated" if deed == "migration" else "failed over"
-            raise refused(f"{text} {verb} to arbitrary nodes", "wrong_input")
-        name = instance.snode
-    else:
-        name = wanted
-    if name is None:
-        raise refused("No target node, and iallocators are not simulated", "wrong_input")
-    if name == instance.pnode:
-        text = f"Cannot migrate instance {instance.name} to its primary ({name})"
-        raise refused(text, "wrong_state")
-    return _usable(world, name)
-
-
-def _go(world: World, instance: Instance, target: Node) -> World:
-    """An instance on its target; of DRBD the nodes change roles."""
-    if instance.uses_memory and target.f_mem < instance.mem:
-        text = f"Not enough memory on node {target.name} for instance {instance.name}"
-        text += f": needed {instance.mem} MiB, available {target.f_mem} MiB"
-        raise refused(text, "insufficient_resources")
-    source = _node(world, instance.pnode)
-    doubled = instance.template.mirror is Mirror.INTERNAL
-    nodes = charged(source, instance, memory=-1), charged(target, instance, memory=1)
-    lost = instance.status in (Status.NODE_DOWN, Status.NODE_OFFLINE)
-    moved = replace(
-        instance,
-        pnode=target.name,
-        snode=source.name if doubled else instance.snode,
-        status=Status.RUNNING if lost else instance.status,
-    )
-    return world.with_nodes(nodes).with_instance(moved)
-
-
-def _failover(world: World, opcode: Opcode) -> tuple[World, Any]:
-    instance = _instance(world, opcode, forthcoming=True)
-    return _go(world, instance, _target(world, instance, opcode.get("target_node"), "failover")), None
-
-
-def _migrate(world: World, opcode: Opcode) -> tuple[World, Any]:
-    instance = _instance(world, opcode)
-    target = _target(world, instance, opcode.get("target_node"), "migration")
-    if not opcode.get("allow_failover"):
-        if not instance.status.running:
-            raise refused(f"Instance {instance.name} is not running, please use failover", "wrong_state")
-        if not world.answers(instance.pnode):
-            text = f"Can't migrate, please use failover: node {instance.pnode} does not answer"
-            raise refused(text, "wrong_state")
-    return _go(world, instance, target), None
-
-
-def _replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
-    instance = _instance(world, opcode, forthcoming=True)
-    if instance.template is not DiskTemplate.DRBD or instance.snode is None:
-        raise refused("Can only run replace disks for DRBD8-based instances", "wrong_input")
-    if opcode["mode"] != "replace_new_secondary":
-        return world, None  # other disks on the same nodes
-    name = opcode.get("remote_node")
-    if name is None:
-        raise refused("No new node, and iallocators are not simulated", "wrong_input")
-    target, left = _usable(world, name), _node(world, instance.snode)
-    if name == instance.pnode:
-        raise refused("The specified node is the primary node of the instance", "wrong_input")
-    if name == instance.snode:
-        raise refused("The specified node is already the secondary node of the instance", "wrong_input")
-    if not world.answers(instance.pnode):
-        raise OpcodeError("OpExecError", f"Can't reach node {instance.pnode}, the source of the data")
-    taken = charged(target, instance, storage=1)
-    if taken.f_dsk < 0 or (taken.excl_stor and taken.f_spindles < 0):
-        text = f"Can't create block device on node {name} for instance {instance.name}: no space"
-        raise OpcodeError("OpExecError", text)
-    moved = world.with_nodes((charged(left, instance, storage=-1), taken))
-    return moved.with_instance(replace(instance, snode=name)), None
-
-
-def _tags(change: Callable[[Sequence[str], Sequence[str]], tuple[str, ...]]) -> "_Deed":
-    def retag(world: World, opcode: Opcode) -> tuple[World, Any]:
-        kind, name = opcode["kind"], opcode.get("name") or ""
-        tags = change(tagged(world, kind, name), opcode["tags"])
-        cluster = world.cluster
-        if kind == "cluster":
-            cluster = replace(cluster, tags=tags)
-        elif kind == "nodegroup":
-            groups = (replace(row, tags=tags) if _is(row, name) else row for row in cluster.groups)
-            cluster = replace(cluster, groups=tuple(groups))
-        elif kind == "node":
-            return world.with_nodes((replace(_node(world, name), tags=tags),)), None
-        else:
-            return world.with_instance(replace(_instance(world, {"instance_name": name}), tags=tags)), None
-        return replace(world, cluster=cluster), None
-
-    return retag
-
-
-def tagged(world: World, kind: str, name: str) -> tuple[str, ...]:
-    """The tags of an object. Raises OpcodeError."""
-    found: list[tuple[str, ...]]
-    match kind:
-        case "cluster":
-            return world.cluster.tags
-        case "nodegroup":
-            found = [group.tags for group in world.cluster.groups if _is(group, name)]
-        case "node":
-            found = [node.tags for node in world.cluster.nodes if node.name == name]
-        case "instance":
-            found = [instance.tags for instance in world.cluster.instances if instance.name == name]
-        case _:
-            found = []
-    if not found:
-        title = "Group" if kind == "nodegroup" else kind.title()
-        raise refused(f"{title} name {name} not found", "unknown_entity")
-    return found[0]
-
-
-def _is(group: Group, name: str) -> bool:
-    return name in (group.name, group.uuid)
-
-
-def _added(tags: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-    return tuple(sorted({*tags, *more}))
-
-
-def _removed(tags: Sequence[str], less: Sequence[str]) -> tuple[str, ...]:
-    missing = sorted({*less} - {*tags})
-    if missing:
-        raise refused(f"Tag(s) {', '.join(map(repr, missing))} not found", "unknown_entity")
-    return tuple(tag for tag in tags if tag not in less)
-
-
-def _set_node(world: World, opcode: Opcode) -> tuple[World, Any]:
-    name, offline, drained = opcode["node_name"], opcode.get("offline"), opcode.get("drained")
-    _node(world, name)
-    if offline is None and drained is None:
-        raise refused("Please pass at least one modification", "wrong_input")
-    if offline and drained:
-        raise refused("Can't set the node into more than one state at the same time", "wrong_input")
-    if name == world.master and (offline or drained):
-        raise refused("The master role can be changed only via master-failover", "wrong_input")
-    # The roles exclude each other.
-    role = {
-        "offline": bool(offline) or (offline is None and not drained and name in world.offline),
-        "drained": bool(drained) or (drained is None and not offline and name in world.drained),
-    }
-    changes = [
-        [key, value] for key, value in (("offline", offline), ("drained", drained)) if value is not None
-    ]
-    return with_role(world, name, **role), changes
-
-
-def _out_of_band(world: World, opcode: Opcode) -> tuple[World, Any]:
-    command, result = opcode["command"], []
-    for name in opcode["node_names"]:
-        _node(world, name)
-        if command == "power-off":
-            if name not in world.offline:
-                raise refused(f"Cannot power off node {name} because it is not marked offline", "wrong_state")
-            world = lose(world, name)
-        elif command in ("power-on", "power-cycle"):
-            world = find(world, name)
-        elif command not in ("power-status", "health"):
-            raise refused(f"Unknown command {command}", "wrong_input")
-        powered = {"powered": name not in world.silent} if command == "power-status" else None
-        result.append([[0, name], [0, powered]])
-    return world, result
-
-
-def _nothing(world: World, _opcode: Opcode) -> tuple[World, Any]:
-    return world, None
-
-
-_Deed = Callable[[World, Opcode], tuple[World, Any]]
-
-_DEEDS: Mapping[str, _Deed] = {
-    "OP_INSTANCE_MIGRATE": _migrate,
-    "OP_INSTANCE_FAILOVER": _failover,
-    "OP_INSTANCE_REPLACE_DISKS": _replace_disks,
-    "OP_TAGS_SET": _tags(_added),
-    "OP_TAGS_DEL": _tags(_removed),
-    "OP_NODE_SET_PARAMS": _set_node,
-    "OP_OOB_COMMAND": _out_of_band,
-    "OP_TEST_DELAY": _nothing,
-}

@@ -9,8 +9,8 @@ import orjson
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator import tables
+from ganeti_htools.simulator.fields import NORMAL, UNKNOWN, Entry, Field, QueryTable
 from ganeti_htools.simulator.opcodes import refused
-from ganeti_htools.simulator.tables import NORMAL, UNKNOWN, Entry, Field, Table
 from ganeti_htools.simulator.world import World
 
 DEEPEST = 100  # nesting of a filter
@@ -22,11 +22,11 @@ def _unknown(name: str) -> Field:
     return Field(name, "unknown", f"Unknown field '{name}'", lambda _world, _row: (UNKNOWN, None))
 
 
-def _columns(table: Table, names: Iterable[str]) -> list[tuple[str, Field]]:
+def _columns(table: QueryTable, names: Iterable[str]) -> list[tuple[str, Field]]:
     return [(name, table.fields.get(name) or _unknown(name)) for name in names]
 
 
-def definitions(table: Table, names: Sequence[str] | None) -> list[dict[str, str]]:
+def definitions(table: QueryTable, names: Sequence[str] | None) -> list[dict[str, str]]:
     """What luxid says of columns; of all of them without names."""
     columns = _columns(table, sorted(table.fields) if names is None else names)
     return [
@@ -36,11 +36,11 @@ def definitions(table: Table, names: Sequence[str] | None) -> list[dict[str, str
 
 def query(
     world: World,
-    table: Table,
+    table: QueryTable,
     rows: Iterable[Any],
     names: Sequence[str],
     matches: Matcher,
-    known: "Known | None" = None,
+    known: "RowTexts | None" = None,
 ) -> dict[str, Any]:
     """The answer to Query: columns, and for each row that matches a status and a value for each of them."""
     columns = [field for _, field in _columns(table, names)]
@@ -57,7 +57,7 @@ def query(
     return {"fields": definitions(table, names), "data": data}
 
 
-class Known:
+class RowTexts:
     """The text of rows as it was told last, for each selection of columns; for rows that cannot change."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Known:
 
 
 def classic(
-    world: World, table: Table, rows: Iterable[Any], wanted: Sequence[Any], names: Sequence[str]
+    world: World, table: QueryTable, rows: Iterable[Any], wanted: Sequence[Any], names: Sequence[str]
 ) -> list[list[Any]]:
     """The answer to the older queries: values alone. Raises OpcodeError for unknown columns."""
     missing = [name for name in names if name not in table.fields]
@@ -91,7 +91,7 @@ def classic(
     ]
 
 
-def matcher(table: Table, expression: Any, depth: int = 0) -> Matcher:
+def matcher(table: QueryTable, expression: Any, depth: int = 0) -> Matcher:
     """What a filter lets through. Raises DataError for what is no filter."""
     if depth > DEEPEST:
         raise DataError("Cannot deserialise filter, it is nested too deeply")
@@ -129,7 +129,7 @@ def _ordered(holds: Callable[[Any, Any], bool], value: Any, found: Any) -> bool:
     return isinstance(found, str) is isinstance(value, str) and holds(found, value)
 
 
-def _comparison(table: Table, name: str, compare: Callable[[Any], bool]) -> Matcher:
+def _comparison(table: QueryTable, name: str, compare: Callable[[Any], bool]) -> Matcher:
     field = table.fields.get(name) or _unknown(name)
 
     def fits(world: World, row: Any) -> bool:

@@ -1,48 +1,23 @@
-"""The tables that luxid answers queries from: for each kind of object its fields, as Ganeti describes them.
+"""The nodes, instances, groups and networks of the world as queries tell of them."""
 
-A field has a value for each object, or none for a reason: Ganeti tells which by a number.
-"""
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from ganeti_htools.model.cluster import Group, Instance, Node
 from ganeti_htools.model.policy import IPolicy, ISpec
 from ganeti_htools.model.types import Status
-from ganeti_htools.simulator.jobs import Job, JobOpcode
-from ganeti_htools.simulator.opcodes import summary
+from ganeti_htools.simulator.fields import (
+    NO_DATA,
+    NORMAL,
+    OFFLINE,
+    UNAVAILABLE,
+    Entry,
+    Field,
+    QueryTable,
+    field,
+    placed,
+)
 from ganeti_htools.simulator.world import World
-
-NORMAL, UNKNOWN, NO_DATA, UNAVAILABLE, OFFLINE = range(5)
-
-Entry = tuple[int, Any]  # one of the numbers above, and a value
-
-
-class Field(NamedTuple):
-    """A column: how Ganeti calls it, and its value for an object of the world, or of the object ``alone``."""
-
-    title: str
-    kind: str
-    doc: str
-    value: Callable[[World, Any], Entry]
-    alone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A kind of object: its columns, and the one that names its objects."""
-
-    fields: Mapping[str, Field]
-    name: str = "name"
-
-
-def _field(title: str, kind: str, doc: str, value: Callable[[Any], Any]) -> Field:
-    return Field(title, kind, doc, lambda _world, row: (NORMAL, value(row)), alone=True)
-
-
-def _placed(title: str, kind: str, doc: str, value: Callable[[World, Any], Any]) -> Field:
-    return Field(title, kind, doc, lambda world, row: (NORMAL, value(world, row)))
 
 
 def _live(title: str, kind: str, doc: str, value: Callable[[Node], Any]) -> Field:
@@ -83,9 +58,9 @@ def _secondary(instance: Instance) -> str | None:
     return instance.snode
 
 
-NODES = Table(
+NODES = QueryTable(
     {
-        "name": _field("Node", "text", "Node name", lambda node: node.name),
+        "name": field("Node", "text", "Node name", lambda node: node.name),
         "mtotal": _live(
             "MTotal", "unit", "Total amount of memory of physical machine", lambda node: plain(node.t_mem)
         ),
@@ -119,66 +94,66 @@ NODES = Table(
             "Available spindles in volume group (exclusive storage only)",
             lambda node: node.f_spindles,
         ),
-        "offline": _placed(
+        "offline": placed(
             "Offline",
             "bool",
             "Whether node is marked offline",
             lambda world, node: node.name in world.offline,
         ),
-        "drained": _placed(
+        "drained": placed(
             "Drained", "bool", "Whether node is drained", lambda world, node: node.name in world.drained
         ),
-        "vm_capable": _field("VMCapable", "bool", "Whether node can host instances", lambda node: True),
-        "master_capable": _field(
+        "vm_capable": field("VMCapable", "bool", "Whether node can host instances", lambda node: True),
+        "master_capable": field(
             "MasterCapable", "bool", "Whether node can become a master candidate", lambda node: True
         ),
-        "master": _placed(
+        "master": placed(
             "Master", "bool", "Whether node is master", lambda world, node: node.name == world.master
         ),
-        "role": _placed("Role", "text", "Node role", _role),
+        "role": placed("Role", "text", "Node role", _role),
         "powered": Field(
             "Powered",
             "bool",
             "Whether node is thought to be powered on",
             lambda world, node: (UNAVAILABLE, None),
         ),
-        "ndp/spindle_count": _field(
+        "ndp/spindle_count": field(
             "SpindleCount",
             "number",
             'The "spindle_count" node parameter',
             lambda node: 1 if node.excl_stor else node.t_spindles,
         ),
-        "ndp/exclusive_storage": _field(
+        "ndp/exclusive_storage": field(
             "ExclusiveStorage",
             "bool",
             'The "exclusive_storage" node parameter',
             lambda node: node.excl_stor,
         ),
-        "ndp/cpu_speed": _field(
+        "ndp/cpu_speed": field(
             "ndp/cpu_speed", "float", 'The "cpu_speed" node parameter', lambda node: plain(node.cpu_speed)
         ),
-        "group": _placed("Group", "text", "Node group", _group_name),
-        "group.uuid": _field("GroupUUID", "text", "UUID of node group", lambda node: node.group),
-        "tags": _field("Tags", "other", "Tags", lambda node: node.tags),
-        "pinst_cnt": _placed(
+        "group": placed("Group", "text", "Node group", _group_name),
+        "group.uuid": field("GroupUUID", "text", "UUID of node group", lambda node: node.group),
+        "tags": field("Tags", "other", "Tags", lambda node: node.tags),
+        "pinst_cnt": placed(
             "Pinst",
             "number",
             "Number of instances with this node as primary",
             lambda world, node: len(_instances(world, _primary, node)),
         ),
-        "sinst_cnt": _placed(
+        "sinst_cnt": placed(
             "Sinst",
             "number",
             "Number of instances with this node as secondary",
             lambda world, node: len(_instances(world, _secondary, node)),
         ),
-        "pinst_list": _placed(
+        "pinst_list": placed(
             "PriInstances",
             "other",
             "List of instances with this node as primary",
             lambda world, node: _instances(world, _primary, node),
         ),
-        "sinst_list": _placed(
+        "sinst_list": placed(
             "SecInstances",
             "other",
             "List of instances with this node as secondary",
@@ -216,51 +191,51 @@ _STATUS = (
     ' instance is stopped and is not running, "ERROR_*" if what was found is not what is wanted'
 )
 
-INSTANCES = Table(
+INSTANCES = QueryTable(
     {
-        "name": _field("Instance", "text", "Instance name", lambda row: row.name),
-        "disk_usage": _field(
+        "name": field("Instance", "text", "Instance name", lambda row: row.name),
+        "disk_usage": field(
             "DiskUsage",
             "unit",
             "Total disk space used by instance on each of its nodes; this is not the disk size visible"
             " to the instance, but the usage on the node",
             lambda row: row.dsk,
         ),
-        "be/memory": _field("ConfigMaxMem", "unit", 'The "maxmem" backend parameter', lambda row: row.mem),
-        "be/maxmem": _field("ConfigMaxMem", "unit", 'The "maxmem" backend parameter', lambda row: row.mem),
-        "be/minmem": _field("ConfigMinMem", "unit", 'The "minmem" backend parameter', lambda row: row.mem),
-        "be/vcpus": _field("ConfigVCPUs", "number", 'The "vcpus" backend parameter', lambda row: row.vcpus),
-        "be/auto_balance": _field(
+        "be/memory": field("ConfigMaxMem", "unit", 'The "maxmem" backend parameter', lambda row: row.mem),
+        "be/maxmem": field("ConfigMaxMem", "unit", 'The "maxmem" backend parameter', lambda row: row.mem),
+        "be/minmem": field("ConfigMinMem", "unit", 'The "minmem" backend parameter', lambda row: row.mem),
+        "be/vcpus": field("ConfigVCPUs", "number", 'The "vcpus" backend parameter', lambda row: row.vcpus),
+        "be/auto_balance": field(
             "Auto_balance", "bool", 'The "auto_balance" backend parameter', lambda row: row.auto_balance
         ),
-        "be/spindle_use": _field(
+        "be/spindle_use": field(
             "be/spindle_use", "number", 'The "spindle_use" backend parameter', lambda row: row.spindle_use
         ),
-        "status": _field("Status", "text", _STATUS, lambda row: row.status.value),
-        "admin_state": _field("InstanceState", "text", "Desired state of instance", _admin_state),
+        "status": field("Status", "text", _STATUS, lambda row: row.status.value),
+        "admin_state": field("InstanceState", "text", "Desired state of instance", _admin_state),
         "oper_state": Field("Running", "bool", "Actual state of instance", _oper_state),
         "oper_ram": Field("Memory", "unit", "Actual memory usage as seen by hypervisor", _oper_ram),
-        "pnode": _field("Primary_node", "text", "Primary node", lambda row: row.pnode),
-        "snodes": _field(
+        "pnode": field("Primary_node", "text", "Primary node", lambda row: row.pnode),
+        "snodes": field(
             "Secondary_Nodes",
             "other",
             "Secondary nodes; usually this will just be one node",
             lambda row: [] if row.snode is None else [row.snode],
         ),
-        "tags": _field("Tags", "other", "Tags", lambda row: row.tags),
-        "disk_template": _field(
+        "tags": field("Tags", "other", "Tags", lambda row: row.tags),
+        "disk_template": field(
             "Disk_template", "text", "Instance disk template", lambda row: row.template.value
         ),
-        "disk.sizes": _field(
+        "disk.sizes": field(
             "Disk_sizes", "other", "List of disk sizes", lambda row: [disk.size for disk in row.disks]
         ),
-        "disk.spindles": _field(
+        "disk.spindles": field(
             "Disk_spindles",
             "other",
             "List of disk spindles",
             lambda row: [disk.spindles for disk in row.disks],
         ),
-        "forthcoming": _field(
+        "forthcoming": field(
             "Forthcoming", "bool", "whether the Instance is forthcoming", lambda row: row.forthcoming
         ),
     }
@@ -298,104 +273,38 @@ def _instances_of(world: World, group: Group) -> list[str]:
     return [instance.name for instance in world.cluster.instances if instance.pnode in nodes]
 
 
-GROUPS = Table(
+GROUPS = QueryTable(
     {
-        "uuid": _field("UUID", "text", "Group UUID", lambda group: group.uuid),
-        "name": _field("Group", "text", "Group name", lambda group: group.name),
-        "alloc_policy": _field(
+        "uuid": field("UUID", "text", "Group UUID", lambda group: group.uuid),
+        "name": field("Group", "text", "Group name", lambda group: group.name),
+        "alloc_policy": field(
             "AllocPolicy", "text", "Allocation policy for group", lambda group: group.alloc_policy.value
         ),
-        "ipolicy": _field(
+        "ipolicy": field(
             "InstancePolicy",
             "other",
             "Instance policy limitations (merged)",
             lambda group: ipolicy(group.ipolicy),
         ),
-        "tags": _field("Tags", "other", "Tags", lambda group: group.tags),
-        "node_cnt": _placed(
+        "tags": field("Tags", "other", "Tags", lambda group: group.tags),
+        "node_cnt": placed(
             "Nodes", "number", "Number of nodes", lambda world, group: len(_nodes_of(world, group))
         ),
-        "node_list": _placed("NodeList", "other", "List of nodes", _nodes_of),
-        "pinst_cnt": _placed(
+        "node_list": placed("NodeList", "other", "List of nodes", _nodes_of),
+        "pinst_cnt": placed(
             "Instances",
             "number",
             "Number of primary instances",
             lambda world, group: len(_instances_of(world, group)),
         ),
-        "pinst_list": _placed("InstanceList", "other", "List of primary instances", _instances_of),
+        "pinst_list": placed("InstanceList", "other", "List of primary instances", _instances_of),
     }
 )
 
 # Networks are not part of the files that are served.
-NETWORKS = Table(
+NETWORKS = QueryTable(
     {
-        "name": _field("Network", "text", "Name", lambda row: None),
-        "uuid": _field("UUID", "text", "Network UUID", lambda row: None),
+        "name": field("Network", "text", "Name", lambda row: None),
+        "uuid": field("UUID", "text", "Network UUID", lambda row: None),
     }
-)
-
-
-def _steps(value: Callable[[JobOpcode], Any]) -> Callable[[Job], Any]:
-    return lambda job: [value(step) for step in job.steps]
-
-
-def _when_known(title: str, doc: str, value: Callable[[Job], Any]) -> Field:
-    def entry(_world: World, job: Job) -> Entry:
-        known = value(job)
-        return (UNAVAILABLE, None) if known is None else (NORMAL, known)
-
-    return Field(title, "other", doc + " (tuple containing seconds and microseconds)", entry)
-
-
-_PRIORITY = 0
-
-JOBS = Table(
-    {
-        "id": _field("ID", "number", "Job ID", lambda job: job.number),
-        "status": _field("Status", "text", "Job status", lambda job: job.state.value),
-        "priority": _field(
-            "Priority",
-            "number",
-            "Current job priority",
-            lambda job: min(
-                (step.opcode.get("priority") or _PRIORITY for step in job.steps), default=_PRIORITY
-            ),
-        ),
-        "archived": _field("Archived", "bool", "Whether job is archived", lambda job: False),
-        "ops": _field("OpCodes", "other", "List of all opcodes", _steps(lambda step: step.opcode)),
-        "opresult": _field(
-            "OpCode_result", "other", "List of opcodes results", _steps(lambda step: step.result)
-        ),
-        "opstatus": _field(
-            "OpCode_status", "other", "List of opcodes status", _steps(lambda step: step.state.value)
-        ),
-        "oplog": _field("OpCode_log", "other", "List of opcode output logs", _steps(lambda step: step.log)),
-        "opstart": _field(
-            "OpCode_start",
-            "other",
-            "List of opcode start timestamps (before acquiring locks)",
-            _steps(lambda step: step.start),
-        ),
-        "opexec": _field(
-            "OpCode_exec",
-            "other",
-            "List of opcode execution start timestamps (after acquiring locks)",
-            _steps(lambda step: step.start),
-        ),
-        "opend": _field(
-            "OpCode_end",
-            "other",
-            "List of opcode execution end timestamps",
-            _steps(lambda step: step.end),
-        ),
-        "summary": _field(
-            "Summary", "other", "List of per-opcode summaries", _steps(lambda step: summary(step.opcode))
-        ),
-        "received_ts": _when_known(
-            "Received", "Timestamp of when job was received", lambda job: job.received
-        ),
-        "start_ts": _when_known("Start", "Timestamp of job start", lambda job: job.start),
-        "end_ts": _when_known("End", "Timestamp of job end", lambda job: job.end),
-    },
-    name="id",
 )

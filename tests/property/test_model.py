@@ -14,8 +14,8 @@ from ganeti_htools.luxi.queries import ClusterAnswers, Row
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator import tables
+from ganeti_htools.simulator.fields import QueryTable
 from ganeti_htools.simulator.queries import cluster_info, query
-from ganeti_htools.simulator.tables import Table
 from ganeti_htools.simulator.world import World, find, lose, with_role
 from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, learnt
 from tests.support.worlds import instance, node, world
@@ -97,7 +97,9 @@ def after(world: World, step: Step) -> World:
     return world
 
 
-def rows(world: World, table: Table, what: str, objects: Iterable[Any], fields: Sequence[str]) -> list[Row]:
+def rows(
+    world: World, table: QueryTable, what: str, objects: Iterable[Any], fields: Sequence[str]
+) -> list[Row]:
     told: Any = decode(encode(query(world, table, objects, fields, lambda _world, _row: True))[:-1])
     return queries.rows(what, fields, told)
 

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.simulator.jobs import LONGEST_WAIT, MOST_RUNNING, Behaviour, Job, Jobs, messages
+from ganeti_htools.simulator.jobs import LONGEST_WAIT, MOST_RUNNING, Behaviour, Jobs, QueuedJob, messages
 from ganeti_htools.simulator.opcodes import OpcodeError
 from tests.support.worlds import delay, migrate, replace_disks, role, world
 
@@ -27,7 +27,7 @@ def states(jobs: Jobs) -> list[str]:
 def steps(jobs: Jobs, number: int) -> list[tuple[str, Any]]:
     job = jobs.find(number)
     assert job is not None
-    return [(step.state.value, step.result) for step in job.steps]
+    return [(op.state.value, op.result) for op in job.ops]
 
 
 def primary(jobs: Jobs, name: str) -> str:
@@ -36,7 +36,7 @@ def primary(jobs: Jobs, name: str) -> str:
     return row.pnode
 
 
-def status(job: Job) -> list[Any]:
+def status(job: QueuedJob) -> list[Any]:
     return [job.state.value]
 
 

@@ -1,156 +1,8 @@
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.types import Status
-from ganeti_htools.simulator.opcodes import OpcodeError, carry_out, check, summary, tagged
-from ganeti_htools.simulator.world import World, lose
-from tests.support.worlds import delay, migrate, opcode, replace_disks, role, world
-
-
-def after(*opcodes: dict[str, Any], start: World | None = None) -> World:
-    now = start or world()
-    for each in opcodes:
-        now, _ = carry_out(now, check(each))
-    return now
-
-
-def place(now: World, name: str) -> tuple[str, str | None, Status]:
-    row = now.instance(name)
-    assert row is not None
-    return row.pnode, row.snode, row.status
-
-
-def figures(now: World) -> dict[str, tuple[int, int]]:
-    return {node.name: (node.f_mem, node.f_dsk) for node in now.cluster.nodes}
-
-
-def test_a_mirrored_instance_changes_sides_with_its_memory() -> None:
-    for name in ("INSTANCE_MIGRATE", "INSTANCE_FAILOVER"):
-        now = after(opcode(name, instance_name="mirrored"))
-        assert place(now, "mirrored") == ("two", "one", Status.RUNNING)
-        assert figures(now) == figures(world()) | {"one": (2000, 8000), "two": (3000, 8500)}
-
-
-def test_a_forthcoming_instance_is_only_written_down() -> None:
-    start = world()
-    rows = (replace(row, forthcoming=row.name == "mirrored") for row in start.cluster.instances)
-    start = replace(start, cluster=replace(start.cluster, instances=tuple(rows)))
-    now = after(
-        opcode("INSTANCE_FAILOVER", instance_name="mirrored"), replace_disks("mirrored", "three"), start=start
-    )
-    assert place(now, "mirrored") == ("two", "three", Status.RUNNING)
-    assert figures(now) == figures(start)
-    with pytest.raises(OpcodeError, match="is forthcoming"):
-        after(migrate("mirrored"), start=start)
-
-
-def test_an_instance_on_shared_storage_goes_where_it_is_sent() -> None:
-    now = after(migrate("shared", target_node="three"))
-    assert place(now, "shared") == ("three", None, Status.RUNNING)
-    assert figures(now) == figures(world()) | {"one": (2000, 8000), "three": (3000, 9000)}
-
-
-def test_a_new_secondary_takes_the_disk() -> None:
-    now = after(replace_disks("mirrored", "three"))
-    assert place(now, "mirrored") == ("one", "three", Status.RUNNING)
-    assert figures(now) == figures(world()) | {"two": (4000, 9000), "three": (4000, 8500)}
-
-
-def test_there_and_back_leaves_nothing_behind() -> None:
-    steps = (migrate("mirrored"), replace_disks("mirrored", "three"))
-    back = (
-        migrate("mirrored"),
-        replace_disks("mirrored", "one"),
-        migrate("mirrored"),
-        replace_disks("mirrored", "two"),
-    )
-    assert after(*steps, *back) == world()
-
-
-def test_a_lost_primary_is_failed_over() -> None:
-    now = after(migrate("mirrored"), start=lose(world(), "one"))
-    assert place(now, "mirrored") == ("two", "one", Status.RUNNING)
-
-
-def test_roles_exclude_each_other() -> None:
-    now = after(role("one", drained=True), role("one", offline=True))
-    assert (now.drained, now.offline) == (frozenset(), frozenset({"one"}))
-    now = after(role("one", drained=True), start=now)
-    assert (now.drained, now.offline) == (frozenset({"one"}), frozenset())
-    assert after(role("one", drained=False), start=now) == world()
-
-
-def test_power() -> None:
-    off = opcode("OOB_COMMAND", node_names=["three"], command="power-off")
-    now = after(role("three", offline=True), off)
-    assert not now.answers("three")
-    on = opcode("OOB_COMMAND", node_names=["three"], command="power-on")
-    assert after(role("three", offline=False), on, start=now) == world()
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"), [("cluster", None), ("node", "one"), ("instance", "stuck"), ("nodegroup", "default")]
-)
-def test_tags_come_and_go(kind: str, name: str | None) -> None:
-    now = after(opcode("TAGS_SET", kind=kind, name=name, tags=["b", "a", "b"]))
-    assert tagged(now, kind, name or "") == ("a", "b")
-    assert after(opcode("TAGS_DEL", kind=kind, name=name, tags=["a", "b"]), start=now) == world()
-
-
-@pytest.mark.parametrize(
-    ("steps", "why", "code"),
-    [
-        ((migrate("nobody"),), "Instance 'nobody' not known", "unknown_entity"),
-        ((migrate("stuck"),), "does not allow migrations", "wrong_state"),
-        ((migrate("mirrored", target_node="three"),), "cannot be migrated to arbitrary nodes", "wrong_input"),
-        ((migrate("shared"),), "No target node", "wrong_input"),
-        ((migrate("shared", target_node="one"),), "to its primary", "wrong_state"),
-        ((migrate("shared", target_node="none"),), "Node 'none' not known", "unknown_entity"),
-        ((role("two", offline=True), migrate("mirrored")), "Can't use offline node: two", "wrong_state"),
-        ((role("two", drained=True), migrate("mirrored")), "Can't use drained node: two", "wrong_state"),
-        ((replace_disks("shared", "three"),), "Can only run replace disks for DRBD8", "wrong_input"),
-        ((replace_disks("mirrored", "one"),), "is the primary node", "wrong_input"),
-        ((replace_disks("mirrored", "two"),), "is already the secondary node", "wrong_input"),
-        ((role("boss", drained=True),), "only via master-failover", "wrong_input"),
-        ((role("one"),), "at least one modification", "wrong_input"),
-        ((role("one", offline=True, drained=True),), "more than one state", "wrong_input"),
-        (
-            (opcode("TAGS_DEL", kind="node", name="one", tags=["x"]),),
-            "Tag(s) 'x' not found",
-            "unknown_entity",
-        ),
-        ((opcode("TAGS_SET", kind="node", name="none", tags=["x"]),), "not found", "unknown_entity"),
-        (
-            (opcode("OOB_COMMAND", node_names=["one"], command="power-off"),),
-            "not marked offline",
-            "wrong_state",
-        ),
-    ],
-)
-def test_refusals(steps: tuple[dict[str, Any], ...], why: str, code: str) -> None:
-    with pytest.raises(OpcodeError) as caught:
-        after(*steps)
-    kind, (text, told) = caught.value.encoded
-    assert (kind, told) == ("OpPrereqError", code)
-    assert why in text
-
-
-def filled(name: str, f_mem: int = 4000, f_dsk: int = 9000) -> World:
-    node = world().node(name)
-    assert node is not None
-    return world().with_nodes([replace(node, f_mem=f_mem, f_dsk=f_dsk)])
-
-
-def test_memory_and_disk_have_to_be_there() -> None:
-    with pytest.raises(OpcodeError, match="Not enough memory on node two"):
-        after(migrate("mirrored"), start=filled("two", f_mem=999))
-    after(migrate("mirrored"), start=filled("two", f_mem=1000))
-    with pytest.raises(OpcodeError, match="no space"):
-        after(replace_disks("mirrored", "three"), start=filled("three", f_dsk=499))
-    after(replace_disks("mirrored", "three"), start=filled("three", f_dsk=500))
+from ganeti_htools.simulator.opcodes import check, seconds, subjects, summary
+from tests.support.worlds import delay, migrate, opcode, role, world
 
 
 def test_what_luxid_would_not_accept() -> None:
@@ -174,3 +26,16 @@ def test_summaries_are_those_of_job_lists() -> None:
     assert summary(migrate("web")) == "INSTANCE_MIGRATE(web)"
     assert summary(role("one", offline=True)) == "NODE_SET_PARAMS(one)"
     assert summary(opcode("TAGS_SET", kind="cluster", tags=[])) == "TAGS_SET"
+
+
+def test_only_delays_say_how_long_they_take() -> None:
+    assert seconds(delay(3), usual=1.0) == 3.0
+    assert seconds(migrate("web"), usual=1.0) == 1.0
+
+
+def test_jobs_wait_for_those_that_work_on_the_same() -> None:
+    assert subjects(world(), migrate("mirrored")) == {"mirrored"}
+    on_one = {row.name for row in world().cluster.instances if row.pnode == "one"}
+    assert on_one
+    assert subjects(world(), role("one", drained=True)) == {"one", *on_one}
+    assert subjects(world(), delay(1)) == frozenset()
