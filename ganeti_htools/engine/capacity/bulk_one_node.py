@@ -4,21 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import (
-    STEADY,
-    BulkSearch,
-    Nodes,
-    replaced,
-    spread_statistics,
-)
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Nodes
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.components import (
-    AGGREGATES,
-    COUNT,
-    SPREAD,
-    WEIGHTS,
-)
+from ganeti_htools.engine.rules.components import AGGREGATES, COUNT, SPREAD
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.score import moments, spread_after, weighted
 from ganeti_htools.model.columns import Floats, Ints
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
@@ -39,10 +29,9 @@ class OneNodeSearch(BulkSearch):
         fits = np.flatnonzero(self.codes == FITS)
         if not len(fits):
             return None
-        sums, variances = self.statistics()
-        _, change, squares = self.later
-        column = sums[:, np.newaxis], variances[:, np.newaxis]
-        sums, variances = replaced(*column, self.size, change[:, fits], squares[:, fits])
+        sums, variances = (each[:, np.newaxis] for each in moments(self.now))
+        change, squares = self.primary.change[:, fits], self.primary.squares[:, fits]
+        sums, variances = spread_after(self.size, sums, variances, change, squares)
         scores = self._scores(sums, np.maximum(variances, 0.0))
         near = fits[choice.near_best(scores)]
         if len(near) > 1:
@@ -57,22 +46,18 @@ class OneNodeSearch(BulkSearch):
         for start in range(0, len(candidates), number):
             some = candidates[start : start + number]
             values = np.repeat(self.now[:, np.newaxis], len(some), axis=1)
-            values[:, np.arange(len(some)), self.position[some]] = self.later[0][:, some]
-            scores[start : start + number] = self._scores(*spread_statistics(values, self.size))
+            values[:, np.arange(len(some)), self.position[some]] = self.primary.then[:, some]
+            scores[start : start + number] = self._scores(*moments(values))
         return scores
 
-    def _scores(self, sums: Any, variances: Any) -> Any:
+    def _scores(self, sums: Floats, variances: Floats) -> Any:
+        """The scores of candidates, from sums and variances of each row of ``now`` (rows by candidates)."""
         roots = np.sqrt(variances)
-        total: Any = 0.0
-        for which, (aggregate, weight) in enumerate(zip(AGGREGATES, WEIGHTS, strict=True)):
-            row = self.row_of[which]
-            if aggregate is SPREAD:
-                total = total + weight * roots[row]
-            elif aggregate is COUNT and which not in STEADY:
-                total = total + weight * sums[row]
-            else:
-                total = total + weight * self.steady[which]
-        return total
+        values = [
+            roots[row] if aggregate is SPREAD else sums[row] if aggregate is COUNT else steady
+            for aggregate, row, steady in zip(AGGREGATES, self.row_of, self.steady, strict=True)
+        ]
+        return weighted(values, roots.shape[1:])
 
     def failures(self) -> dict[Fail, int]:
         """How many candidates each reason rules out."""

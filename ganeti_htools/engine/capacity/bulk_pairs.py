@@ -1,35 +1,45 @@
 """Bulk allocation of mirrored instances: pairs of nodes within each group."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import (
-    LOCATION,
-    BulkSearch,
-    Key,
-    Nodes,
-    changes_of,
-    replaced,
-)
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, NodeKey, Nodes, parts
 from ganeti_htools.engine.rules import affinity, node_rules
-from ganeti_htools.engine.rules.components import (
-    AGGREGATES,
-    COMPONENTS,
-    COUNT,
-    SPREAD,
-    WEIGHTS,
-    Aggregate,
-)
+from ganeti_htools.engine.rules.components import AGGREGATES, COMPONENTS, COUNT, SPREAD, Aggregate
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.score import moments, spread_after, spread_change, weighted
 from ganeti_htools.model.columns import FIGURES, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
 # Amounts of memory kept free for a primary that are so few are found out about all at once.
 USUAL = 16
+
+# The components that change with the locations that a pair shares, and how: by their number.
+SHARED = [which for which, each in enumerate(COMPONENTS) if "location" in each.figures]
+_UNKNOWN = [
+    COMPONENTS[which].name
+    for which in SHARED
+    if COMPONENTS[which].figures != ("location",) or AGGREGATES[which] is not COUNT
+]
+if _UNKNOWN:
+    raise ValueError(f"bulk allocation does not know what shared locations do to {', '.join(_UNKNOWN)}")
+
+
+class AsSecondary(NamedTuple):
+    """Rows of a table that has a column for each node to which the instance may come as secondary.
+
+    Why it must not come (one row), the changes of spreads, those of their squares times the number of nodes,
+    and the changes of counts (a row for each that a secondary changes).
+    """
+
+    codes: Any
+    change: Floats
+    squares: Floats
+    counts: Floats
 
 
 class PairSearch(BulkSearch):
@@ -43,10 +53,9 @@ class PairSearch(BulkSearch):
 
     def best(self) -> Nodes | None:
         """Where the next instance goes, if anywhere."""
-        sums, variances = self.statistics()
-        _, change, squares = self.later
-        column = sums[:, np.newaxis], variances[:, np.newaxis]
-        sums, variances = replaced(*column, self.size, change, squares)
+        sums, variances = (each[:, np.newaxis] for each in moments(self.now))
+        _, _, change, squares = self.primary
+        sums, variances = spread_after(self.size, sums, variances, change, squares)
         variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
         found = [block.best(sums[:, block.at], variances[:, block.at]) for block in self.blocks]
         solutions = [solution for solution in found if solution is not None]
@@ -62,47 +71,42 @@ class PairSearch(BulkSearch):
         self.write(nodes.primary, self.outcomes[primary].primary)
         self.write(nodes.secondary, self.outcomes[secondary].secondary[int(self.state.peers[nodes])])
         if block.shared is not None:
-            shared = affinity.shared_locations(self.state, *nodes)
-            self.state.columns.location[nodes.primary] += shared
-            self.steady[LOCATION] += shared
+            self.state.columns.location[nodes.primary] += affinity.shared_locations(self.state, *nodes)
         self.state.peers[nodes] += self.asked.secondary_mem
         block.look([primary, secondary])
 
-    def _concerned(self, aggregate: Aggregate) -> list[int]:
-        """Rows of the components that a secondary changes."""
+    def _concerned(self, aggregate: Aggregate) -> dict[int, int]:
+        """Rows of the components that a secondary changes, numbered."""
         old = self.state.columns.take(self.nodes[:1])
         new, _ = node_rules.add_secondary(old, self.asked, 0)
         changes = {name for name, x, y in zip(FIGURES, old, new, strict=True) if x is not y}
-        rows = [
-            self.row_of[which]
-            for which, each in enumerate(COMPONENTS)
-            if each.aggregate is aggregate and changes.intersection(each.figures)
-        ]
-        return list(dict.fromkeys(rows))
+        rows: dict[int, int] = {}
+        for row, component in zip(self.row_of, COMPONENTS, strict=True):
+            if component.aggregate is aggregate and changes.intersection(component.figures):
+                rows.setdefault(row, len(rows))
+        return rows
 
-    def _find_out(self, keys: Sequence[Key]) -> None:
+    def _find_out(self, keys: Sequence[NodeKey]) -> None:
         super()._find_out(keys)
         usual = sorted_unique(self.state.peers[self.nodes[:, np.newaxis], self.nodes].ravel()).tolist()
         if len(usual) < USUAL:
             self.find_out_second(dict.fromkeys(keys, usual))
 
-    def find_out_second(self, kept: Mapping[Key, Collection[int]]) -> None:
+    def find_out_second(self, kept: Mapping[NodeKey, Collection[int]]) -> None:
         """What becomes of nodes as secondary if they keep so much memory free for the primary already."""
         which = np.repeat(np.arange(len(kept)), [len(amounts) for amounts in kept.values()])
         amounts = np.array(list(chain.from_iterable(kept.values())))
         outcomes = [self.known[key] for key in kept]
         old = self._nodes(list(kept)).take(which)
         new, codes = node_rules.add_secondary(old, self.asked, amounts)
-        rows = [*self.spreads, *self.counts]
+        rows, number = [*self.spreads, *self.counts], len(self.spreads)
         x = np.array([outcome.now[rows] for outcome in outcomes])[which].T
         y = self.values([self.which[row] for row in rows], new)
-        change, squares = changes_of(x, y, self.size)
-        number = len(self.spreads)
-        table = np.concatenate([codes[np.newaxis], change[:number], squares[:number], change[number:]])
-        figures = zip(*(getattr(new, name).tolist() for name in self.changing), strict=True)
-        found = zip(which.tolist(), amounts.tolist(), table.T.tolist(), figures, strict=True)
-        for at, amount, changes, after in found:
-            outcomes[at].second[amount], outcomes[at].secondary[amount] = changes, after
+        change, squares = spread_change(self.size, x, y)
+        table = AsSecondary(codes[np.newaxis], change[:number], squares[:number], change[number:])
+        arrivals = self.arrivals(np.concatenate(table), new)
+        for at, amount, arrival in zip(which.tolist(), amounts.tolist(), arrivals, strict=True):
+            outcomes[at].secondary[amount] = arrival
 
     def failures(self) -> dict[Fail, int]:
         """How many pairs each reason rules out."""
@@ -113,8 +117,8 @@ class PairSearch(BulkSearch):
 class _GroupPairs:
     """The pairs of a group: primaries in rows, secondaries in columns.
 
-    ``second`` is what a secondary changes, as :class:`NodeOutcome` has it: why it must not come, the changes
-    of ``spreads`` and their squares, and the changes of ``counts``, which are rows of the search.
+    ``secondary`` is what a secondary changes, each figure of :class:`AsSecondary` for all pairs; ``shared``
+    is how many locations pairs share, None if nodes have none.
     """
 
     def __init__(self, search: PairSearch, at: Ints) -> None:
@@ -124,9 +128,9 @@ class _GroupPairs:
         self.shared = None
         if search.state.location_rows:
             self.shared = affinity.shared_locations(search.state, self.nodes[:, np.newaxis], self.nodes)
-        self.spreads, self.counts = search.spreads, search.counts
-        self.second = np.zeros((1 + 2 * len(self.spreads) + len(self.counts), len(at), len(at)))
-        self.plan = [self._step(which) for which in range(len(AGGREGATES))]
+        sizes = (1, len(search.spreads), len(search.spreads), len(search.counts))
+        self.table = np.zeros((sum(sizes), len(at), len(at)))
+        self.secondary = AsSecondary(*parts(self.table, sizes))
         self.look(at.tolist())
 
     def look(self, candidates: list[int]) -> None:
@@ -134,27 +138,28 @@ class _GroupPairs:
         search, outcomes = self.search, self.search.look(candidates)
         kept = search.state.peers[self.nodes[:, np.newaxis], search.nodes[candidates]].T.tolist()
         unknown = {
-            search.key(candidate): set(amounts).difference(outcome.second)
+            search.key(candidate): set(amounts).difference(outcome.secondary)
             for candidate, outcome, amounts in zip(candidates, outcomes, kept, strict=True)
-            if not outcome.second.keys() >= set(amounts)
+            if not outcome.secondary.keys() >= set(amounts)
         }
         if unknown:
             search.find_out_second(unknown)
         for candidate, outcome, amounts in zip(candidates, outcomes, kept, strict=True):
-            column = self.column[candidate]
-            self.second[:, :, column] = np.array([outcome.second[amount] for amount in amounts]).T
+            columns = [outcome.secondary[amount].column for amount in amounts]
+            self.table[:, :, self.column[candidate]] = np.array(columns).T
 
     def codes(self) -> Floats:
         """For each pair, why it does not do."""
         primary = self.search.codes[self.at, np.newaxis]
-        return np.where(primary != FITS, primary, self.second[0])
+        return np.where(primary != FITS, primary, self.secondary.codes[0])
 
     def best(self, sums: Floats, variances: Floats) -> tuple[float, Nodes] | None:
         """The best pair and its score, given the statistics with each primary."""
         fits = self.apart & (self.codes() == FITS)
         if not fits.any():
             return None
-        scores = np.where(fits, self._scores(sums, variances), np.inf)
+        values = self._components(sums[:, :, np.newaxis], variances[:, :, np.newaxis])
+        scores = np.where(fits, weighted(values, fits.shape), np.inf)
         lowest = scores.min()
         if np.isnan(lowest):  # Ganeti's htools take the last primary, and its first secondary
             p = int(np.flatnonzero(fits.any(axis=1))[-1])
@@ -163,34 +168,20 @@ class _GroupPairs:
             p, s = divmod(int(np.flatnonzero(fits & (scores == lowest))[-1]), len(self.at))
         return float(lowest), Nodes(int(self.nodes[p]), int(self.nodes[s]))
 
-    def _step(self, which: int) -> tuple[str, int]:
-        """Where a component's share of the score is found, by row of an array."""
-        row = self.search.row_of[which]
-        if AGGREGATES[which] is SPREAD:
-            return ("two", self.spreads.index(row)) if row in self.spreads else ("one", row)
-        return ("count", which) if AGGREGATES[which] is COUNT and row in self.counts else ("steady", which)
-
-    def _scores(self, sums: Floats, variances: Floats) -> Any:
-        search, number = self.search, len(self.spreads)
-        change, squares = self.second[1 : 1 + number], self.second[1 + number : 1 + 2 * number]
-        counted = self.second[1 + 2 * number :]
-        concerned = sums[self.spreads, :, np.newaxis], variances[self.spreads, :, np.newaxis]
-        _, both = replaced(*concerned, search.size, change, squares)
-        one = np.sqrt(variances)[:, :, np.newaxis]
-        one *= search.weights[:, np.newaxis, np.newaxis]
-        two = np.sqrt(np.fmax(both, 0.0, out=both), out=both)
-        two *= search.weights[self.spreads, np.newaxis, np.newaxis]
-        total = np.zeros(self.apart.shape)
-        for source, at in self.plan:
-            if source == "one":
-                total += one[at]
-            elif source == "two":
-                total += two[at]
-            elif source == "count":
-                row = search.row_of[at]
-                total += WEIGHTS[at] * (sums[row, :, np.newaxis] + counted[self.counts.index(row)])
-            elif at == LOCATION and self.shared is not None:
-                total += WEIGHTS[at] * (search.steady[at] + self.shared)
-            elif search.steady[at]:
-                total += WEIGHTS[at] * search.steady[at]
-        return total
+    def _components(self, sums: Floats, variances: Floats) -> Iterator[Any]:
+        """The value of each component for pairs, given the statistics with each primary."""
+        search, (_, change, squares, counts) = self.search, self.secondary
+        some = list(search.spreads)
+        _, both = spread_after(search.size, sums[some], variances[some], change, squares)
+        both = np.sqrt(np.fmax(both, 0.0, out=both), out=both)
+        one = np.sqrt(variances)
+        for which, (aggregate, row) in enumerate(zip(AGGREGATES, search.row_of, strict=True)):
+            if aggregate is SPREAD:
+                yield both[search.spreads[row]] if row in search.spreads else one[row]
+            elif aggregate is COUNT:
+                count = sums[row]
+                if row in search.counts:
+                    count = count + counts[search.counts[row]]
+                yield count if which not in SHARED or self.shared is None else count + self.shared
+            else:
+                yield search.steady[which]

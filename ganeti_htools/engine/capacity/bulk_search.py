@@ -1,6 +1,8 @@
 """What becomes of each node if an instance like those placed before comes: found out once for equal nodes.
 
-The part of bulk allocation that is the same for instances with one node and for mirrored ones.
+The part of bulk allocation that is the same for instances with one node and for mirrored ones. What comes of
+a node is found by :mod:`.node_rules`, what that does to the score by :mod:`.score`; here it is remembered. A
+property test compares what is placed, one by one, with ``allocation.allocate``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,24 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules
-from ganeti_htools.engine.rules.components import (
-    COMPONENTS,
-    INDEX,
-    WEIGHTS,
-)
+from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
-from ganeti_htools.engine.rules.score import node_values
+from ganeti_htools.engine.rules.score import node_values, spread_change
 from ganeti_htools.model.columns import CHANGING, FIGURES, NOWHERE, Columns, Floats, Ints
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
-
-LOCATION = INDEX["location_score"]
-# What an instance without tags leaves as it is, except that its nodes may share locations.
-STEADY = [which for which, each in enumerate(COMPONENTS) if set(each.figures) <= {"conflicts", "location"}]
-
-
-# What policies say of a node, and all its figures.
-Key = tuple[Any, ...]
 
 
 class Nodes(NamedTuple):
@@ -37,34 +27,59 @@ class Nodes(NamedTuple):
     secondary: int = NOWHERE
 
 
+class NodeKey(NamedTuple):
+    """All that decides what becomes of a node: the first candidate that is like it in what policies say and
+    in the figures that no placement changes, and its other figures.
+    """
+
+    like: int
+    figures: tuple[Any, ...]
+
+
+class AsPrimary(NamedTuple):
+    """Rows of a table that has a column for each node to which the instance may come as primary.
+
+    Why it must not come (one row); what the node contributes with it, the change of that, and of its square
+    times the number of nodes (a row for each row of ``BulkSearch.now``).
+    """
+
+    codes: Any
+    then: Floats
+    change: Floats
+    squares: Floats
+
+
+class Arrival(NamedTuple):
+    """An instance comes to a node: the column of its table, and the figures of the node then."""
+
+    column: Any
+    figures: tuple[Any, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class NodeOutcome:
     """What becomes of a node with certain figures if an instance comes.
 
-    ``now`` is what the node contributes to the components; ``first`` is why a primary must not come, then
-    what the node would contribute with it, and the change of that and of its square times the number
-    of nodes; ``primary`` are its figures then. ``second`` and ``secondary`` are the same with a secondary,
-    by how much memory the node keeps free for the same primary already.
+    ``now`` is what the node contributes to the components. Of secondaries there is an arrival for each amount
+    of memory (MiB) that the node keeps free for the same primary already.
     """
 
     now: Floats
-    first: Floats
-    primary: tuple[Any, ...]
-    second: dict[int, list[float]] = field(default_factory=dict)
-    secondary: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    primary: Arrival
+    secondary: dict[int, Arrival] = field(default_factory=dict)
 
 
 class BulkSearch:
     """What nodes contribute to the score now, and what they would with a primary more.
 
-    Components whose values are one object are kept once: ``row_of`` has the row of each. ``now`` has a
-    column for each online node, ``first`` one for each candidate, as :class:`NodeOutcome` says.
+    Components whose values are one object are kept once: ``row_of`` has the row of each in ``now``, which
+    has a column for each online node. ``steady`` are the sums of all components to begin with.
     """
 
     def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
         self.state, self.asked, self.nodes = state, asked, nodes
         everyone = np.ones(len(state.group), np.bool_)
-        self.steady = list(choice.base(state, everyone, affinity.crowding(state, everyone)).sums)
+        self.steady = choice.base(state, everyone, affinity.crowding(state, everyone)).sums
         online = np.flatnonzero(~state.columns.offline)
         self.size = float(len(online))
         self.position = np.searchsorted(online, nodes)
@@ -73,29 +88,28 @@ class BulkSearch:
         self.row_of = [rows.setdefault(id(value), len(rows)) for value in node_values(state.columns)]
         self.which = [self.row_of.index(row) for row in range(len(rows))]
         self.now = self.values(self.which, state.columns)[:, online]
-        self.weights = np.array([WEIGHTS[which] for which in self.which])
-        self.first = np.zeros((1 + 3 * len(rows), len(nodes)))
+        sizes = (1, len(rows), len(rows), len(rows))
+        self.table = np.zeros((sum(sizes), len(nodes)))
+        self.primary = AsPrimary(*parts(self.table, sizes))
         self.policy = instance_policy.codes(state, asked, nodes)
-        # Columns that are one object are kept once: the first of their names, those that change last.
-        alike: dict[int, str] = {}
+        # Columns that are one object are kept once, by the first of their names.
+        names: dict[int, str] = {}
         for name, column in zip(FIGURES, state.columns, strict=True):
-            alike.setdefault(id(column), name)
-        self.columns = [getattr(state.columns, name) for name in alike.values()]
-        self.changing = [name for name in alike.values() if name in CHANGING]
-        self.known: dict[Key, NodeOutcome] = {}
+            names.setdefault(id(column), name)
+        self.changing = [name for name in names.values() if name in CHANGING]
+        self.figures = [getattr(state.columns, name) for name in self.changing]
+        others = [getattr(state.columns, name)[nodes] for name in names.values() if name not in CHANGING]
+        first: dict[tuple[Any, ...], int] = {}
+        alike = zip(*(each.tolist() for each in (self.policy, *others)), strict=True)
+        self.like = [first.setdefault(each, at) for at, each in enumerate(alike)]
+        self.known: dict[NodeKey, NodeOutcome] = {}
         self.outcomes: dict[int, NodeOutcome] = {}
 
     @property
     def codes(self) -> Floats:
         """For each candidate, why a primary must not come."""
-        codes: Floats = self.first[0]
+        codes: Floats = self.primary.codes[0]
         return codes
-
-    @property
-    def later(self) -> tuple[Floats, Floats, Floats]:
-        """What candidates would contribute, the change, and that of the square times the number of nodes."""
-        then, change, squares = self.first[1:].reshape(3, -1, len(self.nodes))
-        return then, change, squares
 
     def look(self, candidates: Sequence[int]) -> list[NodeOutcome]:
         """Take note of what becomes of some candidates."""
@@ -106,40 +120,43 @@ class BulkSearch:
         for at, outcome in zip(candidates, found, strict=True):
             self.outcomes[at] = outcome
             self.now[:, self.position[at]] = outcome.now
-            self.first[:, at] = outcome.first
+            self.table[:, at] = outcome.primary.column
         return found
 
-    def key(self, at: int) -> Key:
-        """All figures of a node, and what policies say."""
+    def key(self, at: int) -> NodeKey:
+        """The key of a candidate."""
         row = int(self.nodes[at])
-        return (self.policy.item(at), *[column.item(row) for column in self.columns])
+        return NodeKey(self.like[at], tuple([column.item(row) for column in self.figures]))
 
-    def _next(self) -> Iterator[Key]:
+    def _next(self) -> Iterator[NodeKey]:
         """What nodes will be with one instance more: finding out about many takes hardly longer."""
         for at, outcome in self.outcomes.items():
-            steady = self.key(at)[: -len(self.changing)]
-            yield steady + outcome.primary
+            like = self.like[at]
+            yield NodeKey(like, outcome.primary.figures)
             for kept in set(outcome.secondary).intersection(
                 self.state.peers[self.nodes, self.nodes[at]].tolist()
             ):
-                yield steady + outcome.secondary[kept]
+                yield NodeKey(like, outcome.secondary[kept].figures)
 
-    def _nodes(self, keys: Sequence[Key]) -> Columns:
+    def _nodes(self, keys: Sequence[NodeKey]) -> Columns:
         """The figures of nodes with these keys."""
-        _, *figures = zip(*keys, strict=True)
-        columns = {
-            id(known): np.array(own, known.dtype) for known, own in zip(self.columns, figures, strict=True)
-        }
-        return self.state.columns.map(lambda column: columns[id(column)])
+        rows = self.nodes[[key.like for key in keys]]
+        figures = zip(self.figures, zip(*(key.figures for key in keys), strict=True), strict=True)
+        own = {id(column): np.array(each, column.dtype) for column, each in figures}
+        return self.state.columns.map(lambda column: own[id(column)] if id(column) in own else column[rows])
 
-    def _find_out(self, keys: Sequence[Key]) -> None:
-        old, policy = self._nodes(keys), np.array([key[0] for key in keys], np.int8)
+    def arrivals(self, table: Floats, new: Columns) -> Iterator[Arrival]:
+        """The columns of a table, each with the figures of the node then."""
+        figures = zip(*(getattr(new, name).tolist() for name in self.changing), strict=True)
+        return map(Arrival, table.T, figures)
+
+    def _find_out(self, keys: Sequence[NodeKey]) -> None:
+        old, policy = self._nodes(keys), self.policy[[key.like for key in keys]]
         new, codes = node_rules.add_primary(old, self.asked, 0, 0)
         codes = np.where(policy != FITS, policy, codes)
         x, y = (self.values(self.which, columns) for columns in (old, new))
-        first = np.concatenate([codes[np.newaxis], y, *changes_of(x, y, self.size)])
-        figures = zip(*(getattr(new, name).tolist() for name in self.changing), strict=True)
-        self.known.update(zip(keys, map(NodeOutcome, x.T, first.T, figures), strict=True))
+        table = np.concatenate(AsPrimary(codes[np.newaxis], y, *spread_change(self.size, x, y)))
+        self.known.update(zip(keys, map(NodeOutcome, x.T, self.arrivals(table, new)), strict=True))
 
     @staticmethod
     def values(which: Sequence[int], columns: Columns) -> Floats:
@@ -149,20 +166,16 @@ class BulkSearch:
             each[:] = COMPONENTS[component].of(columns)
         return table
 
-    def statistics(self) -> tuple[Floats, Floats]:
-        """Sums and variances of each row of ``now``, added up from left to right."""
-        return spread_statistics(self.now, self.size)
-
     def settle(self, nodes: Nodes) -> None:
         """Carry out a placement but for the list of instances."""
         at = int(np.searchsorted(self.nodes, nodes.primary))
         self.write(nodes.primary, self.outcomes[at].primary)
         self.look([at])
 
-    def write(self, row: int, figures: Sequence[Any]) -> None:
+    def write(self, row: int, arrival: Arrival) -> None:
         """Change the figures of a node."""
-        for name, figure in zip(self.changing, figures, strict=True):
-            getattr(self.state.columns, name)[row] = figure
+        for column, figure in zip(self.figures, arrival.figures, strict=True):
+            column[row] = figure
 
     def tally(self, codes: Floats) -> dict[Fail, int]:
         """How often each reason occurs."""
@@ -170,27 +183,6 @@ class BulkSearch:
         return {fail: int(numbers[code]) for code, fail in FAIL.items()}
 
 
-def changes_of(x: Floats, y: Floats, size: float) -> tuple[Floats, Floats]:
-    """The change from x to y, and that of the squares times the number of nodes."""
-    return y - x, size * (y * y - x * x)
-
-
-def spread_statistics(values: Floats, size: float) -> tuple[Any, Any]:
-    """Sums and variances along the last axis, added up from left to right. Twin of ``score.statistics``."""
-    sums = np.add.accumulate(values, axis=-1)[..., -1]
-    centred = values - (sums / size)[..., np.newaxis]
-    centred *= centred
-    return sums, np.add.accumulate(centred, axis=-1)[..., -1] / size
-
-
-def replaced(sums: Any, variances: Any, size: float, change: Any, squares: Any) -> tuple[Any, Any]:
-    """Sums and variances, which may be a little below 0, after a value changed.
-
-    Twin of ``score.replaced_spread``, with the arithmetic on the changes done before. A property test of
-    bulk allocation compares what is placed with ``allocation.allocate``, one by one.
-    """
-    scaled = squares - 2 * sums * change
-    scaled -= change * change
-    scaled /= size * size
-    scaled += variances
-    return sums + change, scaled
+def parts(table: Floats, sizes: Sequence[int]) -> list[Floats]:
+    """A table cut into blocks of so many rows."""
+    return np.split(table, np.cumsum(sizes)[:-1])

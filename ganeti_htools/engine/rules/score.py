@@ -7,7 +7,7 @@ arithmetic as Ganeti's htools: scores are then equal to the last bit, and so are
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,10 +126,15 @@ class Statistics:
     def score(self) -> Any:
         """The weighted sum of all components, for each candidate."""
         values = list(self.components())
-        total = np.zeros(np.broadcast_shapes(*{np.shape(value) for value in values}))
-        for weight, value in zip(WEIGHTS, values, strict=True):
-            total += value if weight == 1.0 else weight * value
-        return total
+        return weighted(values, np.broadcast_shapes(*{np.shape(value) for value in values}))
+
+
+def weighted(values: Iterable[Any], shape: tuple[int, ...]) -> Any:
+    """The weighted sum, in this shape, of values as :meth:`Statistics.components` gives them."""
+    total = np.zeros(shape)
+    for weight, value in zip(WEIGHTS, values, strict=True):
+        total += value if weight == 1.0 else weight * value
+    return total
 
 
 def rows_of(values: Sequence[Any], block: slice) -> list[Any]:
@@ -143,38 +148,48 @@ def rows_of(values: Sequence[Any], block: slice) -> list[Any]:
 
 def replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """Sum and variance of ``n`` values after one (for each candidate, one) has changed from x to y."""
-    change = y - x
-    squares = y * y - x * x
-    scaled = n * squares - 2 * total * change
-    if np.ndim(scaled) == 0:
-        return total + change, max(0.0, variance + (scaled - change * change) / (n * n))
+    total, variance = spread_after(n, total, variance, *spread_change(n, x, y))
+    if np.ndim(variance) == 0:
+        return total, max(0.0, variance)
+    return total, np.fmax(variance, 0.0, out=variance)
+
+
+def spread_change(n: float, x: Any, y: Any) -> tuple[Any, Any]:
+    """What a change from x to y does to the sum of ``n`` values, and ``n`` times what to that of squares."""
+    return y - x, n * (y * y - x * x)
+
+
+def spread_after(n: float, total: Any, variance: Any, change: Any, squares: Any) -> tuple[Any, Any]:
+    """Sum and variance of ``n`` values after such a change; rounding may leave it a little below 0."""
+    scaled = squares - 2 * total * change
     scaled -= change * change
     scaled /= n * n
-    if np.ndim(variance) < 2 or np.shape(variance) == np.shape(scaled):
-        scaled += variance
-    else:
-        scaled = scaled + variance
-    return total + change, np.fmax(scaled, 0.0, out=scaled)
+    scaled += variance
+    return total + change, scaled
 
 
-def _in_order(values: Floats) -> Floats:
-    """Row sums, added up from left to right."""
-    padded = np.concatenate([np.zeros((len(values), 1)), values], axis=1)
-    sums: Any = np.add.accumulate(padded, axis=1)
-    total: Floats = sums[:, -1]
+def in_order(values: Floats) -> Floats:
+    """Sums along the last axis, added up from left to right."""
+    if not values.shape[-1]:
+        return np.zeros(values.shape[:-1])
+    total: Floats = np.add.accumulate(values, axis=-1)[..., -1]
     return total
+
+
+def moments(values: Floats) -> tuple[Floats, Floats]:
+    """Sums and variances along the last axis, which is not empty, added up from left to right."""
+    n = float(values.shape[-1])
+    sums = in_order(values)
+    centred = values - (sums / n)[..., np.newaxis]
+    centred *= centred
+    return sums, in_order(centred) / n
 
 
 def _moments(values: Floats, offline: Bools) -> tuple[Floats, Floats, Floats]:
     """For each row of nodes' values, added up in node order: the sum and variance of those that are online,
     and the sum of those that are offline. There is an online node.
     """
-    online = values[:, ~offline]
-    n = float(online.shape[1])
-    sums, lost = _in_order(online), _in_order(values[:, offline])
-    centred = online - (sums / n)[:, np.newaxis]
-    centred *= centred
-    return sums, _in_order(centred) / n, lost
+    return *moments(values[:, ~offline]), in_order(values[:, offline])
 
 
 def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> Statistics:
@@ -224,10 +239,10 @@ def variants(
             for row, which in enumerate(firsts):
                 if old[which] is not new[which]:
                     matrix[row, there, places[there]] = np.broadcast_to(new[which], places.shape)[there]
-        moments = [
+        found = [
             each.reshape(len(groups), number) for each in _moments(matrix.reshape(-1, len(offline)), offline)
         ]
-        for group, total, variance, lost in zip(groups.values(), *moments, strict=True):
+        for group, total, variance, lost in zip(groups.values(), *found, strict=True):
             for which in group:
                 sums[which] = lost if AGGREGATES[which] is LOST else total
                 spreads[which] = variance if AGGREGATES[which] is SPREAD else 0.0

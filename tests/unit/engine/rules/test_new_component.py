@@ -112,6 +112,35 @@ def test_a_new_component_counts_on_shared_storage() -> None:
     assert not done.returncode, done.stderr
 
 
+def test_a_new_count_that_only_primaries_change_counts_in_bulk_allocation() -> None:
+    """It is all that tells nodes apart: primaries go where there are most CPUs."""
+    program = """
+        import numpy as np
+
+        from ganeti_htools.engine.capacity.bulk_allocation import fill
+        from ganeti_htools.model.cluster import Cluster, Group
+        from ganeti_htools.model.derive import derive
+        from ganeti_htools.model.types import DiskTemplate
+        from tests.support.by_hand import instance, node
+
+        nodes = tuple(node(name, t_cpu=cpus) for name, cpus in zip("abc", (8.0, 64.0, 16.0)))
+        for template in (DiskTemplate.DRBD, DiskTemplate.EXT):
+            state = derive(Cluster((Group("group", "uuid-1"),), nodes, ()))
+            fill(state, instance("new", template, "", mem=200), np.arange(3), limit=3)
+            assert state.pnode.tolist() == [1, 1, 1], (template, state.pnode)
+    """
+    entry = 'Component("cpu_cnt", 900.0, COUNT, ("u_cpu",), lambda c, used: used / c.t_cpu, ("t_cpu",)),'
+    done = run(entry, program)
+    assert not done.returncode, done.stderr
+
+
+def test_bulk_allocation_refuses_another_use_of_shared_locations() -> None:
+    entry = 'Component("apart_cv", 1.0, SPREAD, ("location",), lambda c, shared: shared + 0.0),'
+    done = run(entry, "import ganeti_htools.engine.capacity.bulk_pairs")
+    assert done.returncode == 1
+    assert "bulk allocation does not know what shared locations do to apart_cv" in done.stderr
+
+
 def test_another_count_of_failing_nodes_counts_on_shared_storage() -> None:
     entry = 'Component("failing_cnt", 1.0, COUNT, ("fail_n1",), lambda c, failing: failing + 0.0),'
     done = run(entry, SHARED.format(instances=6, reserved=6500, steps=4))
