@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti_htools.backends.documents import Repeating, uncollected
 from ganeti_htools.backends.fields import Fields, parse_json
-from ganeti_htools.model import request as asked
+from ganeti_htools.model import request as wanted
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Nic, Node, check
 from ganeti_htools.model.errors import DataError, on_one_line
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
@@ -21,7 +21,7 @@ class Message:
     """A request with the cluster it is about; ``warnings`` name figures that were missing."""
 
     cluster: Cluster
-    request: asked.Request
+    request: wanted.Request
     warnings: tuple[str, ...] = ()
 
 
@@ -203,7 +203,7 @@ def _optional(fields: Fields, key: str) -> str | None:
     return fields.text(key) if fields.has(key) else None
 
 
-def _request(fields: Fields, cluster: Cluster) -> asked.Request:
+def _request(fields: Fields, cluster: Cluster) -> wanted.Request:
     kind = fields.text("type")
     if kind not in READERS:
         raise DataError(f"Invalid request type '{kind}', expected one of {', '.join(READERS)}")
@@ -212,17 +212,17 @@ def _request(fields: Fields, cluster: Cluster) -> asked.Request:
     return request
 
 
-def check_known(request: asked.Request, cluster: Cluster) -> None:
+def check_known(request: wanted.Request, cluster: Cluster) -> None:
     """Check that what a request names exists, new instances and their groups aside. Raises DataError."""
     match request:
-        case asked.Relocate(name, _, leaving):
+        case wanted.Relocate(name, _, leaving):
             _known("instance", [name], [row.name for row in cluster.instances])
             _known("node", leaving, [row.name for row in cluster.nodes])
-        case asked.AllocateSecondary(name):
+        case wanted.AllocateSecondary(name):
             _known("instance", [name], [row.name for row in cluster.instances])
-        case asked.NodeEvacuate(names, _):
+        case wanted.NodeEvacuate(names, _):
             _known("instance", names, [row.name for row in cluster.instances])
-        case asked.ChangeGroup(names, groups):
+        case wanted.ChangeGroup(names, groups):
             _known("instance", names, [row.name for row in cluster.instances])
             _known("group", groups, [name for row in cluster.groups for name in (row.name, row.uuid)])
 
@@ -233,37 +233,37 @@ def _known(kind: str, names: Iterable[str], known: list[str]) -> None:
         raise DataError(f"Unknown {kind} '{unknown[0]}' in the request")
 
 
-def _placement(fields: Fields, outer: Fields) -> asked.Placement:
+def _placement(fields: Fields, outer: Fields) -> wanted.Placement:
     name = fields.text("name")
     count = fields.count("required_nodes")
     named = Fields(f"invalid data for instance '{name}'", fields.values)
     group = _optional(fields, "group_name") or _optional(outer, "group_name")
-    return asked.Placement(_instance(name, named), count, group)
+    return wanted.Placement(_instance(name, named), count, group)
 
 
-def _allocate(fields: Fields) -> asked.Request:
+def _allocate(fields: Fields) -> wanted.Request:
     restrict = fields.texts("restrict-to-nodes") if fields.has("restrict-to-nodes") else None
-    return asked.Allocate(_placement(fields, fields), restrict)
+    return wanted.Allocate(_placement(fields, fields), restrict)
 
 
-def _multi_allocate(fields: Fields) -> asked.Request:
-    return asked.MultiAllocate(tuple(_placement(each, fields) for each in fields.objects("instances")))
+def _multi_allocate(fields: Fields) -> wanted.Request:
+    return wanted.MultiAllocate(tuple(_placement(each, fields) for each in fields.objects("instances")))
 
 
-def _allocate_secondary(fields: Fields) -> asked.Request:
-    return asked.AllocateSecondary(fields.text("name"))
+def _allocate_secondary(fields: Fields) -> wanted.Request:
+    return wanted.AllocateSecondary(fields.text("name"))
 
 
-def _relocate(fields: Fields) -> asked.Request:
-    return asked.Relocate(fields.text("name"), fields.count("required_nodes"), fields.texts("relocate_from"))
+def _relocate(fields: Fields) -> wanted.Request:
+    return wanted.Relocate(fields.text("name"), fields.count("required_nodes"), fields.texts("relocate_from"))
 
 
-def _node_evacuate(fields: Fields) -> asked.Request:
-    return asked.NodeEvacuate(_once(fields.texts("instances")), fields.choice("evac_mode", EvacMode))
+def _node_evacuate(fields: Fields) -> wanted.Request:
+    return wanted.NodeEvacuate(_once(fields.texts("instances")), fields.choice("evac_mode", EvacMode))
 
 
-def _change_group(fields: Fields) -> asked.Request:
-    return asked.ChangeGroup(_once(fields.texts("instances")), _once(fields.texts("target_groups")))
+def _change_group(fields: Fields) -> wanted.Request:
+    return wanted.ChangeGroup(_once(fields.texts("instances")), _once(fields.texts("target_groups")))
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:

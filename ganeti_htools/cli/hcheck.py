@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.cluster.loading import load, seen
 from ganeti_htools.cli.report import health, keys, losses, tables
-from ganeti_htools.cli.report.health import Findings, Group
+from ganeti_htools.cli.report.health import Findings, GroupHealth
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say
 from ganeti_htools.commandline.plans import balancing_of
@@ -85,13 +85,13 @@ def _tell(state: State, findings: Findings, phase: str, before: Findings, line: 
         print(health.as_text(state, findings, phase, rebalancing, tolerance), end="")
 
 
-def _findings(groups: Sequence[Group], capacity: bool) -> Findings:
+def _findings(groups: Sequence[GroupHealth], capacity: bool) -> Findings:
     return Findings(tuple(groups), check.total([group.health for group in groups], capacity))
 
 
-def _group(state: State, row: int, capacity: bool) -> Group:
+def _group(state: State, row: int, capacity: bool) -> GroupHealth:
     scope: Bools = state.group == row
-    return Group(row, check.health(state, scope, capacity), check.score(check.figures(state, scope)))
+    return GroupHealth(row, check.health(state, scope, capacity), check.score(check.figures(state, scope)))
 
 
 def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> State:

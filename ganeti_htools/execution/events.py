@@ -22,7 +22,7 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class News:
     """A task has another status, or says something."""
 
     task: Task
@@ -44,5 +44,5 @@ class Away:
     reason: str | None
 
 
-Event = Submitting | Submitted | Progress | Changed | Away
+Event = Submitting | Submitted | News | Changed | Away
 Tell = Callable[[Event], Awaitable[None]]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ganeti_htools.execution.events import Away, Changed, Progress, Submitted, Submitting, Tell
+from ganeti_htools.execution.events import Away, Changed, News, Submitted, Submitting, Tell
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.luxi import jobs
@@ -144,14 +144,14 @@ async def _follow(run: Run, ganeti: Client, tell: Tell, patience: Patience, away
     async def news(number: int, told: JobStatus | str | None) -> None:
         task = tasks[number]
         if isinstance(told, str):
-            await tell(Progress(task, told))
+            await tell(News(task, told))
             return
         if told is None:
             task.error = "Ganeti does not know it any more"
         elif told.final and told is not JobStatus.SUCCESS:
             task.error = (await jobs.failures(ganeti, [number], patience, away))[number]
         task.status = told
-        await tell(Progress(task))
+        await tell(News(task))
 
     if tasks:
         await jobs.follow(ganeti, list(tasks), patience, away, news)

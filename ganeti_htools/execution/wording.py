@@ -6,7 +6,7 @@ The tools print these lines; the daemon keeps them with the plan, and tools prin
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ganeti_htools.execution.events import Away, Event, Progress, Submitted, Tell
+from ganeti_htools.execution.events import Away, Event, News, Submitted, Tell
 from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import on_one_line
@@ -33,13 +33,13 @@ def teller(run: Run, say: Say, warn: Say, live: Say) -> Tell:
                 for task in tasks:
                     if task.error is not None:
                         say(f"Job {task.place} ({task.job.title}) was not accepted: {task.error}")
-            case Progress(task, None) if task.over:
+            case News(task, None) if task.over:
                 say(_ended(task))
             case Away(None):
                 warn("Ganeti answers again")
             case Away(reason):
                 warn(reason)
-        live(_standing(run, event.said if isinstance(event, Progress) else None))
+        live(_standing(run, event.said if isinstance(event, News) else None))
 
     return tell
 

@@ -28,38 +28,38 @@ def to_json(options: Any) -> dict[str, Any]:
     return told
 
 
-def names(kind: type[Any]) -> Iterator[str]:
+def names(cls: type[Any]) -> Iterator[str]:
     """The options that a dataclass declares, those of its parts among them."""
-    for name, (hint, _) in _declared(kind).items():
+    for name, (hint, _) in _declared(cls).items():
         yield from names(hint) if _is_part(hint) else [name]
 
 
-def from_json(kind: type[T], values: Mapping[str, Any]) -> T:
+def from_json(cls: type[T], values: Mapping[str, Any]) -> T:
     """The options of a dataclass. Raises DataError for one that is unknown or not of its type."""
-    known = set(names(kind))
+    known = set(names(cls))
     for name in values:
         if name not in known:
             raise DataError(f"{name[:40]}: no such option, expected some of {', '.join(sorted(known))}")
-    return _read(kind, values)
+    return _read(cls, values)
 
 
 def _is_part(hint: Any) -> bool:
     return is_dataclass(hint)
 
 
-def _declared(kind: type[Any]) -> dict[str, tuple[Any, Field[Any]]]:
-    hints = get_type_hints(kind)
-    return {field.name: (hints[field.name], field) for field in fields(kind)}
+def _declared(cls: type[Any]) -> dict[str, tuple[Any, Field[Any]]]:
+    hints = get_type_hints(cls)
+    return {field.name: (hints[field.name], field) for field in fields(cls)}
 
 
-def _read(kind: type[T], values: Mapping[str, Any]) -> T:
+def _read(cls: type[T], values: Mapping[str, Any]) -> T:
     parts = {}
-    for name, (hint, field) in _declared(kind).items():
+    for name, (hint, field) in _declared(cls).items():
         if _is_part(hint):
             parts[name] = _read(hint, values)
         elif name in values:
             parts[name] = _value(name, hint, field.default, values[name])
-    return kind(**parts)
+    return cls(**parts)
 
 
 def _value(name: str, hint: Any, default: Any, value: Any) -> Any:

@@ -83,9 +83,9 @@ def movable(state: State, view: View) -> Bools:
 
 def _named(cluster: Cluster, view: View) -> tuple[set[str], set[str]]:
     """The instances that are selected, and those that are excluded."""
-    asked = (*view.select_instances, *view.exclude_instances)
+    wanted = (*view.select_instances, *view.exclude_instances)
     names = (instance.name for instance in cluster.instances)
-    found = _found(names, asked, "failed to load data, aborting: Unknown instance(s)")
+    found = _found(names, wanted, "failed to load data, aborting: Unknown instance(s)")
     return set(found[: len(view.select_instances)]), set(found[len(view.select_instances) :])
 
 
@@ -114,11 +114,11 @@ def split(state: State) -> Bools:
     return group
 
 
-def _found(names: Iterable[str], asked: Sequence[str], problem: str) -> list[str]:
-    """The full names of those asked for by name or by its beginning, up to a dot. Raises HtoolsError."""
-    known = list(names) if asked else []
+def _found(names: Iterable[str], wanted: Sequence[str], problem: str) -> list[str]:
+    """The full names of those wanted by name or by its beginning, up to a dot. Raises HtoolsError."""
+    known = list(names) if wanted else []
     found, unknown = [], []
-    for name in asked:
+    for name in wanted:
         longer = [each for each in known if each.startswith(f"{name}.")]
         if name in known or len(longer) == 1:
             found.append(name if name in known else longer[0])

@@ -16,7 +16,7 @@ import structlog
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.execution.events import Event, Progress, Submitting, Tell
+from ganeti_htools.execution.events import Event, News, Submitting, Tell
 from ganeti_htools.execution.execute import execute, trace
 from ganeti_htools.execution.review import Check
 from ganeti_htools.execution.run import Ending
@@ -198,7 +198,7 @@ class Plans:
             await said(event)
             if isinstance(event, Submitting):
                 await self._record(plan)
-            elif not isinstance(event, Progress) or event.said is None:
+            elif not isinstance(event, News) or event.said is None:
                 await self._record_if_possible(plan)
             plan.changed()
 

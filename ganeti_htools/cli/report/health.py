@@ -22,7 +22,7 @@ PHASES = {"INIT": "initially", "FINAL": "after rebalancing"}
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupHealth:
     """A node group (row): its health and its score."""
 
     row: int
@@ -34,7 +34,7 @@ class Group:
 class Findings:
     """The health of each group and of all together, before or after rebalancing."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[GroupHealth, ...]
     cluster: Health
 
     @property
@@ -90,7 +90,7 @@ def tolerated(count: Tolerance) -> str:
 
 def as_json(state: State, before: Findings, after: Findings | None) -> dict[str, Any]:
     """The health before and, if it was simulated, after rebalancing as a JSON document."""
-    finals: Sequence[Group | None] = after.groups if after else [None] * len(before.groups)
+    finals: Sequence[GroupHealth | None] = after.groups if after else [None] * len(before.groups)
     return {
         "healthy": before.healthy,
         "groups": [

@@ -16,7 +16,7 @@ from ganeti_htools.planning import view
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupFigures:
     """A node group in figures."""
 
     name: str
@@ -28,15 +28,15 @@ class Group:
     score: float
 
 
-def groups(state: State) -> list[Group]:
+def groups(state: State) -> list[GroupFigures]:
     """The node groups that have nodes."""
     return [_group(state, row) for row in check.groups(state)]
 
 
-def _group(state: State, row: int) -> Group:
+def _group(state: State, row: int) -> GroupFigures:
     scope: Bools = state.group == row
     bad = int(np.count_nonzero(n1.bad_nodes(state, scope)))
-    return Group(
+    return GroupFigures(
         name=state.cluster.groups[row].name,
         nodes=int(np.count_nonzero(scope)),
         instances=int(np.count_nonzero(scope[state.pnode])),
@@ -74,7 +74,7 @@ def split_names(state: State) -> list[str]:
 _HEADER = ("Group", "Nodes", "Instances", "Bad_Nodes", "Bad_Instances", "N+1", "Score")
 
 
-def group_table(found: Sequence[Group]) -> str:
+def group_table(found: Sequence[GroupFigures]) -> str:
     """The groups as a table."""
     rows = [
         (

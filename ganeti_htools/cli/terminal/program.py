@@ -10,28 +10,28 @@ from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.reading import CommandLine, Program, obey
 from ganeti_htools.model.errors import HtoolsError
 
-Run = Callable[[CommandLine], int | None]  # the exit status; None is 0
+Work = Callable[[CommandLine], int | None]  # the exit status; None is 0
 
 INTERRUPTED = 130  # by SIGINT, as shells say it
 
 
-def execute(program: Program, run: Run, argv: Sequence[str] | None = None) -> int:
+def execute(program: Program, work: Work, argv: Sequence[str] | None = None) -> int:
     """Run a program. An error is one line; a closed pipe counts as an error."""
     streams.complete()
     status = INTERRUPTED
     try:
-        status = _ended(program, run, sys.argv[1:] if argv is None else argv)
+        status = _ended(program, work, sys.argv[1:] if argv is None else argv)
     except* KeyboardInterrupt:
         say("\n")  # what comes next is not to stand behind progress
     return status
 
 
-def _ended(program: Program, run: Run, argv: Sequence[str]) -> int:
+def _ended(program: Program, work: Work, argv: Sequence[str]) -> int:
     try:
         line = obey(program, argv)
         if line.arguments and not program.arguments:
             raise HtoolsError("This program doesn't take any arguments.")
-        status = run(line) or 0
+        status = work(line) or 0
         sys.stdout.flush()
     except HtoolsError as error:
         with suppress(OSError):

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from ganeti_htools.backends import luxi
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.execution.events import Away, Changed, Event, Progress, Submitted, Submitting
+from ganeti_htools.execution.events import Away, Changed, Event, News, Submitted, Submitting
 from ganeti_htools.execution.execute import execute, trace
 from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of
 from ganeti_htools.execution.review import Review
@@ -88,7 +88,7 @@ async def test_done(autojump_clock: MockClock) -> None:
         assert caller.looks == 3
         assert caller.places()["shared"] == ("three", None)
         assert caller.places()["mirrored"] == ("three", "one")
-        kinds = [type(event) for event in caller.events if not isinstance(event, Progress)]
+        kinds = [type(event) for event in caller.events if not isinstance(event, News)]
         assert kinds == [Submitting, Submitted] * 3
 
 

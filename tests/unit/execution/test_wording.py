@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti_htools.execution.events import Away, Event, Progress, Submitted
+from ganeti_htools.execution.events import Away, Event, News, Submitted
 from ganeti_htools.execution.record import record
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import complaint, going_on, summary, teller
@@ -40,7 +40,7 @@ async def test_jobs_that_were_submitted() -> None:
 
 async def test_what_a_job_says_is_cut_to_one_line() -> None:
     run = submitted()
-    _, _, live = await told(run, Progress(run.tasks[0], "copying\ndisk " + 100 * "x"))
+    _, _, live = await told(run, News(run.tasks[0], "copying\ndisk " + 100 * "x"))
     assert live[-1].startswith("jobset 1 of 2: 1 running - copying")
     assert len(live[-1]) < 100
     assert "\n" not in live[-1]
@@ -58,7 +58,7 @@ async def test_a_job_that_has_ended(status: JobStatus | None, error: str | None,
     run = submitted()
     task = run.tasks[0]
     task.status, task.error = status, error
-    assert (await told(run, Progress(task)))[0] == [f"Job 7 ({SHARED.title}): {line}"]
+    assert (await told(run, News(task)))[0] == [f"Job 7 ({SHARED.title}): {line}"]
 
 
 async def test_while_ganeti_is_away() -> None:

@@ -1,5 +1,5 @@
 from ganeti_htools.cli.report import health
-from ganeti_htools.cli.report.health import Findings, Group
+from ganeti_htools.cli.report.health import Findings, GroupHealth
 from ganeti_htools.engine.redundancy.check import Health, Tolerance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
@@ -7,7 +7,7 @@ from tests.support import by_hand
 
 STATE = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [by_hand.instance("i", DiskTemplate.EXT, "n0")]))
 GOOD, BAD = Health(0, 0, 0, 0, 0), Health(3, 0, 1, 0)
-FOUND = Findings((Group(0, BAD, 2.5),), BAD)
+FOUND = Findings((GroupHealth(0, BAD, 2.5),), BAD)
 
 
 def test_a_cluster_is_healthy_if_nothing_was_counted() -> None:
