@@ -7,10 +7,11 @@ import numpy as np
 
 from ganeti_htools.engine.allocation import allocate, exclusive_storage
 from ganeti_htools.engine.allocation.evacuate import Evacuation, change_group, evacuate_nodes, relocate
+from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.shortage import explain
-from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric, Solution
 from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
 from ganeti_htools.engine.redundancy.global_n1 import Unmirrored, assess
 from ganeti_htools.engine.rules import affinity, choice, settling
@@ -32,7 +33,7 @@ class Placed:
     instance: str
     nodes: tuple[int, ...]
     info: str
-    metric: float | tuple[tuple[int, ...], int] | None = None
+    metric: float | Metric | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +58,13 @@ def decide(state: State, request: wanted.Request, options: Options, reporter: Re
             if options.restrict_to is None:
                 options = replace(options, restrict_to=request.restrict_to)
             state = state.copy()
-            placed = place(
-                state, placement, options, exclusive_storage.is_dedicated(state, request), reporter
-            )
+            placed = place(state, placement, options, is_dedicated(state, request), reporter)
             if not placed.nodes:
                 raise RequestFailed(placed.info)
             return Decision((placed,), state)
         case wanted.MultiAllocate(placements):
             state = state.copy()
-            dedicated = exclusive_storage.is_dedicated(state, request)
+            dedicated = is_dedicated(state, request)
             places = tuple(place(state, each, options, dedicated, reporter) for each in placements)
             return Decision(places, state)
         case wanted.AllocateSecondary(name):
@@ -88,16 +87,15 @@ def place(
     dedicated: bool = False,
     reporter: Reporter = SILENT,
 ) -> Placed:
-    """Place a new instance, in place. Raises RequestFailed where no group can be tried.
+    """Place a new instance, in place: by score, or by lost allocations where all nodes are ``dedicated``.
 
-    Where all nodes are ``dedicated`` to exclusive storage, nothing is reported.
+    Raises RequestFailed where no group can be tried.
     """
     asked, count = state.ask(placement.instance), placement.count
     if placement.group is not None:
         group = _group_row(state, placement.group)
         if dedicated:
-            solution = exclusive_storage.in_group(state, asked, count, group, options)
-            outcome = GroupOutcome(group, solution)
+            outcome = exclusive_storage.in_group(state, asked, count, group, options, reporter)
         else:
             outcome = allocate.in_group(state, asked, count, group, options, reporter)
         info = outcome_line(state, outcome, asked.row.name)
@@ -105,7 +103,7 @@ def place(
             info += _why(state, asked, count, [outcome], options)
         return _settled(state, asked, outcome.solution, info, reporter)
     if dedicated:
-        best, outcomes = exclusive_storage.in_best_group(state, asked, count, options)
+        best, outcomes = exclusive_storage.in_best_group(state, asked, count, options, reporter)
     else:
         best, outcomes = allocate.in_best_group(state, asked, count, options, reporter=reporter)
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]

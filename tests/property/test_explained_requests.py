@@ -10,7 +10,6 @@ from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import CommandLine, read
 from ganeti_htools.engine.allocation.evacuate import Evacuation
-from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.decide import Placed, decide
 from ganeti_htools.engine.explaining.explanation import Explanation, Listener, explained
@@ -59,16 +58,16 @@ def outcome(attempt: Callable[[], T]) -> tuple[T | None, str]:
 def check_chosen(state: State, each: Explanation) -> None:
     """The places are in the order of nodes, and none with the nodes chosen is rejected or scores worse."""
     good = {
-        tuple(node for node in (place.pnode, place.snode) if node != NOWHERE): place.score
+        tuple(node for node in (place.pnode, place.snode) if node != NOWHERE): place.rank
         for place in each.places
         if not place.why
     }
     assert each.nodes or each.why
     if each.nodes and len(each.places) > 1:
-        rivals = [
-            score for nodes, score in good.items() if state.group[nodes[0]] == state.group[each.nodes[0]]
-        ]
-        assert good[each.nodes] == pytest.approx(min(rivals), abs=CLOSE)
+        rivals = [rank for nodes, rank in good.items() if state.group[nodes[0]] == state.group[each.nodes[0]]]
+        score, *losses = min(rivals)
+        assert good[each.nodes][0] == pytest.approx(score, abs=CLOSE)
+        assert each.before is not None or list(good[each.nodes][1:]) == losses
     if not each.nodes:
         assert not good
 
@@ -82,10 +81,6 @@ def test_what_is_explained_and_the_decision(kind: str, seed: int) -> None:
     assert isinstance(line, CommandLine)
     options = algorithm(line)
     state = state_for(message.cluster, request, options)
-    if is_dedicated(state, request):
-        with pytest.raises(RequestFailed, match=r"^no score decides on nodes with exclusive storage$"):
-            next(explained(state, request, options))
-        return
     expected, refused = outcome(lambda: decided(state, request, options))
     assert outcome(lambda: decided(state, request, options, Listener())) == (expected, refused)
     found, again = outcome(lambda: list(explained(state, request, options)))

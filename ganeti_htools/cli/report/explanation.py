@@ -28,6 +28,8 @@ from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import Names
 
+COMPONENTS_CHANGED = "By component, weighted"
+
 
 def tell_moves(
     state: State, scope: Bools, line: CommandLine, options: Balancing, before: Statistics, score: float
@@ -36,10 +38,10 @@ def tell_moves(
     index = view.instance(state, line.explain or "")
     if not scope[state.pnode[index]]:
         raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
-    figures = tuple(float(value) for value in before.components())
+    figures = _before(before)[1]
     found = possible_moves(state, scope, np.arange(len(state.pnode)) == index, options)[index]
     if line.json:
-        document = [_document(state, each, figures, score) for each in found]
+        document = [_document(state, each, score, figures) for each in found]
         print_json(document)
         return
     row = state.cluster.instances[index]
@@ -53,7 +55,7 @@ def tell_moves(
         step = Step(index, each.kind, each.node, place.pnode, place.snode, place.score)
         move = Names(state).move(step)
         rows.append((":".join(move.now), move.summary, *_figures(place, score, figures)))
-    header = ("Nodes", "Moves", "Score", "Change", "By component, weighted")
+    header = ("Nodes", "Moves", "Score", "Change", COMPONENTS_CHANGED)
     print(_fitted(header, rows, (False, False, True, True, False)), end="")
 
 
@@ -71,18 +73,32 @@ def tell_places(state: State, request: Request, options: Options, json: bool) ->
 
 
 def _print_explanation(state: State, request: Request, each: Explanation) -> None:
-    row, score = each.asked.row, fixed(float(each.before.score()), 8)
-    about = "now" if isinstance(request, Relocate | NodeEvacuate) else "without it"
-    print(f"Places for {row.name}, {row.template.value}, score {about} {score}:")
-    if each.places:
-        before = tuple(float(value) for value in each.before.components())
-        rows = []
-        for place in _best_first(each.places):
-            nodes = ":".join(state.names(_rows(place.pnode, place.snode)))
-            rows.append((nodes, *_figures(place, float(each.before.score()), before)))
-        header = ("Nodes", "Score", "Change", "By component, weighted")
-        print(_fitted(header, rows, (False, True, True, False)), end="")
+    row, places = each.asked.row, _best_first(each.places)
+    names = [":".join(state.names(_rows(place.pnode, place.snode))) for place in places]
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    if each.before is None:
+        by, header = "by lost allocations", ("Nodes", "Lost allocations", "Disk left (MiB)")
+        rows = [(name, *_losses(place)) for name, place in zip(names, places, strict=True)]
+    else:
+        score, before = _before(each.before)
+        about = "now" if isinstance(request, Relocate | NodeEvacuate) else "without it"
+        by, header = f"score {about} {fixed(score, 8)}", ("Nodes", "Score", "Change", COMPONENTS_CHANGED)
+        rows = [(name, *_figures(place, score, before)) for name, place in zip(names, places, strict=True)]
+    print(f"Places for {row.name}, {row.template.value}, {by}:")
+    if places:
+        print(_fitted(header, rows, [False, True, True, False][: len(header)]), end="")
     print(f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}")
+
+
+def _before(statistics: Statistics) -> tuple[float, tuple[float, ...]]:
+    """The score and its components (unweighted)."""
+    return float(statistics.score()), tuple(float(value) for value in statistics.components())
+
+
+def _losses(place: Place) -> tuple[str, str]:
+    """What a place costs, or why it does not do."""
+    return (place.why, "") if place.why else (",".join(map(str, place.lost)), str(place.disk))
 
 
 def _figures(place: Place, score: float, before: Sequence[float]) -> tuple[str, str, str]:
@@ -102,9 +118,9 @@ def _gain(before: float, after: float) -> str:
 
 
 def _best_first(places: Sequence[Place]) -> list[Place]:
-    """The places by score, refused ones last. Of equally good ones the last comes first: it is chosen."""
+    """The best places first, refused ones last. Of equally good ones the last comes first: it is chosen."""
     possible = [place for place in reversed(places) if not place.why]
-    return [*sorted(possible, key=lambda place: place.score), *(place for place in places if place.why)]
+    return [*sorted(possible, key=lambda place: place.rank), *(place for place in places if place.why)]
 
 
 def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> str:
@@ -118,19 +134,23 @@ def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Seque
 
 
 def _explanation_json(state: State, each: Explanation) -> dict[str, object]:
-    before, score = tuple(float(value) for value in each.before.components()), float(each.before.score())
-    places: list[dict[str, object]] = []
-    for place in each.places:
-        told: dict[str, object] = {"nodes": state.names(_rows(place.pnode, place.snode))}
-        places.append(told | ({"why": place.why} if place.why else _figures_json(place, score, before)))
     return {
         "instance": each.asked.row.name,
         "disk_template": each.asked.row.template.value,
-        "score": score,
-        "places": places,
+        "score": None if each.before is None else float(each.before.score()),
+        "places": [_place_json(state, place, each.before) for place in each.places],
         "chosen": state.names(each.nodes) or None,
         "why": each.why or None,
     }
+
+
+def _place_json(state: State, place: Place, before: Statistics | None) -> dict[str, object]:
+    told: dict[str, object] = {"nodes": state.names(_rows(place.pnode, place.snode))}
+    if place.why:
+        return told | {"why": place.why}
+    if before is None:
+        return told | {"lost": place.lost, "disk_left": place.disk}
+    return told | _figures_json(place, *_before(before))
 
 
 def _rows(*nodes: int) -> list[int]:
@@ -151,7 +171,7 @@ def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
     return [f"{name}{change:+.6f}" for name, change in changes if abs(change) >= 5e-7]
 
 
-def _document(state: State, each: PossibleMove, before: tuple[float, ...], score: float) -> dict[str, object]:
+def _document(state: State, each: PossibleMove, score: float, before: Sequence[float]) -> dict[str, object]:
     place = each.place
     document: dict[str, object] = {
         "move": each.kind.value,

@@ -21,7 +21,9 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy
 
+# What is told of nodes that are not tried.
 LACKS_NETWORK = "group lacks a network"
+NO_OTHER_NODE = "no other node"
 
 
 def candidates(state: State, scope: Bools, restrict_to: Sequence[str] | None) -> Ints:
@@ -51,11 +53,21 @@ def in_scope(
         return on_nodes(state, asked, nodes, scope, options, redundancy, reporter)
     if count == 2:
         if len(nodes) < 2:
-            reporter.rejecting(nodes, "no other node")
+            reporter.rejecting(nodes, NO_OTHER_NODE)
             raise RequestFailed("Not enough online nodes")
         base = choice.base(state, scope, affinity.crowding(state, scope))
         return on_pairs(state, asked, nodes, nodes, base, options, redundancy, reporter)
     raise RequestFailed("Unsupported number of nodes, only one or two  supported")
+
+
+def check_networks(state: State, group: int, asked: Asked, nodes: Ints, reporter: Reporter) -> None:
+    """Raises RequestFailed if the one group that is tried, with these nodes, misses a network."""
+    if lacks_network(state, group, asked):
+        reporter.rejecting(nodes, LACKS_NETWORK)
+        name = state.cluster.groups[group].name
+        raise RequestFailed(
+            f"The group {name} is not connected to a network required by instance {asked.row.name}"
+        )
 
 
 def lacks_network(state: State, group: int, asked: Asked) -> bool:
@@ -68,15 +80,11 @@ def in_group(
     state: State, asked: Asked, count: int, group: int, options: Options, reporter: Reporter = SILENT
 ) -> GroupOutcome:
     """A new instance in the group it was asked for; only this group is looked at and scored."""
-    row, scope = state.cluster.groups[group], state.group == group
+    scope = state.group == group
     nodes = candidates(state, scope, options.restrict_to)
     reporter.starting(state, asked, scope)
     reporter.trying(group, nodes)
-    if lacks_network(state, group, asked):
-        reporter.rejecting(nodes, LACKS_NETWORK)
-        raise RequestFailed(
-            f"The group {row.name} is not connected to a network required by instance {asked.row.name}"
-        )
+    check_networks(state, group, asked, nodes, reporter)
     redundancy = assess(state, scope, options) if options.capacity else None
     return GroupOutcome(group, in_scope(state, asked, count, nodes, scope, options, redundancy, reporter))
 
@@ -106,16 +114,21 @@ def in_best_group(
             reporter.rejecting(nodes, LACKS_NETWORK)
             skipped.append(GroupOutcome(group, unconnected=True))
             continue
-        heard = reporter
-        if state.cluster.groups[group].alloc_policy is AllocPolicy.UNALLOCABLE:  # never the best
-            reporter.rejecting(nodes, "group is unallocable")
-            heard = SILENT
+        heard = listening(state, group, nodes, reporter)
         try:
             solution = in_scope(state, asked, count, nodes, everyone, options, redundancy, heard)
             tried.append(GroupOutcome(group, solution))
         except RequestFailed as failed:
             tried.append(GroupOutcome(group, error=f"{failed}"))
     return best_outcome(state, tried), [*skipped, *tried]
+
+
+def listening(state: State, group: int, nodes: Ints, reporter: Reporter) -> Reporter:
+    """Who is told of tries in one of several groups: nobody if it is unallocable, so never the best."""
+    if state.cluster.groups[group].alloc_policy is not AllocPolicy.UNALLOCABLE:
+        return reporter
+    reporter.rejecting(nodes, "group is unallocable")
+    return SILENT
 
 
 def best_outcome(state: State, outcomes: Sequence[GroupOutcome]) -> GroupOutcome | None:

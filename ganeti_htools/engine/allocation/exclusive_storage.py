@@ -6,19 +6,26 @@ with the least disk left (``hail(1)``, "lost-allocations metrics").
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.allocate import best_outcome, candidates, lacks_network
-from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution, counted
+from ganeti_htools.engine.allocation.allocate import (
+    NO_OTHER_NODE,
+    best_outcome,
+    candidates,
+    check_networks,
+    listening,
+)
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric, Solution, counted
 from ganeti_htools.engine.rules import node_rules, placements
-from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.node_rules import FITS, Codes
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import Bools, Columns, Ints, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
@@ -91,74 +98,129 @@ def capacities(columns: Columns, samples: Sequence[Asked], shape: tuple[int, ...
     return np.array(result, np.int64).reshape(-1, *shape)
 
 
-def in_group(state: State, asked: Asked, count: int, group: int, options: Options) -> Solution:
-    """A new instance on the node, or pair of nodes, of a group that costs the fewest allocations."""
-    row = state.cluster.groups[group]
-    if lacks_network(state, group, asked):
-        raise RequestFailed(
-            f"The group {row.name} is not connected to a network required by instance {asked.row.name}"
-        )
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """A new instance tried on all nodes, or on all pairs of nodes; the arrays are primaries by secondaries.
+
+    Where it takes one node only, there is one column of secondaries, which is NOWHERE. ``codes`` say why a
+    candidate does not do; ``real`` is false for a node paired with itself. ``lost`` has the intervals of the
+    instance policy as one more axis, in front, largest disks first: how many later instances of the smallest
+    size a candidate costs. ``disk`` is what it leaves on its nodes (MiB).
+    """
+
+    primaries: Ints
+    secondaries: Ints
+    codes: Codes
+    real: Bools
+    lost: Ints
+    disk: Ints
+
+    @property
+    def fits(self) -> Bools:
+        """The candidates that nothing speaks against."""
+        return np.asarray(self.real & (self.codes == FITS))
+
+    def best(self, some: Bools) -> tuple[int, int]:
+        """Of some candidates the one that loses least, then leaves least disk, then is last: its position."""
+        flat = np.flatnonzero(some.ravel())
+        lost, disk = self.lost.reshape(len(self.lost), self.disk.size), self.disk.ravel()
+        order = np.lexsort((-flat, disk[flat], *lost[::-1, flat]))
+        return divmod(int(flat[order[0]]), len(self.secondaries))
+
+    def metric(self, row: int, column: int) -> Metric:
+        """What a candidate is chosen by."""
+        return tuple(self.lost[:, row, column].tolist()), int(self.disk[row, column])
+
+
+def in_group(
+    state: State, asked: Asked, count: int, group: int, options: Options, reporter: Reporter = SILENT
+) -> GroupOutcome:
+    """A new instance in the group it was asked for; only this group is looked at."""
     scope = state.group == group
     nodes = candidates(state, scope, options.restrict_to)
-    trial, usable = _tried(state, asked, count, nodes, scope, options.ignore_soft_errors)
-    lost, disk = _costs(trial, _samples(state, row.ipolicy), usable.shape)
-    codes = np.broadcast_to(trial.codes, usable.shape)
-    failures = counted(codes[usable], 0)
-    fits = np.flatnonzero((usable & (codes == FITS)).ravel())
-    if not len(fits):
+    reporter.starting(state, asked, scope, rated=False)
+    reporter.trying(group, nodes)
+    return GroupOutcome(group, _solution(state, asked, count, group, nodes, options, reporter))
+
+
+def in_best_group(
+    state: State, asked: Asked, count: int, options: Options, reporter: Reporter = SILENT
+) -> tuple[GroupOutcome | None, list[GroupOutcome]]:
+    """A new instance in the group where it costs least, and what came of each group in input order."""
+    reporter.starting(state, asked, np.ones(len(state.group), np.bool_), rated=False)
+    outcomes = []
+    for group in sorted_unique(state.group).tolist():
+        nodes = candidates(state, state.group == group, options.restrict_to)
+        reporter.trying(group, nodes)
+        heard = listening(state, group, nodes, reporter)
+        try:
+            solution = _solution(state, asked, count, group, nodes, options, heard)
+            outcomes.append(GroupOutcome(group, solution))
+        except RequestFailed as failure:
+            outcomes.append(GroupOutcome(group, error=str(failure)))
+    return best_outcome(state, outcomes), outcomes
+
+
+def _solution(
+    state: State, asked: Asked, count: int, group: int, nodes: Ints, options: Options, reporter: Reporter
+) -> Solution:
+    """Of some nodes of a group the one, or the pair, that costs the fewest later instances.
+
+    Raises RequestFailed.
+    """
+    scope, policy = state.group == group, state.cluster.groups[group].ipolicy
+    check_networks(state, group, asked, nodes, reporter)
+    if count == 2 and len(nodes) < 2:
+        reporter.rejecting(nodes, NO_OTHER_NODE)
+    trial = _tried(state, asked, count, nodes, scope, options.ignore_soft_errors)
+    losses = _losses(trial, nodes, nodes if count == 2 else np.array([NOWHERE]), _samples(state, policy))
+    reporter.judged_losses(losses)
+    failures, fits = counted(losses.codes[losses.real], 0), losses.fits
+    if not fits.any():
         return Solution(failures, 0)
-    # Few lost allocations first, then little disk left, then the last in the input.
-    best = int(fits[np.lexsort((-fits, disk[fits], *lost[::-1, fits]))[0]])
-    metric = tuple(lost[:, best].tolist()), int(disk[best])
+    p, s = losses.best(fits)
     if count == 1:
-        return Solution(failures, len(fits), metric, trial.only(best))
-    p, s = divmod(best, len(nodes))
-    pair = nodes[[p]], nodes[[s]]
-    chosen = placements.allocate_pairs(state, asked, *pair, state.peers[pair], options.ignore_soft_errors)
-    return Solution(failures, len(fits), metric, chosen)
+        chosen = trial.only(p)
+    else:
+        pair = nodes[[p]], nodes[[s]]
+        peer_mem = state.peers[pair]
+        chosen = placements.allocate_pairs(state, asked, *pair, peer_mem, options.ignore_soft_errors)
+    return Solution(failures, int(np.count_nonzero(fits)), losses.metric(p, s), chosen)
 
 
-def _tried(
-    state: State, asked: Asked, count: int, nodes: Ints, scope: Bools, force: bool
-) -> tuple[Trial, Bools]:
-    """The instance on each node, or on each pair of nodes (also of a node with itself).
+def _tried(state: State, asked: Asked, count: int, nodes: Ints, scope: Bools, force: bool) -> Trial:
+    """The instance on each node, or on each pair of nodes, also of a node with itself.
 
-    The second array tells which candidates are real ones. Raises RequestFailed if there is none.
+    Raises RequestFailed where there are too few nodes.
     """
     if count == 1:
         if not len(nodes):
             raise RequestFailed("No online nodes")
-        trial = placements.allocate_one(state, asked, nodes, scope, force)
-        return trial, np.ones(len(nodes), np.bool_)
+        return placements.allocate_one(state, asked, nodes, scope, force)
     if count == 2:
         if len(nodes) < 2:
             raise RequestFailed("Not enough online nodes")
         rows = nodes[:, np.newaxis]
-        trial = placements.allocate_pairs(state, asked, rows, nodes, state.peers[rows, nodes], force)
-        return trial, rows != nodes
+        return placements.allocate_pairs(state, asked, rows, nodes, state.peers[rows, nodes], force)
     raise RequestFailed("Unsupported number of nodes, only one or two  supported")
 
 
-def _costs(trial: Trial, samples: Sequence[Asked], shape: tuple[int, ...]) -> tuple[Ints, Ints]:
-    """Allocations lost (samples by candidates, in one row) and disk left (MiB), of all nodes that change."""
-    lost = np.zeros((len(samples), *shape), np.int64)
-    disk = np.zeros(shape, np.int64)
+def _losses(trial: Trial, primaries: Ints, secondaries: Ints, samples: Sequence[Asked]) -> Losses:
+    """What the candidates of a trial cost, summed up over the nodes that they change."""
+    pairs = trial.codes.ndim == 2
+    shape = (len(primaries), len(secondaries)) if pairs else (len(primaries),)
+    lost, disk = np.zeros((len(samples), *shape), np.int64), np.zeros(shape, np.int64)
     for node in trial.changes:
         # A secondary's reservation may differ for each primary.
         wide = np.broadcast_shapes(node.old.r_mem.shape, node.new.r_mem.shape, (1,) * len(shape))
         lost += capacities(node.old, samples, wide) - capacities(node.new, samples, wide)
         disk += node.new.f_dsk
-    return lost.reshape(len(samples), disk.size), disk.ravel()
-
-
-def in_best_group(
-    state: State, asked: Asked, count: int, options: Options
-) -> tuple[GroupOutcome | None, list[GroupOutcome]]:
-    """A new instance in the best group by this metric, and what came of each group in input order."""
-    outcomes = []
-    for group in sorted_unique(state.group).tolist():
-        try:
-            outcomes.append(GroupOutcome(group, in_group(state, asked, count, group, options)))
-        except RequestFailed as failure:
-            outcomes.append(GroupOutcome(group, error=str(failure)))
-    return best_outcome(state, outcomes), outcomes
+    whole = len(primaries), len(secondaries)
+    return Losses(
+        primaries,
+        secondaries,
+        np.broadcast_to(trial.codes, shape).reshape(whole),
+        primaries[:, np.newaxis] != secondaries,
+        lost.reshape(len(samples), *whole),
+        disk.reshape(whole),
+    )

@@ -12,6 +12,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import Asked, State
 
 if TYPE_CHECKING:
+    from ganeti_htools.engine.allocation.exclusive_storage import Losses
     from ganeti_htools.engine.allocation.pairs import Pairs
     from ganeti_htools.engine.redundancy.global_n1 import Check
     from ganeti_htools.engine.rules.trial import Trial
@@ -24,8 +25,11 @@ class Reporter:
     takes what it needs before it returns, and changes nothing.
     """
 
-    def starting(self, state: State, asked: Asked, scope: Bools) -> None:
-        """An instance is to get a place; only the nodes in scope count in the score."""
+    def starting(self, state: State, asked: Asked, scope: Bools, rated: bool = True) -> None:
+        """An instance is to get a place, by the score of the nodes in scope.
+
+        If it is not ``rated``, lost allocations decide instead.
+        """
 
     def trying(self, group: int, nodes: Ints, primary: int = NOWHERE) -> None:
         """These nodes of a group may be taken, no others of it; with a primary, as its secondary only."""
@@ -45,6 +49,9 @@ class Reporter:
         The trial has primaries by secondaries, a node with itself too. The state is the one tried on: from a
         lost primary the instance has failed over.
         """
+
+    def judged_losses(self, losses: Losses) -> None:
+        """A new instance was tried on nodes with exclusive storage, or on all pairs of them."""
 
     def placed(self, nodes: Sequence[int]) -> None:
         """The instance has got these nodes, primary first."""

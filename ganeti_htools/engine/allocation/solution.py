@@ -17,6 +17,11 @@ from ganeti_htools.model.types import Fail
 PATIENCE = 64
 
 
+# By what places are chosen on exclusive storage: later instances lost for each interval of the instance
+# policy, largest disks first, and the disk that is left (MiB).
+Metric = tuple[tuple[int, ...], int]
+
+
 @dataclass(frozen=True, slots=True)
 class Solution:
     """How many candidates fit, why others did not, and the trial that was chosen.

@@ -2,7 +2,7 @@
 
 import math
 
-from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric, Solution
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
 
@@ -20,7 +20,7 @@ def solution_line(state: State, solution: Solution) -> str:
     )
 
 
-def _metric(metric: float | tuple[tuple[int, ...], int]) -> str:
+def _metric(metric: float | Metric) -> str:
     if isinstance(metric, tuple):
         lost, disk = metric
         return f"([{','.join(map(str, lost))}],{disk})"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.exclusive_storage import Losses
 from ganeti_htools.engine.allocation.pairs import Pairs
 from ganeti_htools.engine.allocation.solution import PATIENCE
 from ganeti_htools.engine.explaining.components import scored
@@ -44,6 +45,20 @@ def _first_redundant(pairs: Pairs, row: int) -> tuple[Trial | None, bool]:
         if tries == PATIENCE and pairs.redundancy is not None:
             return None, pairs.redundancy.hopeless(suspects)
     return None, False
+
+
+def for_losses(losses: Losses) -> Iterator[Place]:
+    """Each node as the only one or the primary of a new instance, where lost allocations decide."""
+    fits = losses.fits
+    for row, node in enumerate(losses.primaries.tolist()):
+        if not fits[row].any():
+            yield Place(node, NOWHERE, commonest(losses.codes[row][losses.real[row]]))
+            continue
+        here = np.zeros_like(fits)
+        here[row] = fits[row]
+        _, best = losses.best(here)
+        lost, disk = losses.metric(row, best)
+        yield Place(node, int(losses.secondaries[best]), "", lost=lost, disk=disk)
 
 
 def for_exchange(trial: Trial, nodes: Ints, base: Statistics) -> Iterator[Place]:

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
+from ganeti_htools.engine.allocation.exclusive_storage import Losses, is_dedicated
 from ganeti_htools.engine.allocation.pairs import Pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.decide import decide, place
@@ -27,12 +27,14 @@ from ganeti_htools.model.state import Asked, State
 class Explanation:
     """One instance: the statistics before, its places, and the nodes (rows) chosen, or why there are none.
 
+    There are no statistics where lost allocations decide, not the score.
+
     There is one place for each node that it might get, in the order of nodes; for each primary, where two
     nodes are looked for, with its best secondary. None at all where an instance of its kind cannot move.
     """
 
     asked: Asked
-    before: Statistics
+    before: Statistics | None
     places: tuple[Place, ...]
     nodes: tuple[int, ...]
     why: str = ""
@@ -41,16 +43,14 @@ class Explanation:
 def explained(state: State, request: wanted.Request, options: Options) -> Iterator[Explanation]:
     """What :func:`.decide` tells of each instance of a request while it decides, with those before it moved.
 
-    Raises RequestFailed where nothing can be tried, so on exclusive storage, where no score decides.
+    Raises RequestFailed where nothing can be tried.
     """
-    if is_dedicated(state, request):
-        raise RequestFailed("no score decides on nodes with exclusive storage")
     match request:
         case wanted.MultiAllocate(placements):
             # The decision ends at the first that cannot be tried; the others are told of all the same.
-            state = state.copy()
+            state, dedicated = state.copy(), is_dedicated(state, request)
             for each in placements:
-                yield from _heard(Listener(), partial(place, state, each, options, False))
+                yield from _heard(Listener(), partial(place, state, each, options, dedicated))
         case wanted.Allocate() | wanted.ChangeGroup():
             yield from _heard(Listener(), partial(decide, state, request, options))
         case _:
@@ -78,6 +78,7 @@ class Listener(Reporter):
     asked: Asked | None = None
     state: State
     scope: Bools
+    rated: bool
     before: Statistics
     primary: int
     places: dict[int, Place]
@@ -86,8 +87,8 @@ class Listener(Reporter):
         self.one_group = one_group
         self.explanations: list[Explanation] = []
 
-    def starting(self, state: State, asked: Asked, scope: Bools) -> None:
-        self.state, self.asked, self.scope = state, asked, scope
+    def starting(self, state: State, asked: Asked, scope: Bools, rated: bool = True) -> None:
+        self.state, self.asked, self.scope, self.rated = state, asked, scope, rated
         self.before = choice.base(state, scope, affinity.crowding(state, scope))
         self.primary, self.places = NOWHERE, {}
 
@@ -120,6 +121,9 @@ class Listener(Reporter):
         base = choice.base(state, self.scope, affinity.crowding(state, self.scope))
         self._add(best_pairs.for_exchange(choice.restricted(trial, self.scope), nodes, base))
 
+    def judged_losses(self, losses: Losses) -> None:
+        self._add(best_pairs.for_losses(losses))
+
     def placed(self, nodes: Sequence[int]) -> None:
         self._end(tuple(nodes))
 
@@ -146,5 +150,6 @@ class Listener(Reporter):
     def _end(self, nodes: tuple[int, ...], why: str = "") -> None:
         assert self.asked is not None
         found = tuple(self.places[node] for node in sorted(self.places))
-        self.explanations.append(Explanation(self.asked, self.before, found, nodes, why))
+        before = self.before if self.rated else None
+        self.explanations.append(Explanation(self.asked, before, found, nodes, why))
         self.asked = None

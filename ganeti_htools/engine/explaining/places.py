@@ -19,7 +19,9 @@ from ganeti_htools.model.types import Fail
 class Place:
     """A primary and a secondary: rows, NOWHERE for none.
 
-    Either ``why`` says why it does not do, or there is the score with its components (unweighted).
+    Either ``why`` says why it does not do, or there is the score with its components (unweighted). Where lost
+    allocations decide there are these instead: later instances ``lost`` for each interval of the instance
+    policy, largest disks first, and ``disk`` left (MiB).
     """
 
     pnode: int
@@ -27,6 +29,13 @@ class Place:
     why: str
     score: float = 0.0
     components: tuple[float, ...] = ()
+    lost: tuple[int, ...] = ()
+    disk: int = 0
+
+    @property
+    def rank(self) -> tuple[float, tuple[int, ...], int]:
+        """What is lowest for the best place."""
+        return self.score, self.lost, self.disk
 
 
 def places(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Place]:

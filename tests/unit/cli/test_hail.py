@@ -109,6 +109,34 @@ def test_explain_where_an_instance_can_go(tmp_path: Path, capsys: pytest.Capture
     assert told["chosen"] in [place["nodes"] for place in told["places"] if "score" in place]
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_explain_where_lost_allocations_decide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    data = cluster(3, Shape(nodes=4, instances=4, fill=0.3, templates={"plain": 1}, exclusive_storage=True))
+    request = messages.allocate("new.example.org", "plain", memory=128, disks=[1024])
+    request["disks"][0]["spindles"] = 1
+    path = tmp_path / "request"
+    path.write_text(messages.encode(messages.message(data, request)))
+    assert hail.main([str(path)]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert hail.main([str(path), "--explain", *options]) == 0
+    out = capsys.readouterr().out
+    if options:
+        (told,) = json.loads(out)
+        assert told["score"] is None
+        assert told["chosen"] == answer["result"]
+        ranks = {tuple(place["nodes"]): (place["lost"], place["disk_left"]) for place in told["places"]}
+        assert ranks[tuple(told["chosen"])] == min(ranks.values())
+        (lost, disk) = ranks[tuple(told["chosen"])]
+        assert f"score: ([{','.join(map(str, lost))}],{disk})" in answer["info"]
+    else:
+        title, header, first, *_, last = out.splitlines()
+        assert title == "Places for new.example.org, plain, by lost allocations:"
+        assert header.split() == ["Nodes", "Lost", "allocations", "Disk", "left", "(MiB)"]
+        assert last == f"Chosen: {first.split()[0]}" == f"Chosen: {answer['result'][0]}"
+
+
 def test_explain_says_if_nothing_can_be_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert explained(tmp_path, messages.change_group(list(DATA["instances"])[:1])) == 0
     assert capsys.readouterr().out.endswith("\nNo place: no groups for evacuation: allowed groups was []\n")

@@ -37,7 +37,8 @@ def placed(state: State, count: int = 1, mem: int = 1000) -> tuple[tuple[str, ..
     """The nodes that were chosen, and by what: later instances lost for each interval, and disk left."""
     template = DiskTemplate.PLAIN if count == 1 else DiskTemplate.DRBD
     new = replace(instance("new", template, "", mem=mem), disks=(Disk(GIB, spindles=1),))
-    found = exclusive_storage.in_group(state, state.ask(new), count, 0, Options())
+    found = exclusive_storage.in_group(state, state.ask(new), count, 0, Options()).solution
+    assert found is not None
     return tuple(state.names(found.nodes)), found.metric
 
 

@@ -9,7 +9,7 @@ import pytest
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import Explanation, Listener, explained
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
@@ -158,10 +158,46 @@ def test_where_nothing_can_be_tried(request_: Request, why: str) -> None:
         next(explained(state_of(), request_, OPTIONS))
 
 
-def test_no_score_decides_on_exclusive_storage() -> None:
-    placement = new(DiskTemplate.PLAIN)
-    with pytest.raises(RequestFailed, match=r"^no score decides on nodes with exclusive storage$"):
-        next(explained(state_of(placement, excl_stor=True), Allocate(placement, None), OPTIONS))
+def exclusive(template: DiskTemplate, group: str | None = None) -> Placement:
+    """A new instance that says how many spindles it needs."""
+    placement = new(template, group=group)
+    return replace(placement, instance=replace(placement.instance, disks=(Disk(1024, spindles=1),)))
+
+
+def test_on_exclusive_storage_lost_allocations_decide() -> None:
+    """Nodes b and c are alike, so the last one is chosen; on a memory is used, so it loses as much there."""
+    placement = exclusive(DiskTemplate.PLAIN)
+    state = state_of(
+        placement, offline="d", policy=AllocPolicy.UNALLOCABLE, excl_stor=True, t_spindles=64, f_spindles=64
+    )
+    found = one(state, Allocate(placement, None))
+    assert found.before is None
+    why = ["", "", "", "offline", "group is unallocable", "group is unallocable"]
+    assert list(reasons(found).values()) == why
+    assert found.nodes == (2,)
+    assert min(place.rank for place in found.places if not place.why) == found.places[2].rank
+    assert found.places[2].disk == 900_000 - 1024
+    assert found.places[1].rank == found.places[2].rank
+
+
+def test_each_primary_with_its_best_secondary_on_exclusive_storage() -> None:
+    placement = exclusive(DiskTemplate.DRBD, "group2")
+    state = state_of(placement, excl_stor=True, t_spindles=64, f_spindles=64)
+    found = one(state, Allocate(placement, None))
+    assert [(place.pnode, place.snode, place.why) for place in found.places] == [(4, 5, ""), (5, 4, "")]
+    assert found.nodes == (5, 4)
+    large = replace(placement, instance=replace(placement.instance, mem=20_000))
+    found = one(state, MultiAllocate((large,)))
+    assert [(place.snode, place.why) for place in found.places] == [(NOWHERE, "FailMem")] * 2
+    assert (found.nodes, bool(found.why)) == ((), True)
+
+
+def test_nothing_to_pair_with_on_exclusive_storage() -> None:
+    placement = exclusive(DiskTemplate.DRBD, "group1")
+    state = state_of(placement, offline="bcd", excl_stor=True, t_spindles=64, f_spindles=64)
+    found = one(state, Allocate(placement, None))
+    assert list(reasons(found).values()) == ["no other node", "offline", "offline", "offline"]
+    assert found.why == "Not enough online nodes"
 
 
 def test_where_no_score_is_a_number_the_pair_that_is_chosen_is_told_of() -> None:
@@ -170,6 +206,7 @@ def test_where_no_score_is_a_number_the_pair_that_is_chosen_is_told_of() -> None
     nodes = tuple(replace(row, t_mem=0.0) if row.name == "c" else row for row in made.nodes)
     state = derive(replace(made, nodes=nodes), [placement.instance])
     found = one(state, Allocate(placement, None))
+    assert found.before is not None
     assert np.isnan(float(found.before.score()))
     assert found.nodes == (3, 0)
     assert found.nodes in [(place.pnode, place.snode) for place in found.places]
