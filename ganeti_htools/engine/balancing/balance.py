@@ -10,6 +10,7 @@ from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.ties import Best
 from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, TimeLimit
 from ganeti_htools.engine.rules import affinity, choice, settling
+from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
@@ -148,7 +149,7 @@ def optimal_score(state: State, scope: Bools) -> float:
     if len(sizes) < 2 or not rest > 0:
         return 0.0
     reserved = float(state.peers[:, scope].sum())
-    return float(0.25 * (reserved / rest - reserved / total))
+    return float(WEIGHTS[INDEX["reserved_mem_rtotal"]] * (reserved / rest - reserved / total))
 
 
 def allowed(facts: NodeFacts, batch: Batch, kind: MoveKind, options: Balancing) -> Bools:

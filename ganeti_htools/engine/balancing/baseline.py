@@ -7,6 +7,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.effects import ScoreParts
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import OwnNodes
+from ganeti_htools.engine.rules.components import CROWDING, WEIGHTS
 from ganeti_htools.model.columns import Floats
 
 TINY = 1e-13  # what a sum may be off by, relatively
@@ -25,7 +26,7 @@ class Baseline:
         totals = parts.totals()
         self.weights, self.number = parts.weights, totals.number
         self.values, self.heights = totals.values, totals.heights
-        self.crowding, self.rest = crowding, totals.rest + crowding
+        self.crowding, self.rest = crowding, totals.rest + WEIGHTS[CROWDING] * crowding
         self.means, self.squares = totals.sums / self.number, totals.squares / self.number
         self.above = 2 * (self.heights - self.means[:, np.newaxis])
         self.doubts = TINY * (self.squares + self.means * self.means + 0.01 * parts.centre**2)

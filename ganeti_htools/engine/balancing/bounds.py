@@ -7,6 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.new_nodes import BLOCK, NewNodes
+from ganeti_htools.engine.balancing.relocate import leave_lost
 from ganeti_htools.engine.balancing.scoring import Candidates, Space
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import Bools, Floats, Ints
@@ -62,7 +63,7 @@ def bounds_of(space: Space, baseline: Baseline, candidates: Candidates, new: New
         base += crowding[np.arange(len(base)), state.snode[candidates.batch.rows]]
     elif crowding is not None and kind.to_primary:
         base += crowding[:, space.targets].min(axis=1)
-    forced = _forced(space, candidates)
+    forced = leave_lost(state, candidates.batch.rows, kind) | space.force
     least = np.full(len(base), np.inf)
     line = new.linear(baseline.above, slopes)
     lines = {}
@@ -71,18 +72,6 @@ def bounds_of(space: Space, baseline: Baseline, candidates: Candidates, new: New
         best = lines[force].min(axis=1, initial=np.inf)
         least = np.where(forced == force, best[new.classes], least)
     return Bounds(candidates, new, lines, forced, base, np.where(candidates.free, base + least, np.inf))
-
-
-def _forced(space: Space, candidates: Candidates) -> Bools:
-    """Which members come to a new node although soft limits say no: those that leave an offline node."""
-    state, rows, kind = space.facts.state, candidates.batch.rows, candidates.kind
-    if space.force or len(space.targets) == len(space.parts.rows):
-        return np.full(len(rows), space.force)
-    if kind is MoveKind.REPLACE_AND_FAILOVER:
-        return np.zeros(len(rows), np.bool_)
-    left = state.snode if kind is MoveKind.REPLACE_SECONDARY else state.pnode
-    offline: Bools = state.columns.offline[left[rows]]
-    return offline
 
 
 def _joined(found: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:

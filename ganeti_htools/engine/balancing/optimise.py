@@ -27,7 +27,7 @@ from ganeti_htools.engine.balancing.balance import (
     search_of,
 )
 from ganeti_htools.engine.balancing.batches import Batch, batches_of
-from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.relocate import settle, tried
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.ways import Place, first_moves, goals_of, shared_out, shortest, volume_of
 from ganeti_htools.engine.rules import settling
@@ -215,8 +215,7 @@ class _Replay:
         trial = tried(self.facts, batch, member, kind, node, self.options.ignore_soft_errors)
         if trial.codes[0] != FITS:
             return False
-        settling.settle(self.state, trial)
-        self.facts.refresh(np.array([int(touched.rows[0]) for touched in trial.changes]))
+        settle(self.facts, trial)
         place = int(trial.pnode[0]), int(trial.snode[0])
         self.steps.append(Step(index, kind, node, *place, score_of(self.state, self.scope)))
         return True

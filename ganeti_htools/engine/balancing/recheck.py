@@ -12,11 +12,9 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing, Step, allowed, candidates
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
-from ganeti_htools.engine.balancing.relocate import tried
-from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.balancing.relocate import settle, tried
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
-from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
@@ -86,7 +84,7 @@ def obstacle(
         if trial.codes[0] != FITS:
             nodes, why = ", ".join(step.now), FAIL[int(trial.codes[0])].value
             return f"instance {step.instance} does not fit on {nodes} any more ({why})"
-        _settle(facts, trial)
+        settle(facts, trial)
     return None
 
 
@@ -102,7 +100,7 @@ def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float
         if row not in members or step.kind.takes_node is (node == NOWHERE):
             raise DataError(f"the plan moves instance {step.instance}, which cannot be moved like that")
         trial = tried(facts, *members[row], step.kind, node, force=True)
-        _settle(facts, trial)
+        settle(facts, trial)
         yield Step(row, step.kind, node, int(trial.pnode[0]), int(trial.snode[0]), score)
 
 
@@ -114,8 +112,3 @@ def _members(state: State, scope: Bools, movable: Bools) -> tuple[NodeFacts, dic
     """The facts, and the place in its batch of each instance that may be moved."""
     batches, facts = batches_of(state, candidates(state, scope, movable))
     return facts, {int(row): (batch, place) for batch in batches for place, row in enumerate(batch.rows)}
-
-
-def _settle(facts: NodeFacts, trial: Trial) -> None:
-    settling.settle(facts.state, trial)
-    facts.refresh(np.array([int(node.rows[0]) for node in trial.changes]))

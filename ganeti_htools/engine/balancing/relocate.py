@@ -4,6 +4,9 @@ A move by failovers and replaced secondaries leaves an instance with its own nod
 one new node. :func:`own_node_changes` tells what becomes of the nodes that instances have,
 :func:`new_node_change` what becomes of a node that is new to them. Everything is computed by the rules in
 :mod:`ganeti_htools.engine.rules.node_rules`, instance by instance.
+
+In which order nodes come and go stands a second time in :mod:`ganeti_htools.engine.rules.placements`, for one
+instance and many candidates; a test with random clusters holds the two together.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
-from ganeti_htools.engine.rules import affinity, node_rules
+from ganeti_htools.engine.rules import affinity, node_rules, settling
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.engine.rules.node_rules import CODE, Codes, first_reason
+from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
+
+_BARRED = np.int8(CODE[Fail.MIGRATION])
 
 
 def _coded(
@@ -50,17 +55,13 @@ def own_node_changes(
     located = bool(state.location_rows)
     together: Any = affinity.shared_locations(state, p, s) * (s != NOWHERE) if located else 0
     bare_p = node_rules.remove_primary(old_p, asked, others, together + desired_p)
-    migrates = state.migrates
-    barred = np.full(len(batch.rows), CODE[Fail.MIGRATION], np.int8)
 
-    def passing(codes: Codes, sources: Ints, targets: Ints | None) -> Codes:
-        if migrates is None or targets is None:
-            return codes
-        return np.where(migrates[sources, targets], codes, barred)
+    def passing(kind: MoveKind, codes: Codes) -> Codes:
+        return np.where(migrates(state, kind, p, s, new), codes, _BARRED)
 
     if not asked.mirrored:
-        codes = passing(np.zeros_like(barred), p, new)
-        return {kind: ([NodeChange(p, old_p, bare_p)], codes) for kind in kinds}
+        change, free = [NodeChange(p, old_p, bare_p)], np.full(len(p), FITS, np.int8)
+        return {kind: (change, passing(kind, free)) for kind in kinds}
     old_s = columns.take(s)
     bare_s = node_rules.remove_secondary(old_s, asked, facts.reserved_without(batch, p, s))  # type: ignore[arg-type]
     conflicts, desired_s = facts.present[batch.tags, s], facts.unmet[batch.desires, s]
@@ -87,7 +88,7 @@ def own_node_changes(
                 new_p, again = _coded(
                     node_rules.add_secondary, bare_p, asked, kept, force=force, lost=lost, ignore_disk=True
                 )
-                codes = passing(first_reason(codes, again), p, s)
+                codes = first_reason(codes, again)
             case MoveKind.REPLACE_SECONDARY:
                 location = desired_p
                 if located and new is not None:
@@ -98,18 +99,35 @@ def own_node_changes(
                 new_p, codes = _coded(
                     node_rules.add_secondary, bare_p, asked, kept, force=force, lost=old_s.offline
                 )
-                codes = passing(codes, p, new)
             case MoveKind.REPLACE_PRIMARY:
                 kept = 0 if new is None else state.peers[new, s]
                 meanwhile, codes = takes_over("none")
                 back = node_rules.remove_primary(meanwhile, asked, conflicts, desired_s)
                 new_s, again = _coded(node_rules.add_secondary, back, asked, kept, force=force, lost=lost)
-                codes = passing(passing(first_reason(codes, again), s, new), p, s)
+                codes = first_reason(codes, again)
             case _:
                 new_s, codes = takes_over("new")
-                codes = passing(codes, p, s)
-        result[kind] = [NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s)], codes
+        result[kind] = [NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s)], passing(kind, codes)
     return result
+
+
+def migrates(state: State, kind: MoveKind, p: Ints, s: Ints, new: Ints | None) -> Any:
+    """Whether instances may go as such moves have them go; to nodes that are not known yet they may."""
+    good: Any = np.True_
+    if state.migrates is not None:
+        for source, target in kind.migrations(p, s, new):
+            if target is not None:
+                good = good & state.migrates[source, target]
+    return good
+
+
+def leave_lost(state: State, rows: Ints, kind: MoveKind) -> Bools:
+    """Which instances leave an offline node for the new one, which gets them even if soft limits say no."""
+    if kind is MoveKind.REPLACE_AND_FAILOVER:
+        return np.zeros(rows.shape, np.bool_)
+    left = state.snode if kind is MoveKind.REPLACE_SECONDARY else state.pnode
+    offline: Bools = state.columns.offline[left[rows]]
+    return offline
 
 
 def new_node_change(
@@ -130,7 +148,7 @@ def new_node_change(
             came, codes = node_rules.add_secondary(old, asked, 0, force=force)
         return NodeChange(new, old, came), codes
     p, s = state.pnode[batch.rows], state.snode[batch.rows]
-    offline = state.columns.offline
+    lost = leave_lost(state, batch.rows, kind)
     if kind.to_primary:
         location = facts.unmet[batch.desires, new]
         if state.location_rows and kind is MoveKind.FAILOVER_TO:
@@ -138,13 +156,11 @@ def new_node_change(
         elif state.location_rows:
             other = p if kind is MoveKind.REPLACE_AND_FAILOVER else s
             location = location + affinity.shared_locations(state, other, new)
-        lost: Any = np.False_ if kind is MoveKind.REPLACE_AND_FAILOVER else offline[p]
         arguments = old, asked, facts.present[batch.tags, new], location
         came, codes = _coded(node_rules.add_primary, *arguments, force=force, lost=lost)
     else:
-        stays, gone = (p, s) if kind is MoveKind.REPLACE_SECONDARY else (s, p)
-        kept = state.peers[stays, new]
-        came, codes = _coded(node_rules.add_secondary, old, asked, kept, force=force, lost=offline[gone])
+        kept = state.peers[p if kind is MoveKind.REPLACE_SECONDARY else s, new]
+        came, codes = _coded(node_rules.add_secondary, old, asked, kept, force=force, lost=lost)
     return NodeChange(new, old, came), codes
 
 
@@ -172,6 +188,12 @@ def tried(facts: NodeFacts, batch: Batch, member: int, kind: MoveKind, node: int
     touched, codes = relocate(facts, batch, kind, force, new)
     asked = facts.state.instance(int(batch.rows[0]))
     return Trial(asked, codes, *nodes_after(facts.state, batch, kind, new), tuple(touched))
+
+
+def settle(facts: NodeFacts, trial: Trial) -> None:
+    """Make a move that was tried, in place."""
+    settling.settle(facts.state, trial)
+    facts.refresh(np.array([int(node.rows[0]) for node in trial.changes]))
 
 
 def crowding_change(facts: NodeFacts, batch: Batch, kind: MoveKind, new: Ints | None, scope: Bools) -> Any:

@@ -9,12 +9,20 @@ from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import ScoreParts, added
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import OwnNodes
-from ganeti_htools.engine.balancing.relocate import crowding_change, nodes_after, relocate
+from ganeti_htools.engine.balancing.relocate import crowding_change, migrates, nodes_after, relocate
 from ganeti_htools.engine.rules import affinity
+from ganeti_htools.engine.rules.components import COMPONENTS, CROWDING, WEIGHTS
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+
+# What one more in the column of locations adds to the score.
+PER_LOCATION = sum(
+    each.weight * (each.formula(None, 1) - each.formula(None, 0))
+    for each in COMPONENTS
+    if each.figures == ("location",)
+)
 
 
 class Space(NamedTuple):
@@ -33,8 +41,8 @@ class Candidates(NamedTuple):
     """The moves of one kind that members of a batch may make now.
 
     ``may`` tells which members are allowed to, ``free`` which of them their own nodes let go. ``own`` and
-    ``new`` are what becomes of nodes (``new`` is None if the move takes no new node), ``crowding`` is how the
-    location exclusion score changes when members go to nodes (members by nodes), None if it does not change.
+    ``new`` are what becomes of nodes (``new`` is None if the move takes no new node), ``crowding`` is what
+    the location exclusion score adds when members go to nodes (members by nodes), None if it stays.
     """
 
     batch: Batch
@@ -74,7 +82,7 @@ class Found(NamedTuple):
 
 
 def crowding_changes(space: Space, batch: Batch) -> Floats | None:
-    """How the location exclusion score changes when members go to nodes, None if not at all."""
+    """What the location exclusion score adds, weighted, when members go to nodes, None if it stays."""
     state, tagged = space.facts.state, np.flatnonzero(batch.tags)
     if batch.asked.forthcoming or not len(tagged) or not state.location_rows:
         return None
@@ -82,7 +90,7 @@ def crowding_changes(space: Space, batch: Batch) -> Floats | None:
     changes = np.zeros((len(batch.rows), len(nodes)))
     for member in tagged.tolist():
         asked = state.instance(int(batch.rows[member]))
-        changes[member] = affinity.crowding_change(state, asked, nodes, space.scope)
+        changes[member] = WEIGHTS[CROWDING] * affinity.crowding_change(state, asked, nodes, space.scope)
     return changes
 
 
@@ -110,10 +118,7 @@ def relocations(
     assert arriving is not None
     new = space.targets[places]
     p, s = state.pnode[batch.rows[members]], state.snode[batch.rows[members]]
-    good = (new != p) & (new != s)
-    if state.migrates is not None:
-        for source, target in kind.migrations(p, s, new):
-            good &= state.migrates[source, target]
+    good = (new != p) & (new != s) & migrates(state, kind, p, s, new)
     members, places, new, p, s = members[good], places[good], new[good], p[good], s[good]
     changes, squares = own.changes[:, members], own.squares[:, members]
     for spread, change in arriving.changes(arriving.classes[members], places).items():
@@ -125,7 +130,7 @@ def relocations(
         rest = rest + candidates.crowding[members, after[0]]
     if state.location_rows and kind.mirrored and not batch.asked.forthcoming:
         counts = ~state.columns.offline[p] if kind is MoveKind.REPLACE_SECONDARY else True
-        rest = rest + affinity.shared_locations(state, *after) * counts
+        rest = rest + PER_LOCATION * affinity.shared_locations(state, *after) * counts
     found = Found(batch, kind, members, new, baseline.scores(changes, squares, rest))
     return found, np.flatnonzero(state.peers[after] > 0) if kind.mirrored else np.zeros(0, np.int64)
 
@@ -136,6 +141,6 @@ def exact(space: Space, baseline: Baseline, trial: Trial) -> tuple[Floats, Float
     """
     effects = [space.parts.effect(node) for node in trial.changes]
     changes, squares = added(effects, len(baseline.means), len(trial.codes))
-    rest = sum((effect.rest for effect in effects), trial.crowding)
+    rest = sum((effect.rest for effect in effects), WEIGHTS[CROWDING] * trial.crowding)
     scores = np.where(trial.codes == FITS, baseline.scores(changes, squares, rest), np.inf)
     return scores, TINY * np.abs(scores) + baseline.score_doubts(changes, squares)

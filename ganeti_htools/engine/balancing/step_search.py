@@ -1,5 +1,6 @@
 """The search for one step: of all moves that may be made now, those that may be the best."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -15,11 +16,17 @@ from ganeti_htools.engine.balancing.scoring import (
     failovers,
     relocations,
 )
+from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, SPREAD
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 
-# From so many nodes on, memory kept free costs more in total than it can gain by being even.
-MONOTONE = 16
+# From so many nodes on, memory kept free costs more in total than it can gain by being even: the standard
+# deviation of n values changes by no more than one of them does, divided by the root of n.
+_EVEN, _TOTAL = (
+    sum(each.weight for each in COMPONENTS if each.aggregate is aggregate and each.figures == ("r_mem",))
+    for aggregate in (SPREAD, COUNT)
+)
+MONOTONE = math.ceil((_EVEN / _TOTAL) ** 2)
 # Parts of what a move could gain at best.
 SHARES = (1 / 16, 1 / 4, 1.0)
 
