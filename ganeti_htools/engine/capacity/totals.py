@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules.resources import CPU_RATIO
 from ganeti_htools.model.columns import Floats
 from ganeti_htools.model.state import State
 
@@ -49,13 +50,13 @@ def total(state: State) -> Resources:
     a_mem = np.maximum(c.unallocated - c.r_mem, 0)
     a_dsk = np.maximum(c.f_dsk - c.lo_dsk, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        n_cpu = c.u_cpu / c.vcpu_ratio
+        n_cpu = c.u_cpu / CPU_RATIO.bound(c, c, None)
     return Resources(
         t_mem=_in_order(c.t_mem),
         t_dsk=_in_order(c.t_dsk),
         t_cpu=_in_order(c.t_cpu),
         t_spindles=int(c.t_spindles.sum()),
-        v_cpu=sum(int(limit) for limit in np.floor(c.vcpu_ratio * c.t_cpu).tolist()),
+        v_cpu=sum(int(most) for most in np.floor(-CPU_RATIO.missing(0, c, c)).tolist()),
         f_mem=int(c.unallocated.sum()),
         f_dsk=int(c.f_dsk.sum()),
         f_spindles=int(c.f_spindles.sum()),

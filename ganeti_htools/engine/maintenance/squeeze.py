@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import zip_longest
+from operator import attrgetter
 
 import numpy as np
 
@@ -18,11 +19,20 @@ from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.resources import CPU_RATIO, MEMORY, VIEWS, Limit
 from ganeti_htools.model.cluster import MAX_MIB, Instance
-from ganeti_htools.model.columns import Bools, Ints
-from ganeti_htools.model.state import State
+from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import Mirror
+
+# Of what instances take no more than there is on all nodes together: limits, the figures that they are about,
+# and what an instance takes.
+ADDED_UP: tuple[tuple[Limit, str, Callable[[Asked], int]], ...] = (
+    (MEMORY, "unallocated", attrgetter("record_mem")),
+    (MEMORY, VIEWS["unallocated"], attrgetter("mem")),
+    (CPU_RATIO, "u_cpu", attrgetter("vcpus")),
+)
 
 # To the end: every step that gains anything.
 TO_THE_END = Balancing(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf)
@@ -190,10 +200,10 @@ class _Trial:
         if any(stuck) or not self.movable[leaving].all():
             return True
         asked, moved = state.ask(wanted), [state.instance(row) for row in leaving.tolist()]
-        return not (
-            _suffices(columns.unallocated[online], asked.mem + 1, [each.record_mem for each in moved])
-            and _suffices(columns.f_mem_forth[online], asked.mem + 1, [each.mem for each in moved])
-            and _suffices(_free_cpus(state)[online], asked.vcpus, [each.vcpus for each in moved])
+        return any(
+            _room(columns, limit, figure)[online].sum()
+            < sum(map(amount, moved)) + amount(asked) * np.count_nonzero(online)
+            for limit, figure, amount in ADDED_UP
         )
 
 
@@ -213,16 +223,14 @@ def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
     return state
 
 
-def _suffices(free: Ints, each: int, moved: Sequence[int]) -> bool:
-    return bool(free.sum() >= sum(moved) + each * len(free))
-
-
-def _free_cpus(state: State) -> Ints:
-    """Virtual CPUs that nodes may still get, far too many where there is no limit."""
-    columns = state.columns
-    limited = (columns.vcpu_ratio >= 0) & (columns.t_cpu > 0)
-    most = np.where(limited, columns.vcpu_ratio * columns.t_cpu + 1, MAX_MIB).astype(np.int64)
-    return most - columns.u_cpu
+def _room(columns: Columns, limit: Limit, figure: str) -> Ints:
+    """How much instances may take of each node until a limit breaks, far too much where it does not hold."""
+    room: Floats = -1.0 * limit.missing(getattr(columns, figure), columns, columns)
+    if limit.applies is not None:
+        room = np.where(limit.applies(columns), room, MAX_MIB)
+    if limit.per is not None:  # the limit looks at a ratio, which may be rounded
+        room = np.where(getattr(columns, limit.per) > 0, room + 1, MAX_MIB)
+    return np.floor(room).astype(np.int64)
 
 
 def _of(trial: _Trial, nodes: Ints) -> list[int]:

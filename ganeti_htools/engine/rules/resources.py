@@ -94,7 +94,7 @@ class Limit(NamedTuple):
     def _where_it_applies(self, old: Columns, broken: Any) -> Any:
         return broken if self.applies is None else self.applies(old) & broken
 
-    def missing(self, figure: Any, old: Columns, new: Columns, asked: Asked) -> Any:
+    def missing(self, figure: Any, old: Columns, new: Columns, asked: Asked | None = None) -> Any:
         """How much a figure lacks to keep the limit, whether it applies or not; above 0 where it does not."""
         bound = self.bound(old, new, asked)
         return self.relation.missing(figure, bound if self.per is None else bound * getattr(old, self.per))

@@ -103,6 +103,30 @@ def test_no_instance_leaves_its_group(others: list[Instance]) -> None:
     assert np.array_equal(state.group[plan.state.snode], state.group[state.snode])
 
 
+@pytest.mark.parametrize(
+    ("target", "nodes"),
+    [
+        # 2 CPUs are 8 virtual ones by the policy's ratio: one for the node, 6 for instances, one is left.
+        ({"vcpus": 1}, (2,)),
+        ({"vcpus": 2}, ()),
+        # 6 instances take 9000 of 10,000 MiB, and a node must not become full.
+        ({"mem": 999}, (2,)),
+        ({"mem": 1000}, ()),
+    ],
+)
+def test_nodes_are_powered_down_to_the_last_bit_of_room(
+    target: dict[str, int], nodes: tuple[int, ...]
+) -> None:
+    """12 instances on three nodes, which two of them can share evenly."""
+    rows = [instance(f"i{row}", DiskTemplate.EXT, f"n{row % 3}", mem=1500) for row in range(12)]
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows, t_cpu=2.0)
+    n0, n1, n2 = made.nodes
+    state = derive(replace(made, nodes=(replace(n0, master=True), replace(n1, master=True), n2)))
+    nothing = replace(SMALL, mem=0, vcpus=0)
+    wanted = replace(nothing, **target)  # type: ignore[arg-type]
+    assert squeeze.plan(state, nothing, wanted, np.ones(12, np.bool_)).nodes == nodes
+
+
 def test_groups_that_have_enough_wait_for_those_that_lack() -> None:
     made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3"), 10_000), [])
     asleep = {"group": "uuid-2", "offline": True, "tags": ("htools:standby:auto",)}
