@@ -22,7 +22,7 @@ from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import obstruction
 from ganeti_htools.engine.capacity.site import Site, bad_groups, chosen_site
-from ganeti_htools.engine.capacity.sizes import Kind, Size
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.redundancy import check, n1
 from ganeti_htools.model.cluster import Cluster, common_suffix
@@ -63,7 +63,7 @@ def run(line: CommandLine) -> None:
         print(capacity.key_lines([("OK", "1")]), end="")
 
 
-def _asked(cluster: Cluster, line: CommandLine) -> tuple[Kind, list[Size], Size]:
+def _asked(cluster: Cluster, line: CommandLine) -> tuple[InstanceKind, list[Size], Size]:
     """The kind of instances, the sizes to start from in tiered allocation, and the standard size."""
     policy = cluster.ipolicy
     template = line.disk_template or next(iter(policy.disk_templates), None)
@@ -74,7 +74,7 @@ def _asked(cluster: Cluster, line: CommandLine) -> tuple[Kind, list[Size], Size]
     if not sizes:
         raise HtoolsError("Empty list of specs received from the cluster")
     size = _given(line.standard_alloc) if line.standard_alloc else _size(policy.std)
-    return Kind(template, use), sizes, size
+    return InstanceKind(template, use), sizes, size
 
 
 def _size(spec: ISpec) -> Size:
@@ -99,7 +99,7 @@ def _introduce(state: State, line: CommandLine) -> None:
         say(f"Initial coefficients: overall {score}\n{tables.components(figures)}")
 
 
-def _site(state: State, kind: Kind, line: CommandLine) -> Site:
+def _site(state: State, kind: InstanceKind, line: CommandLine) -> Site:
     """Where instances may go. Raises HtoolsError if there are too few nodes."""
     options, aloud = algorithm(line), line.verbose > 3
     fragile = bad_groups(state, options) if line.independent_groups or aloud else None
@@ -118,7 +118,7 @@ def _site(state: State, kind: Kind, line: CommandLine) -> Site:
 
 
 def _allocation(
-    mode: Mode, state: State, kind: Kind, sizes: Sequence[Size], site: Site, line: CommandLine
+    mode: Mode, state: State, kind: InstanceKind, sizes: Sequence[Size], site: Site, line: CommandLine
 ) -> Allocation:
     """As many instances as fit, and if there are none, which redundancy is in the way."""
     limit = None if line.max_length == -1 else line.max_length
@@ -128,7 +128,7 @@ def _allocation(
     return Allocation(mode, kind, sizes[0], state, result, why)
 
 
-def _places(state: State, kind: Kind, nodes: Ints) -> str:
+def _places(state: State, kind: InstanceKind, nodes: Ints) -> str:
     """The nodes' rows, or each primary's row with those of its possible secondaries, as Haskell prints."""
     if kind.template.required_nodes == 1:
         return f"Left {_rows(nodes)}"
@@ -147,7 +147,7 @@ def _list(title: str, names: Sequence[str]) -> None:
 
 
 def _allocated(
-    mode: Mode, state: State, kind: Kind, sizes: Sequence[Size], limit: int | None, site: Site
+    mode: Mode, state: State, kind: InstanceKind, sizes: Sequence[Size], limit: int | None, site: Site
 ) -> Capacity:
     with progress() as tell:
         placed = 0

@@ -20,7 +20,7 @@ from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Propo
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
-    from ganeti_htools.engine.balancing.optimise import RatedPlan
+    from ganeti_htools.engine.balancing.replay import RatedPlan
     from ganeti_htools.execution.jobs import Jobsets
     from ganeti_htools.execution.review import Check, Review
     from ganeti_htools.execution.wording import Say

@@ -10,7 +10,7 @@ from ganeti_htools.engine.allocation.allocate import in_group
 from ganeti_htools.engine.capacity.bulk_allocation import fill
 from ganeti_htools.engine.capacity.counting import standard, tiered
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import Kind, Size
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
@@ -63,7 +63,7 @@ def place(state: State, row: Instance, options: Options) -> tuple[int, int] | No
 def test_every_instance_goes_where_one_alone_would(seed: int) -> None:
     rng = random.Random(seed)
     state, options = any_state(rng), Options(capacity=False)
-    kind, size = Kind(rng.choice(TEMPLATES), rng.choice((0, 1, 3))), any_size(rng)
+    kind, size = InstanceKind(rng.choice(TEMPLATES), rng.choice((0, 1, 3))), any_size(rng)
     first = len(state.pnode)
     result = standard(state, kind, size, site(state, options), limit=rng.choice((None, 5)))
     after, single = result.state, state.copy()
@@ -83,7 +83,7 @@ def test_redundant_ones_find_a_redundant_place_alone(seed: int) -> None:
     others = {"drbd": 1} if template is DiskTemplate.DRBD else {"plain": 1, "ext": 1}
     state, options = any_state(rng, templates=others, instances=8, offline=0, fill=0.3), Options()
     assert assess(state, np.ones(len(state.group), np.bool_), options).holds()
-    kind, size = Kind(template, 1), any_size(rng)
+    kind, size = InstanceKind(template, 1), any_size(rng)
     counted = standard(state, kind, size, site(state, options), limit=15)
     single, placed = state.copy(), 0
     while placed < 15 and place(single, kind.instance(size), options):
@@ -97,7 +97,7 @@ def test_a_redundant_cluster_stays_redundant(seed: int) -> None:
     state, options = any_state(rng, templates={"plain": 1, "ext": 1}), Options()
     everyone = np.ones(len(state.group), np.bool_)
     if assess(state, everyone, options).holds():
-        kind = Kind(rng.choice((DiskTemplate.EXT, DiskTemplate.PLAIN)), 1)
+        kind = InstanceKind(rng.choice((DiskTemplate.EXT, DiskTemplate.PLAIN)), 1)
         result = tiered(state, kind, [Size(4096, 20480, 2)], site(state, options), limit=None)
         assert assess(result.state, everyone, options).holds()
 
@@ -106,7 +106,7 @@ def test_a_redundant_cluster_stays_redundant(seed: int) -> None:
 def test_the_state_afterwards_is_that_of_the_cluster_afterwards(seed: int) -> None:
     rng = random.Random(seed)
     state = any_state(rng, offline=0, exclusive_storage=False)
-    row = Kind(rng.choice(TEMPLATES), 1).instance(any_size(rng))
+    row = InstanceKind(rng.choice(TEMPLATES), 1).instance(any_size(rng))
     filled = fill(state, row, np.arange(len(state.group)), first=7, limit=6)
     names = [each.name for each in state.cluster.instances[len(state.cluster.instances) - filled.placed :]]
     assert names == [f"new-{number}" for number in range(7, 7 + filled.placed)]

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
 from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.optimise import RatedPlan, optimise
+from ganeti_htools.engine.balancing.optimise import optimise
 from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules import settling

@@ -9,7 +9,7 @@ from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import Failures, Kind, Run, Size, ranked, worst
+from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Run, Size, ranked, worst
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -32,7 +32,7 @@ def any_verdicts(rng: random.Random) -> SizeVerdicts:
     )
     state = derive(text.parse(text_of(cluster(rng.randrange(1 << 30), shape)), "generated"))
     return SizeVerdicts(
-        state, Kind(rng.choice(TEMPLATES), 1), site(state, Options(capacity=rng.random() < 0.5))
+        state, InstanceKind(rng.choice(TEMPLATES), 1), site(state, Options(capacity=rng.random() < 0.5))
     )
 
 
@@ -105,6 +105,6 @@ def test_few_of_many_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
     state = derive(simu.parse(["p,3,8T,2T,64"]))
     # Disk, memory and CPUs are far more than the policy allows.
     largest = Size(1 << 20, 1 << 22, 16)
-    result = tiered(state, Kind(DiskTemplate.EXT, 1), [largest], site(state, Options()), limit=3)
+    result = tiered(state, InstanceKind(DiskTemplate.EXT, 1), [largest], site(state, Options()), limit=3)
     assert result.tiers == ((Size(32768, 1 << 20, 8), 3),)
     assert looked < 500

@@ -10,7 +10,7 @@ from ganeti_htools.backends.haskell import fixed, show
 from ganeti_htools.cli.report import keys, tables
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstruction
-from ganeti_htools.engine.capacity.sizes import Kind, Size
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.totals import Resources, total
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
@@ -42,7 +42,7 @@ class Allocation:
     """
 
     mode: Mode
-    kind: Kind
+    kind: InstanceKind
     size: Size
     before: State
     result: Capacity

@@ -19,7 +19,7 @@ from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
-from ganeti_htools.engine.capacity.sizes import Failures, Kind, Run, Size, worst
+from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Run, Size, worst
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
@@ -54,7 +54,7 @@ def check_enough(state: State, template: DiskTemplate, nodes: Ints) -> None:
         raise RequestFailed("Not enough online nodes")
 
 
-def standard(state: State, kind: Kind, size: Size, site: Site, limit: int | None) -> Capacity:
+def standard(state: State, kind: InstanceKind, size: Size, site: Site, limit: int | None) -> Capacity:
     """Instances of one size, at most ``limit`` if not negative."""
     if site.closed:
         return Capacity(state, (), {Fail.N1: 1})
@@ -62,7 +62,9 @@ def standard(state: State, kind: Kind, size: Size, site: Site, limit: int | None
     return Capacity(state, ((size, filled.placed),) if filled.placed else (), filled.failures)
 
 
-def tiered(state: State, kind: Kind, sizes: Sequence[Size], site: Site, limit: int | None) -> Capacity:
+def tiered(
+    state: State, kind: InstanceKind, sizes: Sequence[Size], site: Site, limit: int | None
+) -> Capacity:
     """Instances of each of ``sizes`` in turn; a size that does not fit any more is made smaller."""
     if site.closed:
         return Capacity(state, (), {Fail.N1: 1})
@@ -82,7 +84,7 @@ class _Level:
     limit: int | None
 
 
-def _tiers(before: Capacity, kind: Kind, start: _Level | None, site: Site) -> Capacity:
+def _tiers(before: Capacity, kind: InstanceKind, start: _Level | None, site: Site) -> Capacity:
     """Further tiers, from a size on.
 
     The limit of a size is that of the one before it less all instances placed so far, not only those of
@@ -150,7 +152,7 @@ def _solution(state: State, asked: Asked, site: Site) -> Solution:
 
 
 def _filled(
-    state: State, kind: Kind, size: Size, site: Site, first: int, limit: int | None
+    state: State, kind: InstanceKind, size: Size, site: Site, first: int, limit: int | None
 ) -> tuple[State, Filled]:
     """Instances of one size on a state of its own, numbered from ``first``; the state may be changed."""
     row, placed = kind.instance(size), 0

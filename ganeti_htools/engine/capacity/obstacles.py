@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard
 from ganeti_htools.engine.capacity.site import Site, allocable_groups, online_nodes
-from ganeti_htools.engine.capacity.sizes import Kind
+from ganeti_htools.engine.capacity.sizes import InstanceKind
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.model.columns import NOWHERE
@@ -55,7 +55,7 @@ def obstacles(state: State, site: Site) -> tuple[Obstacle, ...]:
 
 
 def obstruction(
-    state: State, kind: Kind, site: Site, allocated: Callable[[Site], Capacity]
+    state: State, kind: InstanceKind, site: Site, allocated: Callable[[Site], Capacity]
 ) -> Obstruction | None:
     """Why nothing was allocated on a site, if it is redundancy that is missing, or would be with one more.
 

@@ -19,7 +19,7 @@ from ganeti_htools.engine.capacity.sizes import (
     SHRINKS,
     UNIT,
     Failures,
-    Kind,
+    InstanceKind,
     Run,
     Size,
     ranked,
@@ -51,7 +51,7 @@ class Verdict:
 class SizeVerdicts:
     """Which sizes fit on a state; the state must not change."""
 
-    def __init__(self, state: State, kind: Kind, site: Site) -> None:
+    def __init__(self, state: State, kind: InstanceKind, site: Site) -> None:
         self.state, self.kind, self.site = state, kind, site
         self.columns = state.columns.take(site.nodes)
         self.groups = by_group(state, site.nodes)

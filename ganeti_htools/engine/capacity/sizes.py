@@ -63,7 +63,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class InstanceKind:
     """What all instances have in common but their size."""
 
     template: DiskTemplate

@@ -4,7 +4,7 @@ from ganeti_htools.cli.report import capacity
 from ganeti_htools.cli.report.capacity import STANDARD, TIERED, Allocation
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstacle, Obstruction
-from ganeti_htools.engine.capacity.sizes import Kind, Size
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate, Fail
@@ -14,7 +14,7 @@ STATE = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [by_hand.instance("
 SIZE = Size(1024, 2048, 1, 1)
 INITIAL = total(STATE)
 FULL = Capacity(STATE, ((SIZE, 3),), {Fail.MEM: 2, Fail.CPU: 5})
-ALLOCATION = Allocation(TIERED, Kind(DiskTemplate.PLAIN, 1), SIZE, STATE, FULL, None)
+ALLOCATION = Allocation(TIERED, InstanceKind(DiskTemplate.PLAIN, 1), SIZE, STATE, FULL, None)
 FIXED = replace(ALLOCATION, mode=STANDARD)
 
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.balance import Balancing
-from ganeti_htools.engine.balancing.batches import batches_of
-from ganeti_htools.engine.balancing.optimise import RatedPlan, optimise
-from ganeti_htools.engine.balancing.ways import shared_out
+from ganeti_htools.engine.balancing.optimise import optimise
+from ganeti_htools.engine.balancing.replay import RatedPlan
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
@@ -86,21 +85,6 @@ def test_instances_that_move_more_than_once_go_directly() -> None:
         before = {int(state.pnode[row]), int(state.snode[row])}
         after = {int(best.after.pnode[row]), int(best.after.snode[row])}
         assert len(steps) == (1 if before & after else 2)
-
-
-def test_instances_that_are_alike_share_the_way() -> None:
-    rows = [
-        instance("a", DRBD, "n0", "n1"),
-        instance("b", DRBD, "n2", "n3"),
-        instance("c", DRBD, "n0", "n1", mem=2000),
-        instance("d", DRBD, "n4", "n3"),
-    ]
-    state = derive(by_hand.cluster({f"n{i}": 10_000 for i in range(6)}, rows))
-    batches, _ = batches_of(state, np.ones(4, np.bool_))
-    # Places of each other, of one that is larger, and of one that stays: only the first are exchanged.
-    assert shared_out(state, batches, {0: (2, 5), 1: (1, 0), 2: (4, 5)}) == {0: (1, 0), 1: (2, 5), 2: (4, 5)}
-    near = {0: (1, 0), 1: (2, 5), 2: (0, 5)}
-    assert shared_out(state, batches, near) == near
 
 
 def test_lost_nodes_are_left_once() -> None:

@@ -4,7 +4,7 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import check_enough, standard, tiered
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import Kind, Size, ranked
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size, ranked
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
@@ -12,7 +12,7 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
-PLAIN, DRBD = Kind(DiskTemplate.PLAIN, 1), Kind(DiskTemplate.DRBD, 1)
+PLAIN, DRBD = InstanceKind(DiskTemplate.PLAIN, 1), InstanceKind(DiskTemplate.DRBD, 1)
 
 
 def simulated(*specs: str) -> State:
@@ -70,7 +70,7 @@ def test_mirrored_instances_keep_memory_free_on_their_secondary() -> None:
 @pytest.mark.parametrize(("capacity", "placed"), [(False, 8), (True, 4)])
 def test_unmirrored_instances_leave_room_to_lose_a_node(capacity: bool, placed: int) -> None:
     state = simulated("p,2,1t,4100,16,64")
-    ext = Kind(DiskTemplate.EXT, 1)
+    ext = InstanceKind(DiskTemplate.EXT, 1)
     result = standard(state, ext, Size(1000, 2000, 1), site(state, capacity=capacity), None)
     assert result.placed == placed
 
@@ -78,7 +78,7 @@ def test_unmirrored_instances_leave_room_to_lose_a_node(capacity: bool, placed: 
 def test_ignored_nodes_may_be_lost() -> None:
     state = simulated("p,2,1t,4100,16,64")
     where = Site(np.arange(2), np.ones(2, np.bool_), Options())
-    assert standard(state, Kind(DiskTemplate.EXT, 1), Size(1000, 2000, 1), where, None).placed == 8
+    assert standard(state, InstanceKind(DiskTemplate.EXT, 1), Size(1000, 2000, 1), where, None).placed == 8
 
 
 def test_tiers_shrink_what_is_missing() -> None:

@@ -8,18 +8,18 @@ import pytest
 from ganeti_htools.engine.capacity.counting import Capacity, standard
 from ganeti_htools.engine.capacity.obstacles import Obstacle, obstacles, obstruction
 from ganeti_htools.engine.capacity.site import Site, chosen_site
-from ganeti_htools.engine.capacity.sizes import Kind, Size
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
-SHARED, DRBD = Kind(DiskTemplate.EXT, 1), Kind(DiskTemplate.DRBD, 1)
+SHARED, DRBD = InstanceKind(DiskTemplate.EXT, 1), InstanceKind(DiskTemplate.DRBD, 1)
 SIZE = Size(1_000, 1_024, 1)
 
 
-def allocated(state: State, kind: Kind) -> Callable[[Site], Capacity]:
+def allocated(state: State, kind: InstanceKind) -> Callable[[Site], Capacity]:
     return lambda site: standard(state, kind, SIZE, site, 2)
 
 

@@ -1,6 +1,6 @@
 """Sizes are made smaller by what they lack, a unit at a time."""
 
-from ganeti_htools.engine.capacity.sizes import Kind, Run, Size, ranked, worst
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Run, Size, ranked, worst
 from ganeti_htools.model.types import DiskTemplate, Fail
 
 SIZE = Size(mem=200, dsk=1000, vcpus=2, spindles=1)
@@ -39,6 +39,6 @@ def test_a_run_goes_down_by_its_most_frequent_reason() -> None:
 
 
 def test_an_instance_of_a_size() -> None:
-    instance = Kind(DiskTemplate.PLAIN, 3).instance(SIZE)
+    instance = InstanceKind(DiskTemplate.PLAIN, 3).instance(SIZE)
     assert (instance.mem, instance.dsk, instance.vcpus, instance.spindle_use) == (200, 1000, 2, 3)
     assert [(disk.size, disk.spindles) for disk in instance.disks] == [(1000, 1)]

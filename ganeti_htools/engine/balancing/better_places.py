@@ -1,0 +1,136 @@
+"""Better places than those where a greedy plan ends.
+
+A greedy plan ends where no single move gains. From there a move that loses is made, the one that loses
+least first, and then whatever gains: at first without the instance just moved, so that the answer is
+not the way back. Two instances that change places are such a move and the answer to it. Where this ends
+better than it began, it is kept and gone on from; otherwise it is taken back and the next move is tried.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import Balancing, gains, optimal_score, score_of, search_of
+from ganeti_htools.engine.balancing.batches import Batch, batches_of
+from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.replay import DIGITS, MadeMove
+from ganeti_htools.engine.balancing.search import Search
+from ganeti_htools.engine.balancing.ways import goals_of, shortest
+from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.state import State
+
+MOST = 1 << 14  # moves listed at a time
+
+
+def improvements(
+    state: State,
+    found: State,
+    scope: Bools,
+    options: Balancing,
+    concerned: Bools,
+    going: Callable[[float], bool],
+) -> Iterator[list[MadeMove]]:
+    """Make ``found`` better, in place, as often as that is possible; yields what was done each time.
+
+    Better is a lower score or, with the same, less to copy from ``state``.
+    """
+    limit = optimal_score(found, scope) + options.min_score
+    score = score_of(found, scope)
+    if not score > limit:
+        return
+    batches, facts = batches_of(found, concerned)
+    # Those that may leave offline nodes may do so for any other node.
+    options = replace(options, evacuation=False)
+    search = search_of(facts, batches, scope, options)
+    way, expected = shortest(state, goals_of(state, found)), 1e-6 * max(score, 1e-3)
+    while score > limit:
+        staying = _staying(state, found, options)
+        for batch, member, kind, node, loss in _least_bad(search, score, staying, expected):
+            if not going(score):
+                return
+            attempt = _Attempt(search)
+            if not attempt.make(tried(facts, batch, member, kind, node, search.space.force), kind, node):
+                continue
+            now = score_of(found, scope)
+            for held in (True, False):
+                while going(score):
+                    barred = _staying(state, found, options)
+                    barred[batch.rows[member]] |= held
+                    best = search.best(now, barred)
+                    if not best or not gains(now, best.score, options):
+                        break
+                    attempt.make(best.trial, best.kind, best.node)
+                    now = best.score
+            new = shortest(state, goals_of(state, found))
+            lower = round(now, DIGITS) < round(score, DIGITS) and gains(score, now, options)
+            same = round(now, DIGITS) == round(score, DIGITS)
+            if (lower or (same and new < way)) and (options.max_length < 0 or new[1] <= options.max_length):
+                score, way, expected = now, new, loss / 4
+                yield attempt.made
+                break
+            attempt.take_back()
+        else:
+            return
+
+
+def _staying(state: State, found: State, options: Balancing) -> Bools:
+    """Instances that stay where they are, as the plan is as long as it may get."""
+    staying = np.zeros(len(state.pnode), np.bool_)
+    if options.max_length >= 0:
+        goals = goals_of(state, found)
+        if shortest(state, goals)[1] >= options.max_length:
+            staying[:] = True
+            staying[list(goals)] = False
+    return staying
+
+
+class _Attempt:
+    """Moves made on a state that is searched, and the way back."""
+
+    def __init__(self, search: Search) -> None:
+        self.search, self.made, self.back = search, list[MadeMove](), list[Trial]()
+
+    def make(self, trial: Trial, kind: MoveKind, node: int) -> bool:
+        """Make a move; whether it could be made."""
+        if trial.codes[0] != FITS:
+            return False
+        state, index = self.search.state, trial.asked.index
+        self.made.append(MadeMove(index, kind, node))
+        touched = tuple(replace(each, old=each.new, new=each.old) for each in trial.changes)
+        place = state.pnode[[index]], state.snode[[index]]
+        self.back.append(Trial(trial.asked, trial.codes, *place, touched))
+        settling.settle(state, trial)
+        self.search.note(trial)
+        return True
+
+    def take_back(self) -> None:
+        """Leave the state as it was."""
+        for trial in reversed(self.back):
+            settling.settle(self.search.state, trial)
+        self.search.note(*self.back)
+
+
+def _least_bad(
+    search: Search, score: float, barred: Bools, loss: float
+) -> Iterator[tuple[Batch, int, MoveKind, int, float]]:
+    """Moves that are possible, the best first: batch and member, what is done, the new node, and what it may
+    lose to be looked at. That is ``loss`` for a start.
+    """
+    seen = 0
+    while loss < 100 * max(score, 1.0):
+        found = search.within(score, loss, barred, MOST)
+        ranked = sorted(
+            (value, int(each.batch.rows[member]), node, RANK[each.kind], which, member)
+            for which, each in enumerate(found)
+            for value, member, node in zip(
+                each.scores.tolist(), each.members.tolist(), each.new.tolist(), strict=True
+            )
+        )
+        for _, _, node, _, which, member in ranked[seen:]:
+            yield found[which].batch, member, found[which].kind, node, loss
+        loss, seen = 2 * loss, max(seen, len(ranked))

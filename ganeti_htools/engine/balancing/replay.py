@@ -1,0 +1,113 @@
+"""A plan made from the start: moves, each of which may be made once those before it are.
+
+Instances go to their final places directly; those that are alike share their final places out so that little
+is copied. Where no such way is found, all moves are made as they were found.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import Balancing, Step, allowed, score_of
+from ganeti_htools.engine.balancing.batches import batches_of
+from ganeti_htools.engine.balancing.relocate import settle, tried
+from ganeti_htools.engine.balancing.ways import Place, first_moves, shared_out, volume_of
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.state import State
+
+DIGITS = 8  # of scores that are compared, as many as are shown
+
+
+class MadeMove(NamedTuple):
+    """A move that was made: rows of the instance and of its new node (NOWHERE for a failover)."""
+
+    instance: int
+    kind: MoveKind
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class RatedPlan:
+    """Steps, the score they lead to, what they copy (MiB), and the state in the end."""
+
+    steps: tuple[Step, ...]
+    score: float
+    volume: int
+    after: State = field(compare=False)
+
+    @property
+    def rank(self) -> tuple[float, int, int]:
+        """Lower is better."""
+        return round(self.score, DIGITS), self.volume, len(self.steps)
+
+
+class Replay:
+    """Moves made one after the other on a copy of a state, each only if it may be made then."""
+
+    def __init__(self, state: State, scope: Bools, options: Balancing, concerned: Bools) -> None:
+        self.start, self.state = state, state.copy()
+        self.scope, self.options, self.steps = scope, options, list[Step]()
+        self.batches, self.facts = batches_of(self.state, concerned)
+        self.member = {
+            index: (batch, member)
+            for batch in self.batches
+            for member, index in enumerate(batch.rows.tolist())
+        }
+
+    def make(self, index: int, kind: MoveKind, node: int) -> bool:
+        """Make a move; whether it could be made."""
+        batch, member = self.member[index]
+        if not allowed(self.facts, batch.take(np.array([member])), kind, self.options)[0]:
+            return False
+        trial = tried(self.facts, batch, member, kind, node, self.options.ignore_soft_errors)
+        if trial.codes[0] != FITS:
+            return False
+        settle(self.facts, trial)
+        place = int(trial.pnode[0]), int(trial.snode[0])
+        self.steps.append(Step(index, kind, node, *place, score_of(self.state, self.scope)))
+        return True
+
+    def lead(self, index: int, goal: Place) -> bool:
+        """Move an instance to a place, or half the way there; whether it has arrived."""
+        while (place := self.place(index)) != goal:
+            if not any(self.make(index, kind, node) for kind, node in first_moves(self.state, place, goal)):
+                return False
+        return True
+
+    def place(self, index: int) -> Place:
+        """Where an instance is by now."""
+        return int(self.state.pnode[index]), int(self.state.snode[index])
+
+    def plan(self) -> RatedPlan | None:
+        """The moves made, unless there are more than the options allow."""
+        if 0 <= self.options.max_length < len(self.steps):
+            return None
+        volume = sum(volume_of(self.start, step.instance, step.kind) for step in self.steps)
+        return RatedPlan(tuple(self.steps), score_of(self.state, self.scope), volume, self.state)
+
+
+def plan_of(
+    state: State,
+    scope: Bools,
+    options: Balancing,
+    concerned: Bools,
+    made: Sequence[MadeMove],
+    goals: Mapping[int, Place],
+) -> RatedPlan | None:
+    """A plan that leads to some places: by the shortest ways, or else by all moves that were made."""
+    replay = Replay(state, scope, options, concerned)
+    shared = shared_out(state, replay.batches, goals)
+    # Who moved first gained most.
+    waiting = [index for index in dict.fromkeys(index for index, _, _ in made) if index in shared]
+    before = -1
+    while waiting and before < len(replay.steps):
+        before = len(replay.steps)
+        waiting = [index for index in waiting if not replay.lead(index, shared[index])]
+    if not waiting:
+        return replay.plan()
+    replay = Replay(state, scope, options, concerned)
+    return replay.plan() if all(replay.make(*move) for move in made) else None
