@@ -21,10 +21,9 @@ from ganeti_htools.engine.redundancy.displaced import (
     shares,
     spindles_of,
 )
-from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
+from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode
 from ganeti_htools.engine.redundancy.node_loss import all_can_be_lost, can_be_lost, failed_over
-from ganeti_htools.engine.rules import placements, settling
-from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import DISK, LIMITS, MEMORY, SPINDLES, check_hard
 from ganeti_htools.engine.rules.trial import Trial
@@ -68,8 +67,8 @@ class Redundancy:
     ``looked`` are the nodes whose loss counts, ``broken`` those whose loss cannot be survived.
     ``load[p, s]`` is the memory (MiB) that instances of ``p`` need on ``s`` should ``p`` be lost;
     ``pairs`` are the rows of the ``p`` and ``s`` between which there are any. ``tried`` tells of nodes
-    whether a loss that was simulated is survived, ``doubtful`` of groups which losses have to be,
-    ``failed_over`` of lost nodes the state once their mirrored instances have failed over.
+    whether a loss that was simulated is survived, ``doubtful`` of groups which losses have to be. ``lost``
+    are lost nodes once their mirrored instances have failed over, None where this cannot be simulated.
     """
 
     state: State
@@ -82,7 +81,7 @@ class Redundancy:
     displaced: Displaced
     tried: dict[int, bool] = field(default_factory=dict)
     doubtful: dict[int, Ints] = field(default_factory=dict)
-    failed_over: dict[int, State | None] = field(default_factory=dict)
+    lost: dict[int, LostNode | None] = field(default_factory=dict)
     arrivals: Arrivals = field(default_factory=Arrivals)
 
     @property
@@ -218,15 +217,13 @@ class Redundancy:
         """Whether the state is redundant as it is, by simulation where need be."""
         if self.missing:
             return False
-        return all_can_be_lost(
-            lambda node: self.state, self.unsettled().tolist(), self.scope, [], self.arrivals
-        )
+        return all_can_be_lost(self._survived, self.unsettled().tolist(), [])
 
     def fragile(self) -> Bools:
         """The nodes whose loss is not survived, by simulation where need be."""
         fragile = self.broken & self.looked
         for node in self.unsettled().tolist():
-            fragile[node] = fragile[node] or not can_be_lost(self.state, node, self.scope, self.arrivals)
+            fragile[node] = fragile[node] or not self._survived(node)
         return fragile
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
@@ -234,45 +231,51 @@ class Redundancy:
         asked, primary, secondary = trial.asked, int(trial.pnode[0]), int(trial.snode[0])
         if self.rejects(asked, primary, suspects):
             return False
-        unsettled = self.unsettled(asked, primary).tolist()
+        placed: list[State] = []
+
+        def survived(node: int) -> bool:
+            """Whether the loss of a node is, with the instance placed."""
+            found = self._survived_with(asked, primary, node)
+            if found is None:
+                if not placed:
+                    placed.append(self.state.copy())
+                    settling.settle(placed[0], trial)
+                found = can_be_lost(placed[0], node, self.scope, self.arrivals)
+            return found
+
+        likely = [node for node in suspects[:1] if self.looked[node] and self._quick(asked)]
+        if not all_can_be_lost(survived, likely, suspects):
+            return False
+        unsettled = [node for node in self.unsettled(asked, primary).tolist() if node not in likely]
         if not unsettled:
             return True
-        lost = self._without_room(asked, primary, secondary, unsettled)
-        if lost is not None:
-            suspects[:] = [lost, *(node for node in suspects if node != lost)]
+        without_room = self._without_room(asked, primary, secondary, unsettled)
+        if without_room is not None:
+            suspects[:] = [without_room, *(node for node in suspects if node != without_room)]
             return False
-        placed = self.state.copy()
-        settling.settle(placed, trial)
-        return all_can_be_lost(
-            lambda node: self._placed_after_failovers(trial, node) or placed,
-            unsettled,
-            self.scope,
-            suspects,
-            self.arrivals,
-        )
+        return all_can_be_lost(survived, unsettled, suspects)
 
-    def _placed_after_failovers(self, trial: Trial, node: int) -> State | None:
-        """The state with an unmirrored instance placed after the failovers off a lost node.
+    def _survived(self, node: int) -> bool:
+        """Whether the loss of a node is, as it is."""
+        return can_be_lost(self.state, node, self.scope, self.arrivals)
 
-        It is the same as if the instance had been placed before them, but they need not be done again for
-        each placement. None if there are none, or it cannot be done in this order.
+    def _quick(self, asked: Asked) -> bool:
+        """Whether losses with a new instance are simulated on what is known of those without it."""
+        return not asked.mirrored and not asked.forthcoming and len(self.free) <= FEW
+
+    def _survived_with(self, asked: Asked, primary: int, node: int) -> bool | None:
+        """Whether the loss of a node is, with a new instance; None if this has to be tried otherwise.
+
+        An unmirrored one may as well come after the mirrored instances of the lost node have failed over,
+        which then need not be done again for each placement.
         """
-        if trial.asked.mirrored or len(self.free) > FEW or not (self.pairs[0] == node).any():
+        if not self._quick(asked):
             return None
-        if node not in self.failed_over:
-            self.failed_over[node] = failed_over(self.state, node, self.scope)
-        after = self.failed_over[node]
-        if after is None:
-            return None
-        primary = int(trial.pnode[0])
-        if after.columns.primaries[primary] != self.state.columns.primaries[primary]:
-            everyone = np.ones(len(self.free), np.bool_)
-            trial = placements.allocate_one(after, trial.asked, np.array([primary]), everyone, force=True)
-            if trial.codes[0] != FITS:
-                return None
-        state = after.copy()
-        settling.settle(state, trial)
-        return state
+        if node not in self.lost:
+            self.lost[node] = failed_over(self.state, node, self.scope, self.arrivals)
+        lost = self.lost[node]
+        lost = None if lost is None else lost.placed(asked, primary)
+        return None if lost is None else lost.survived()
 
     def rejects(self, asked: Asked, primary: int, suspects: Sequence[int]) -> bool:
         """Whether the node that failed last certainly fails with this unmirrored instance as well."""
@@ -315,7 +318,7 @@ class Redundancy:
         node = suspects[0]
         if node not in self.tried:
             doubtful = node in self.unsettled()
-            self.tried[node] = not doubtful or can_be_lost(self.state, node, self.scope, self.arrivals)
+            self.tried[node] = not doubtful or self._survived(node)
         return not self.tried[node]
 
 
@@ -342,8 +345,9 @@ class Unmirrored:
             state.columns.put(int(node.rows[0]), node.new)
         if not asked.forthcoming:
             state.peers[primary, secondary] += asked.secondary_mem
+        known = self.before
         return all_can_be_lost(
-            lambda node: state, unsettled, self.before.scope, suspects, self.before.arrivals
+            lambda node: can_be_lost(state, node, known.scope, known.arrivals), unsettled, suspects
         )
 
     def hopeless(self, suspects: list[int]) -> bool:

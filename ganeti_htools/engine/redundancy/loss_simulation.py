@@ -3,12 +3,14 @@
 The twin of :func:`.node_loss.recover` for what does not fail over, with the same choices: one instance after
 the other goes where the nodes are best balanced then. What an instance changes on a node is the same
 whatever else is there (``proportional`` components), so it is found out once, by :mod:`.node_rules`, and
-remembered; each step is then a few operations on small arrays. Restated are the hard limits of
-``node_rules.add_primary`` and its N+1 rule; a property test compares with :func:`.node_loss.recover`.
+remembered; each step is then some arithmetic with the figures of the nodes that have room, in plain Python
+where they are few. Restated are the hard limits of ``node_rules.add_primary`` and its N+1 rule; a property
+test compares with :func:`.node_loss.recover`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.cluster import MAX_MIB, Instance
-from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats
 from ganeti_htools.model.state import Asked, State
 
 N1, TAGS, LOCATION = INDEX["n1_cnt"], INDEX["pri_tags_score"], INDEX["location_score"]
@@ -41,26 +43,28 @@ _UNKNOWN = [
 if _UNKNOWN:
     raise ValueError(f"the simulation of lost nodes does not know what changes {', '.join(_UNKNOWN)}")
 
-# What _Room keeps account of; these are all hard limits there are.
+# What _Nodes keeps account of; these are all hard limits there are.
 check_hard((MEMORY, DISK, SPINDLES), "the simulation of lost nodes")
 
 # More than so many instances are not remembered.
 ENOUGH = 50_000
+
+# From so many candidates on, their scores are computed in arrays.
+MANY = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """What an instance changes on each node to which it comes as primary.
 
-    ``spreads`` has a row for each component that is a spread, 0 where the node does not count; ``counts``
-    are the weighted changes of the sums. ``allowed`` tells where policies admit it, ``welcome`` whether
-    they do everywhere.
+    ``spreads`` has for each node the changes of the components that are spreads, 0 where the node does not
+    count; ``counts`` are the weighted changes of the sums. ``allowed`` tells where policies admit it,
+    ``welcome`` whether they do everywhere.
     """
 
-    spreads: Floats
-    squares: Floats
-    counts: Floats
-    allowed: Bools
+    spreads: list[list[float]]
+    counts: list[float]
+    allowed: list[bool]
     welcome: bool
 
 
@@ -69,22 +73,28 @@ class Arrivals:
     """What instances change, by what they need; it holds for all states with the same nodes and policies."""
 
     needs: dict[Any, Arrival] = field(default_factory=dict)
-    rows: dict[int, tuple[Instance, Asked, Any]] = field(default_factory=dict)
+    rows: dict[int, tuple[Instance, Asked]] = field(default_factory=dict)
 
     def tidy(self) -> None:
         """Forget everything if it is too much."""
         if max(len(self.needs), len(self.rows)) > ENOUGH:
             self.needs, self.rows = {}, {}
 
-    def asked(self, state: State, index: int) -> tuple[Asked, Any]:
-        """The instance of a row, and what it needs."""
+    def asked(self, state: State, index: int) -> Asked:
+        """The instance of a row."""
         row = state.cluster.instances[index]
         known = self.rows.get(id(row))
         if known is None or known[1].index != index:
-            asked = state.instance(index)
-            need = asked.needs, row.template.survives_node, row.demand
-            known = self.rows[id(row)] = row, asked, need  # kept, so that no other has its identity
-        return known[1:]
+            known = self.rows[id(row)] = row, state.instance(index)  # kept, so that no other has its identity
+        return known[1]
+
+    def of(self, state: State, asked: Asked, score: "_Score") -> Arrival:
+        """What an instance changes."""
+        key = asked.needs, asked.row.template.survives_node, asked.row.demand, score.rows
+        known = self.needs.get(key)
+        if known is None:
+            known = self.needs[key] = _arrival(state, asked, score)
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,7 @@ class _Score:
     """How the score is made up; components that are one object are one row, with the sum of their weights."""
 
     rows: tuple[int, ...]
-    weights: Floats
+    weights: tuple[float, ...]
 
 
 def _made_up(values: Sequence[Any]) -> _Score:
@@ -102,20 +112,21 @@ def _made_up(values: Sequence[Any]) -> _Score:
         if aggregate is SPREAD:
             row = first.setdefault(id(values[which]), which)
             weights[row] = weights.get(row, 0.0) + WEIGHTS[which]
-    return _Score(tuple(weights), np.array(list(weights.values())))
+    return _Score(tuple(weights), tuple(weights.values()))
 
 
 def _spreads(score: _Score, values: Sequence[Any], online: Bools) -> Floats:
-    """The nodes' values of the components that are spreads, 0 for offline nodes."""
-    table = np.empty((len(score.rows), len(online)))
-    for row, which in zip(table, score.rows, strict=True):
-        row[:] = values[which]
-    table[:, ~online] = 0.0
+    """The nodes' values (rows) of the components that are spreads, 0 for offline nodes."""
+    table = np.empty((len(online), len(score.rows)))
+    for at, which in enumerate(score.rows):
+        table[:, at] = values[which]
+    table[~online] = 0.0
     return table
 
 
-def _arrival(state: State, asked: Asked, score: _Score, values: Sequence[Any], online: Bools) -> Arrival:
-    columns = state.columns
+def _arrival(state: State, asked: Asked, score: _Score) -> Arrival:
+    columns, online = state.columns, ~state.columns.offline
+    values = node_values(columns)
     new, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
     then = node_values(new, (columns, values))
     spreads = _spreads(score, then, online) - _spreads(score, values, online)
@@ -127,168 +138,288 @@ def _arrival(state: State, asked: Asked, score: _Score, values: Sequence[Any], o
     allowed = np.ones(len(online), np.bool_)
     if not asked.row.template.survives_node:
         allowed = instance_policy.codes(state, asked, np.arange(len(online))) == FITS
-    return Arrival(spreads, spreads * spreads, counts, allowed, bool(allowed.all()))
+    return Arrival(spreads.tolist(), counts.tolist(), allowed.tolist(), bool(allowed.all()))
 
 
 class _Balance:
-    """The variances of the components that are spreads, and what each changed value makes of them."""
+    """The sums and variances of the components that are spreads, and what changed values make of them."""
 
-    def __init__(self, values: Floats, counted: Bools) -> None:
+    def __init__(self, values: list[list[float]], counted: Bools) -> None:
+        self.counted = counted
         self.number = number = float(np.count_nonzero(counted))
-        self.variances = np.zeros(len(values))
         if number:
-            counting = values[:, counted]
-            sums = counting.sum(axis=1)
-            centred = counting - (sums / number)[:, np.newaxis]
-            self.variances = (centred * centred).sum(axis=1) / number
-            # A value x that becomes x + d adds d * slope + d * d * bend to the variance.
-            self.slopes = 2 / (number * number) * (number * values - sums[:, np.newaxis])
+            table = np.array(values)[counted]
+            sums = table.sum(axis=0)
+            table -= sums / number
+            self.sums: list[float] = sums.tolist()
+            self.variances: list[float] = ((table * table).sum(axis=0) / number).tolist()
+            # A value x that becomes x + d adds d * (each * x - all * sum + bend * d) to the variance.
+            self.each, self.all = 2 / number, 2 / (number * number)
             self.bend = (number - 1) / (number * number)
 
-    def after(self, arrival: Arrival) -> Floats:
-        """The variances (components in rows) with the instance on each node."""
-        changes: Floats = arrival.spreads * self.slopes
-        changes += self.bend * arrival.squares
-        changes += self.variances[:, np.newaxis]
-        np.maximum(changes, 0.0, out=changes)
-        return changes
+    def copy(self) -> "_Balance":
+        """One of its own to be changed."""
+        copy = object.__new__(_Balance)
+        copy.__dict__.update(self.__dict__)
+        return copy
 
-    def change(self, node: int, change: Floats) -> None:
-        """The values of a node change."""
-        self.variances = self.variances + change * (self.slopes[:, node] + self.bend * change)
-        np.maximum(self.variances, 0.0, out=self.variances)
-        self.slopes -= (2 / (self.number * self.number) * change)[:, np.newaxis]
-        self.slopes[:, node] += 2 / self.number * change
+    def change(self, values: list[float], changes: list[float]) -> None:
+        """The values of a node change, in place."""
+        each, every, bend = self.each, self.all, self.bend
+        self.variances = [
+            max(0.0, variance + d * (each * x - every * total + bend * d))
+            for variance, total, x, d in zip(self.variances, self.sums, values, changes, strict=True)
+        ]
+        self.sums = [total + d for total, d in zip(self.sums, changes, strict=True)]
+
+    def deviations(self, weights: tuple[float, ...], values: list[float], changes: list[float]) -> float:
+        """The weighted standard deviations after the values of a node have changed."""
+        each, every, bend = self.each, self.all, self.bend
+        score = 0.0
+        for weight, variance, total, x, d in zip(
+            weights, self.variances, self.sums, values, changes, strict=True
+        ):
+            variance += d * (each * x - every * total + bend * d)
+            if variance > 0.0:
+                score += weight * sqrt(variance)
+        return score
+
+    def many_deviations(self, weights: Any, values: Any, changes: Any) -> list[float]:
+        """The deviations for many nodes, each by itself."""
+        x, d = np.array(values), np.array(changes)
+        slopes = self.each * x - self.all * np.array(self.sums)
+        variances = np.maximum(np.array(self.variances) + d * (slopes + self.bend * d), 0.0)
+        scores: list[float] = (np.sqrt(variances) @ np.array(weights)).tolist()
+        return scores
 
 
-class _Room:
-    """What the nodes have left, of which ``reach`` may be used: the hard limits of ``node_rules``."""
+class _Nodes:
+    """What the nodes have left, and what their score is made of: plain numbers, by row of the node."""
 
-    def __init__(self, state: State, reach: Bools) -> None:
+    def __init__(self, state: State, exclusive: bool) -> None:
         columns = state.columns
-        self.reach = reach
-        self.mem, self.disk, self.spindles = (
-            columns.unallocated,
-            columns.f_dsk.copy(),
-            columns.f_spindles.copy(),
+        self.mem: list[int] = columns.unallocated.tolist()
+        self.disk: list[int] = columns.f_dsk.tolist()
+        self.spindles: list[int] = columns.f_spindles.tolist() if exclusive else []
+        self.number: list[int] = (columns.primaries + columns.secondaries).tolist()
+        base, online = node_values(columns), ~columns.offline
+        self.failing: list[int] = base[N1].tolist()
+        self.score = _made_up(base)
+        spreads = _spreads(self.score, base, online)
+        self.rated = bool(np.isfinite(spreads).all())
+        self.values: list[list[float]] = spreads.tolist()
+        self.balance: _Balance | None = None
+
+    def copy(self) -> "_Nodes":
+        """Nodes of its own to be changed; values of a node are replaced, never changed."""
+        copy = object.__new__(_Nodes)
+        copy.__dict__.update(self.__dict__)
+        copy.mem, copy.disk, copy.spindles = self.mem.copy(), self.disk.copy(), self.spindles.copy()
+        copy.number, copy.failing = self.number.copy(), self.failing.copy()
+        copy.values = self.values.copy()
+        copy.balance = None if self.balance is None else self.balance.copy()
+        return copy
+
+    def balanced(self, counted: Bools) -> _Balance:
+        """The balance of some nodes."""
+        if self.balance is None or self.balance.counted is not counted:
+            self.balance = _Balance(self.values, counted)
+        return self.balance
+
+    def change(self, node: int, changes: list[float]) -> None:
+        """The values of a node change."""
+        values = self.values[node]
+        if self.balance is not None and self.balance.number and self.balance.counted[node]:
+            self.balance.change(values, changes)
+        self.values[node] = [value + change for value, change in zip(values, changes, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class LostNode:
+    """A lost node on a state, and its ``instances`` that need room, in order; see :func:`lost_node`.
+
+    ``mates`` are the nodes of its group in scope, ``moving`` and ``recreating`` the nodes whose balance
+    counts for instances on shared storage and for others, ``reach`` the rows of the nodes that take any.
+    ``largest`` is for each instance the most memory and disk that it or a later one takes (MiB).
+    ``reserved`` is memory that nodes keep free, ``exclusive`` where spindles count, None if nowhere.
+    """
+
+    state: State
+    known: Arrivals
+    node: int
+    moving: Bools
+    recreating: Bools
+    reach: list[int]
+    online: list[bool]
+    reserved: list[int]
+    exclusive: list[bool] | None
+    instances: list[tuple[Asked, Arrival]]
+    largest: list[tuple[int, int]]
+    nodes: _Nodes
+
+    def placed(self, asked: Asked, primary: int) -> "LostNode | None":
+        """With a new instance with that primary only, None if this cannot be told here."""
+        if len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
+            return None
+        arrival, nodes = self.known.of(self.state, asked, self.nodes.score), self.nodes.copy()
+        self._place(nodes, asked, arrival, primary)
+        if primary != self.node:
+            return replace(self, nodes=nodes)
+        # Of those with as much memory it goes first, as the latest to come.
+        moves, mem = asked.row.template.survives_node, asked.row.mem
+        at = 0
+        while not moves and at < len(self.instances) and _goes_before(self.instances[at][0], mem):
+            at += 1
+        instances = [*self.instances[:at], (asked, arrival), *self.instances[at:]]
+        return replace(self, nodes=nodes, instances=instances, largest=_largest(instances))
+
+    def survived(self) -> bool:
+        """Whether all instances find room."""
+        instances, nodes, state = self.instances, self.nodes.copy(), self.state
+        free = (
+            state.migrates is None
+            and self.exclusive is None
+            and all(arrival.welcome for _, arrival in instances)
         )
-        self.exclusive = columns.excl_stor if columns.excl_stor[reach].any() else None
+        if any(len(asked.tags) for asked, _ in instances):
+            counts = state.tag_counts.copy(), state.settled_tag_counts.copy()
+            state = replace(state, tag_counts=counts[0], settled_tag_counts=counts[1])
+        for at, (asked, arrival) in enumerate(instances):
+            if free and self._surely_take(nodes, len(instances) - at, *self.largest[at]):
+                return True
+            places = self._with_room(nodes, asked, arrival)
+            if not places:
+                return False
+            moves = asked.row.template.survives_node
+            if moves:  # what is recreated takes nothing off the lost node
+                nodes.change(self.node, [-change for change in arrival.spreads[self.node]])
+            elif len(asked.tags):
+                asked = replace(asked, index=NOWHERE)
+            best = places[0]
+            if len(places) > 1:
+                balance = nodes.balanced(self.moving if moves else self.recreating)
+                best = self._best(state, nodes, balance, asked, arrival, places)
+            self._place(nodes, asked, arrival, best)
+            for table in (state.tag_counts, state.settled_tag_counts) if len(asked.tags) else ():
+                table[asked.tags, best] += 1
+                table[asked.tags, self.node] -= moves
+        return True
 
-    def takes(self, asked: Asked) -> Bools:
-        """The nodes with room for an instance."""
-        fits: Bools = self.reach & (self.mem > asked.record_mem)
-        if asked.local:
-            fits &= self.disk > asked.dsk
-            if self.exclusive is not None:
-                fits &= ~self.exclusive | (self.spindles >= (asked.spindles or 0))
-        return fits
-
-    def place(self, asked: Asked, node: int) -> None:
-        """Take what an instance needs off a node."""
-        self.mem[node] -= asked.record_mem
-        self.disk[node] -= asked.dsk if asked.local else 0
-        if self.exclusive is not None and self.exclusive[node]:
-            self.spindles[node] -= asked.spindles or 0
-
-    def surely_take(self, number: int, mem: int, disk: int) -> bool:
+    def _surely_take(self, nodes: _Nodes, number: int, mem: int, disk: int) -> bool:
         """Whether instances, none larger than this, find room wherever they go: each on a node of its own."""
-        return int(np.count_nonzero(self.reach & (self.mem > mem) & (self.disk > disk))) >= number
+        free, free_disk = nodes.mem, nodes.disk
+        return len([at for at in self.reach if free[at] > mem and free_disk[at] > disk]) >= number
+
+    def _with_room(self, nodes: _Nodes, asked: Asked, arrival: Arrival) -> list[int]:
+        """The nodes with room for an instance."""
+        mem, free = asked.record_mem, nodes.mem
+        places = [at for at in self.reach if free[at] > mem]
+        if asked.local:
+            dsk, disk = asked.dsk, nodes.disk
+            places = [at for at in places if disk[at] > dsk]
+            if self.exclusive is not None:
+                needed, spindles, counted = asked.spindles or 0, nodes.spindles, self.exclusive
+                places = [at for at in places if not counted[at] or spindles[at] >= needed]
+        if not arrival.welcome:
+            places = [at for at in places if arrival.allowed[at]]
+        if self.state.migrates is not None and asked.row.template.survives_node:
+            places = [at for at in places if self.state.migrates[self.node, at]]
+        return places
+
+    def _place(self, nodes: _Nodes, asked: Asked, arrival: Arrival, node: int) -> None:
+        """An instance comes to a node."""
+        nodes.mem[node] -= asked.record_mem
+        nodes.disk[node] -= asked.dsk if asked.local else 0
+        if self.exclusive is not None and self.exclusive[node]:
+            nodes.spindles[node] -= asked.spindles or 0
+        nodes.number[node] += 1
+        nodes.failing[node] = nodes.number[node] if nodes.mem[node] <= self.reserved[node] else 0
+        nodes.change(node, arrival.spreads[node])
+
+    def _best(
+        self,
+        state: State,
+        nodes: _Nodes,
+        balance: _Balance,
+        asked: Asked,
+        arrival: Arrival,
+        places: list[int],
+    ) -> int:
+        """The node that is best for an instance."""
+        if not balance.number:
+            return places[-1]
+        weights, values, spreads = nodes.score.weights, nodes.values, arrival.spreads
+        if len(places) < MANY:
+            scores = [balance.deviations(weights, values[at], spreads[at]) for at in places]
+        else:
+            scores = balance.many_deviations(
+                weights, [values[at] for at in places], [spreads[at] for at in places]
+            )
+        n1, mem, counts, online = WEIGHTS[N1], asked.record_mem, arrival.counts, self.online
+        for which, at in enumerate(places):
+            scores[which] += counts[at]
+            if online[at]:
+                fails = nodes.mem[at] - mem <= self.reserved[at]
+                scores[which] += n1 * ((nodes.number[at] + 1 if fails else 0) - nodes.failing[at])
+        if len(asked.tags) or len(asked.desired):  # what no node has makes no difference
+            by_tags = np.where(online, _by_tags(state, asked), 0.0)
+            if len(asked.tags):
+                every = np.arange(len(online))
+                by_tags += WEIGHTS[CROWDING] * affinity.crowding_change(state, asked, every, balance.counted)
+            scores = (np.array(scores) + by_tags[places]).tolist()
+        return places[choice.last_near_best(scores)]
 
 
-def _largest(instances: Sequence[Asked]) -> list[tuple[int, int]]:
-    """For each instance the most memory and disk that it or a later one takes (MiB)."""
+def _goes_before(asked: Asked, mem: int) -> bool:
+    """Whether an instance finds its room before a new one that is recreated, with as much memory (MiB)."""
+    return asked.row.template.survives_node or asked.row.mem > mem
+
+
+def _largest(instances: Sequence[tuple[Asked, Arrival]]) -> list[tuple[int, int]]:
     found, mem, disk = [], 0, -MAX_MIB
-    for asked in reversed(instances):
+    for asked, _ in reversed(instances):
         mem, disk = max(mem, asked.record_mem), max(disk, asked.dsk) if asked.local else disk
         found.append((mem, disk))
     return found[::-1]
 
 
-def find_room(
+def lost_node(
     known: Arrivals, state: State, node: int, displaced: Sequence[int], scope: Bools
-) -> bool | None:
-    """Whether these instances of a lost node find room, in this order; the state is not changed.
+) -> LostNode | None:
+    """A lost node of which these instances need room, in this order; the state must not change any more.
 
-    None if this cannot be told here: some node has no score, or an instance does not say how many spindles
+    None if it cannot be simulated here: some node has no score, or an instance does not say how many spindles
     it needs and some node counts them. Those on shared storage have to come before all others.
     """
     known.tidy()
     columns, online = state.columns, ~state.columns.offline
     mates = scope & (state.group == state.group[node])
     asked_for = [known.asked(state, index) for index in displaced]
-    instances = [asked for asked, _ in asked_for]
-    if columns.excl_stor[mates].any() and any(asked.spindles is None for asked in instances):
+    exclusive = bool(columns.excl_stor[mates].any())
+    if exclusive and any(asked.spindles is None for asked in asked_for):
         return None
-    if any(len(asked.tags) for asked in instances):
-        counts = state.tag_counts.copy(), state.settled_tag_counts.copy()
-        state = replace(state, tag_counts=counts[0], settled_tag_counts=counts[1])
-    base = node_values(columns)
-    score = _made_up(base)
-    values = _spreads(score, base, online)
-    if not np.isfinite(values).all():
+    nodes = _Nodes(state, exclusive)
+    if not nodes.rated:
         return None
-    arrivals = []
-    for asked, need in asked_for:
-        arrival = known.needs.get((need, score.rows))
-        if arrival is None:
-            arrival = known.needs[need, score.rows] = _arrival(state, asked, score, base, online)
-        arrivals.append(arrival)
-    reach = mates.copy()
-    reach[node] = False
-    room, largest = _Room(state, reach), _largest(instances)
-    free = state.migrates is None and room.exclusive is None and all(each.welcome for each in arrivals)
-    number, failing = columns.primaries + columns.secondaries, base[N1] + 0.0
-    balance: _Balance | None = None
-    moving: bool | None = None
-    for at, (asked, arrival) in enumerate(zip(instances, arrivals, strict=True)):
-        if free and room.surely_take(len(instances) - at, *largest[at]):
-            return True
-        moves_on = asked.row.template.survives_node
-        fits = room.takes(asked) & arrival.allowed
-        if moves_on and state.migrates is not None:
-            fits &= state.migrates[node]
-        places = np.flatnonzero(fits)
-        if not len(places):
-            return False
-        counted = mates if moves_on else scope
-        if len(places) == 1:  # no score is needed; the balance is computed anew when one is
-            balance = None
-        elif balance is None or moves_on is not moving:
-            balance, moving = _Balance(values, counted & online), moves_on
-        if not moves_on:  # what is recreated takes nothing off the lost node
-            asked = replace(asked, index=NOWHERE) if len(asked.tags) else asked
-        else:
-            _shift(balance, values, node, -arrival.spreads[:, node])
-        then = _failing(room.mem - asked.record_mem, columns.r_mem, number + 1)
-        scores = np.zeros(len(fits))
-        if balance is not None and balance.number:
-            roots = balance.after(arrival)
-            scores = score.weights @ np.sqrt(roots, out=roots)
-            scores += arrival.counts
-            scores += np.where(online, WEIGHTS[N1] * (then - failing) + _by_tags(state, asked), 0.0)
-            if len(asked.tags):
-                every = np.arange(len(fits))
-                scores += WEIGHTS[CROWDING] * affinity.crowding_change(state, asked, every, counted)
-        best = int(choice.near_best(np.where(fits, scores, np.inf))[-1])
-        _shift(balance, values, best, arrival.spreads[:, best])
-        room.place(asked, best)
-        failing[best] = then[best]
-        number[best] += 1
-        for table in (state.tag_counts, state.settled_tag_counts) if len(asked.tags) else ():
-            table[asked.tags, best] += 1
-            table[asked.tags, node] -= moves_on
-    return True
-
-
-def _shift(balance: _Balance | None, values: Floats, node: int, change: Floats) -> None:
-    if balance is not None and balance.number:
-        balance.change(node, change)
-    values[:, node] += change
-
-
-def _failing(left: Ints, reserved: Ints, number: Ints) -> Any:
-    """The instances of nodes that fail N+1."""
-    return COMPONENTS[N1].formula(None, left <= reserved, number, 0)
+    instances = [(asked, known.of(state, asked, nodes.score)) for asked in asked_for]
+    moving = mates & online
+    recreating = scope & online if (scope & online & ~moving).any() else moving
+    if instances:
+        nodes.balanced(moving if asked_for[0].row.template.survives_node else recreating)
+    return LostNode(
+        state=state,
+        known=known,
+        node=node,
+        moving=moving,
+        recreating=recreating,
+        reach=[at for at in np.flatnonzero(mates).tolist() if at != node],
+        online=online.tolist(),
+        reserved=columns.r_mem.tolist(),
+        exclusive=columns.excl_stor.tolist() if exclusive else None,
+        instances=instances,
+        largest=_largest(instances),
+        nodes=nodes,
+    )
 
 
 def _by_tags(state: State, asked: Asked) -> Any:

@@ -13,7 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy import loss_simulation
+from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode, lost_node
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -42,47 +42,38 @@ class Recovery:
     node: int
 
 
-def can_be_lost(state: State, node: int, scope: Bools, known: loss_simulation.Arrivals | None = None) -> bool:
+def can_be_lost(state: State, node: int, scope: Bools, known: Arrivals | None = None) -> bool:
     """Whether all instances of a node find a place should it be lost, by trying; the state is not changed.
 
     ``known`` has the quicker simulation used for those that do not fail over, where it can tell.
     """
+    if known is not None:
+        lost = failed_over(state, node, scope, known)
+        if lost is not None:
+            return lost.survived()
+    return all(each.node != NOWHERE for each in recover(state.copy(), node, scope))
+
+
+def failed_over(state: State, node: int, scope: Bools, known: Arrivals) -> LostNode | None:
+    """A lost node whose mirrored instances have failed over; the state must not change any more.
+
+    None if one cannot, or if the quicker simulation cannot tell about the others.
+    """
     mirrored, displaced = _instances(state, node)
     if mirrored:
         state = state.copy()
-    recoveries = recover(state, node, scope) if mirrored else iter(())
-    if any(each.node == NOWHERE for each in islice(recoveries, len(mirrored))):
-        return False
-    if known is not None:
-        found = loss_simulation.find_room(known, state, node, displaced, scope)
-        if found is not None:
-            return found
-    if not mirrored:
-        recoveries = recover(state.copy(), node, scope)
-    return all(each.node != NOWHERE for each in recoveries)
+        if any(each.node == NOWHERE for each in islice(recover(state, node, scope), len(mirrored))):
+            return None
+    return lost_node(known, state, node, displaced, scope)
 
 
-def failed_over(state: State, node: int, scope: Bools) -> State | None:
-    """A copy of the state in which a lost node's mirrored instances have failed over, None if one cannot."""
-    mirrored, _ = _instances(state, node)
-    state = state.copy()
-    recoveries = islice(recover(state, node, scope), len(mirrored))
-    return None if any(each.node == NOWHERE for each in recoveries) else state
-
-
-def all_can_be_lost(
-    state_for: Callable[[int], State],
-    nodes: list[int],
-    scope: Bools,
-    suspects: list[int],
-    known: loss_simulation.Arrivals,
-) -> bool:
-    """Whether each of some nodes can be lost, one at a time; ``state_for`` gives the state for each.
+def all_can_be_lost(survived: Callable[[int], bool], nodes: list[int], suspects: list[int]) -> bool:
+    """Whether the loss of each of some nodes would be ``survived``.
 
     Those that failed before (``suspects``) are tried first; the one that fails now is put before them.
     """
     for node in [*(n for n in suspects if n in nodes), *(n for n in nodes if n not in suspects)]:
-        if not can_be_lost(state_for(node), node, scope, known):
+        if not survived(node):
             suspects[:] = [node, *(n for n in suspects if n != node)]
             return False
     return True

@@ -10,6 +10,7 @@ one that is; where there is no other, Ganeti's htools take the first place for a
 anew, the last for one that moves, and for a mirrored one the last primary and its first secondary.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +36,13 @@ def near_best(scores: Floats) -> Ints:
     if not np.isfinite(best):
         return np.arange(len(scores))
     return np.flatnonzero(scores <= best + CLOSE * max(1.0, abs(best)))
+
+
+def last_near_best(scores: Sequence[float]) -> int:
+    """The last of :func:`near_best`, where scores are a few plain numbers, all finite."""
+    best = min(scores)
+    limit = best + CLOSE * max(1.0, abs(best))
+    return max(at for at, score in enumerate(scores) if score <= limit)
 
 
 def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: float = 0.0) -> float:

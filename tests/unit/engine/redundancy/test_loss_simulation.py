@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, find_room
+from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, lost_node
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost
 from ganeti_htools.model.derive import derive
 from tests.support.clusters import Shape, cluster
@@ -36,4 +36,6 @@ def test_simulations_agree_where_room_is_scarce(seed: int) -> None:
 
 def test_nothing_is_left_to_do_without_instances() -> None:
     state = derive(text.parse(text_of(cluster(1, Shape(nodes=3, instances=0))), "generated"))
-    assert find_room(Arrivals(), state, 0, [], np.ones(3, np.bool_)) is True
+    lost = lost_node(Arrivals(), state, 0, [], np.ones(3, np.bool_))
+    assert lost is not None
+    assert lost.survived()

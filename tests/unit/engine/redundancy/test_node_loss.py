@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.redundancy import loss_simulation, node_loss
+from ganeti_htools.engine.redundancy import node_loss
 from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
 from ganeti_htools.engine.redundancy.node_loss import Means, Recovery
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
@@ -58,21 +59,26 @@ def test_nodes_that_are_not_up_take_nothing() -> None:
 
 def test_failovers_alone_leave_what_is_not_mirrored_where_it_is() -> None:
     state = state_of(ONE_OF_EACH)
-    after = node_loss.failed_over(state, 0, everywhere(state))
-    assert after is not None
-    assert after.pnode.tolist() == [0, 0, 1]
+    lost = node_loss.failed_over(state, 0, everywhere(state), Arrivals())
+    assert lost is not None
+    assert lost.state.pnode.tolist() == [0, 0, 1]
+    assert [asked.row.name for asked, _ in lost.instances] == ["shared", "plain"]
     assert state.pnode.tolist() == [0, 0, 0]
-    assert node_loss.failed_over(state_of([*ONE_OF_EACH, *FULL]), 0, everywhere(state)) is None
+    full = state_of([*ONE_OF_EACH, *FULL])
+    assert node_loss.failed_over(full, 0, everywhere(full), Arrivals()) is None
 
 
 def test_the_node_that_fails_is_tried_first_the_next_time() -> None:
-    state = state_of([*ONE_OF_EACH, FULL[0]])
-    suspects = [2]
-    known = loss_simulation.Arrivals()
-    scope = everywhere(state)
-    assert not node_loss.all_can_be_lost(lambda node: state, [0, 1, 2], scope, suspects, known)
-    assert suspects[1:] == [2]
-    assert not node_loss.can_be_lost(state, suspects[0], scope)
+    suspects, tried = [3, 2], []
+
+    def survived(node: int) -> bool:
+        tried.append(node)
+        return node != 1
+
+    assert not node_loss.all_can_be_lost(survived, [0, 1, 2], suspects)
+    assert tried == [2, 0, 1]
+    assert suspects == [1, 3, 2]
+    assert node_loss.all_can_be_lost(survived, [0, 2], suspects)
 
 
 @pytest.mark.parametrize("instances", [[], ONE_OF_EACH, ONE_OF_EACH[1:], [*ONE_OF_EACH, *FULL], FULL])
