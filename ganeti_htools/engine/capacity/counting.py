@@ -20,6 +20,7 @@ from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Run, Size, worst
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
@@ -135,9 +136,9 @@ def _less(limit: int | None, placed: int) -> int | None:
     return None if limit is None else limit - placed
 
 
-def _solution(state: State, asked: Asked, site: Site) -> Solution:
+def _solution(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Solution:
     """The best redundant place, in any group."""
-    redundancy, everyone = site.redundancy(state), np.ones(len(state.group), np.bool_)
+    everyone = np.ones(len(state.group), np.bool_)
     if not asked.mirrored:
         return on_nodes(state, asked, site.nodes, everyone, site.options, redundancy)
     found = list(on_all_pairs(state, asked, site, redundancy))
@@ -161,15 +162,17 @@ def _filled(
     mirrored = kind.template is DiskTemplate.DRBD
     if not site.guards(mirrored):
         return state, fill(state, row, site.nodes, first, limit, site.progress)
-    if limit != 0 and (solution := _solution(state, state.ask(row), site)).trial is None:
+    redundancy = site.redundancy(state)
+    if limit != 0 and (solution := _solution(state, state.ask(row), site, redundancy)).trial is None:
         return state, Filled(0, _all_reasons(solution))
     step = _guess(state, size)
     while True:
         trial = state.copy()
         number = step if limit is None else min(step, limit)
         filled = fill(trial, row, site.nodes, first + placed, number, site.progress)
-        if site.redundancy(trial).holds():
-            state, placed = trial, placed + filled.placed
+        then = site.redundancy(trial)
+        if then.holds():
+            state, redundancy, placed = trial, then, placed + filled.placed
             limit = None if limit is None else max(0, limit - step)
             if limit == 0 or filled.placed < number:
                 return state, Filled(placed, filled.failures)
@@ -178,7 +181,7 @@ def _filled(
             break
         else:
             step = STEP
-    return _one_by_one(state, row, site, first, placed, limit)
+    return _one_by_one(state, row, site, redundancy, first, placed, limit)
 
 
 def _all_reasons(solution: Solution) -> Failures:
@@ -192,14 +195,25 @@ def _guess(state: State, size: Size) -> int:
 
 
 def _one_by_one(
-    state: State, row: Instance, site: Site, first: int, placed: int, limit: int | None
+    state: State,
+    row: Instance,
+    site: Site,
+    redundancy: Redundancy,
+    first: int,
+    placed: int,
+    limit: int | None,
 ) -> tuple[State, Filled]:
-    """Place instances one by one, with a look at redundancy each time, up to ``limit`` of them."""
+    """Place instances one by one, with a look at redundancy each time, up to ``limit`` of them.
+
+    The state is changed; ``redundancy`` is what it is before.
+    """
     while True:
         asked = state.ask(replace(row, name=f"{row.name}-{first + placed}"))
-        solution = _solution(state, asked, site)
+        solution = _solution(state, asked, site, redundancy)
         if solution.trial is None or limit == 0:
             return state, Filled(placed, _all_reasons(solution))
+        lost = redundancy.lost_after(solution.trial)
         settling.settle(state, solution.trial)
+        redundancy = site.redundancy(state, lost)
         placed, limit = placed + 1, _less(limit, 1)
         site.progress(placed)

@@ -257,11 +257,8 @@ class Redundancy:
 
     def _survived(self, node: int) -> bool:
         """Whether the loss of a node is, as it is."""
-        return can_be_lost(self.state, node, self.scope, self.arrivals)
-
-    def _quick(self, asked: Asked) -> bool:
-        """Whether losses with a new instance are simulated on what is known of those without it."""
-        return not asked.mirrored and not asked.forthcoming and len(self.free) <= FEW
+        lost = self._lost(node)
+        return can_be_lost(self.state, node, self.scope) if lost is None else lost.survived()
 
     def _survived_with(self, asked: Asked, primary: int, node: int) -> bool | None:
         """Whether the loss of a node is, with a new instance; None if this has to be tried otherwise.
@@ -269,13 +266,30 @@ class Redundancy:
         An unmirrored one may as well come after the mirrored instances of the lost node have failed over,
         which then need not be done again for each placement.
         """
-        if not self._quick(asked):
-            return None
-        if node not in self.lost:
-            self.lost[node] = failed_over(self.state, node, self.scope, self.arrivals)
-        lost = self.lost[node]
+        lost = self._lost(node) if self._quick(asked) else None
         lost = None if lost is None else lost.placed(asked, primary)
         return None if lost is None else lost.survived()
+
+    def _lost(self, node: int) -> LostNode | None:
+        """A lost node, remembered on clusters with few nodes."""
+        if node in self.lost:
+            return self.lost[node]
+        lost = failed_over(self.state, node, self.scope, self.arrivals)
+        if len(self.free) <= FEW:
+            self.lost[node] = lost
+        return lost
+
+    def _quick(self, asked: Asked) -> bool:
+        """Whether losses with a new instance are simulated on what is known of those without it."""
+        return not asked.mirrored and not asked.forthcoming and len(self.free) <= FEW
+
+    def lost_after(self, trial: Trial) -> dict[int, LostNode]:
+        """What of ``lost`` is known once a placement has been carried out."""
+        if not self._quick(trial.asked):
+            return {}
+        primary = int(trial.pnode[0])
+        after = {node: lost and lost.placed(trial.asked, primary) for node, lost in self.lost.items()}
+        return {node: lost for node, lost in after.items() if lost is not None}
 
     def rejects(self, asked: Asked, primary: int, suspects: Sequence[int]) -> bool:
         """Whether the node that failed last certainly fails with this unmirrored instance as well."""
