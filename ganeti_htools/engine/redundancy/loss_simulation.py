@@ -288,8 +288,8 @@ class LostNode:
             if free and self._surely_take(nodes, len(instances) - at, *self.largest[at]):
                 return True
             places = self._with_room(nodes, asked, arrival)
-            if not places:
-                return False
+            if not places or at == len(instances) - 1:
+                return bool(places)
             moves = asked.row.template.survives_node
             if moves:  # what is recreated takes nothing off the lost node
                 nodes.change(self.node, [-change for change in arrival.spreads[self.node]])
