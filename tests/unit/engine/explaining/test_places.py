@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.explaining.components import scored
 from ganeti_htools.engine.explaining.places import commonest, places, redundant
-from ganeti_htools.engine.rules import choice, placements, settling
+from ganeti_htools.engine.rules import choice, placements
 from ganeti_htools.engine.rules.components import WEIGHTS
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.derive import derive
@@ -24,16 +23,6 @@ def test_places() -> None:
     assert [each.pnode for each in (first, second, third)] == [0, 1, 2]
     assert (first.why, second.why, third.why) == ("", "FailMem", "FailN1")
     assert first.score == pytest.approx(np.dot(WEIGHTS, first.components))
-
-
-def test_components_are_those_of_the_state_afterwards() -> None:
-    scores, parts = scored(BASE, TRIAL.changes, TRIAL.crowding, (3,))
-    after = STATE.copy()
-    settling.settle(after, TRIAL.only(2))
-    expected = choice.base(after, EVERYONE)
-    assert scores[2] == pytest.approx(float(expected.score()))
-    found = [float(part[2]) for part in parts]
-    assert found == pytest.approx([float(value) for value in expected.components()], abs=1e-6)
 
 
 def test_all_are_redundant_where_nobody_asks() -> None:

@@ -1,0 +1,99 @@
+"""A mirrored instance exchanges both its nodes for the best pair of others."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.allocation.exchange import to_best_pair
+from ganeti_htools.engine.allocation.move_parts import MovePart
+from ganeti_htools.engine.allocation.reporter import Reporter
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import cluster, instance
+
+FAILOVER = MovePart(Operation.FAILOVER)
+
+
+class Told(Reporter):
+    """Keeps why nodes were rejected, and where the instance was when it was tried on pairs."""
+
+    def __init__(self) -> None:
+        self.rejected: list[tuple[list[int], str]] = []
+        self.tried: list[tuple[int, tuple[int, ...]]] = []
+
+    def rejecting(self, nodes: Ints, why: str) -> None:
+        self.rejected.append((nodes.tolist(), why))
+
+    def judged_exchanges(self, state: State, nodes: Ints, trial: Trial) -> None:
+        self.tried.append((int(state.pnode[0]), trial.codes.shape))
+
+
+def state_of(offline: str = "", mem: int = 1_000, **sizes: int) -> State:
+    """An instance on a and b; the sizes are memory (MiB) of all nodes, of the others 10,000."""
+    here = [
+        instance("one", DiskTemplate.DRBD, "a", "b", mem=mem),
+        instance("two", DiskTemplate.PLAIN, "d", mem=4_000),
+    ]
+    made = cluster(dict.fromkeys("abcde", 10_000) | sizes, here)
+    return derive(replace(made, nodes=tuple(replace(row, offline=row.name in offline) for row in made.nodes)))
+
+
+def exchanged(state: State, targets: str, told: Reporter) -> list[MovePart]:
+    rows = np.array([state.nodes[name] for name in targets], np.int64)
+    return to_best_pair(state, state.instance(0), 0, rows, Options(), told)
+
+
+@pytest.mark.parametrize(("offline", "first", "tried_on"), [("", [], 0), ("a", [FAILOVER], 1)])
+def test_the_new_primary_is_secondary_first(offline: str, first: list[MovePart], tried_on: int) -> None:
+    """From a lost primary the instance has failed over before anything else is tried."""
+    state, told = state_of(offline), Told()
+    parts = exchanged(state, "cde", told)
+    primary, secondary = int(state.pnode[0]), int(state.snode[0])
+    assert {primary, secondary} <= {2, 3, 4}
+    assert primary != 3  # where memory is used
+    assert parts == [
+        *first,
+        MovePart(Operation.REPLACE_SECONDARY, primary),
+        FAILOVER,
+        MovePart(Operation.REPLACE_SECONDARY, secondary),
+    ]
+    assert told.tried == [(tried_on, (3, 3))]
+    assert not told.rejected
+
+
+def test_one_node_is_no_pair() -> None:
+    told = Told()
+    with pytest.raises(RequestFailed, match=r"^Can't find any good nodes .*: no nodes available$"):
+        exchanged(state_of(), "c", told)
+    assert told.rejected == [([2], "no other node")]
+
+
+def test_a_secondary_that_cannot_take_over() -> None:
+    state, told = state_of("a", mem=3_000, b=2_000), Told()
+    with pytest.raises(RequestFailed, match=r"Allocation failed: Failing over to the secondary: FailMem$"):
+        exchanged(state, "cde", told)
+    assert told.rejected == [([2, 3, 4], "its secondary cannot take over")]
+    assert (state.pnode[0], state.snode[0]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "step"),
+    [
+        ({"c": 2_000, "e": 2_000}, "Changing secondary to new primary"),
+        ({"c": 10_000, "e": 2_000}, "Changing secondary to new primary"),
+        ({"e": 10_000, "c": 2_000}, "Changing secondary to final secondary"),
+    ],
+)
+def test_why_the_last_pair_does_not_do(sizes: dict[str, int], step: str) -> None:
+    """That is e as primary and c as secondary; the state stays as it was."""
+    state = state_of("", 3_000, **sizes)
+    with pytest.raises(RequestFailed, match=f"Allocation failed: {step}: FailMem$"):
+        exchanged(state, "ce", Told())
+    assert (state.pnode[0], state.snode[0]) == (0, 1)

@@ -1,0 +1,98 @@
+"""One instance leaves its primary, its secondary or both: by which parts, and why it cannot."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.allocation.leave import leave
+from ganeti_htools.engine.allocation.move_parts import MovePart
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate, EvacMode
+from tests.support.by_hand import cluster, instance
+
+DRBD, EXT, PLAIN = range(3)
+FAILOVER = MovePart(Operation.FAILOVER)
+
+
+def state_of() -> State:
+    """Each kind of instance on a, the mirrored one with its copy on b; c is full, d and e are empty."""
+    here = [
+        instance("drbd", DiskTemplate.DRBD, "a", "b"),
+        instance("ext", DiskTemplate.EXT, "a"),
+        instance("plain", DiskTemplate.PLAIN, "a"),
+        instance("large", DiskTemplate.PLAIN, "c", mem=9_500),
+    ]
+    return derive(cluster(dict.fromkeys("abcde", 10_000), here))
+
+
+def left(
+    state: State, index: int, mode: EvacMode, targets: str = "cde"
+) -> tuple[list[MovePart], tuple[int, int]]:
+    """The parts of the move, and the nodes that the instance has then."""
+    rows = np.array([state.nodes[name] for name in targets], np.int64)
+    parts = leave(state, state.instance(index), mode, 0, rows, Options())
+    return parts, (int(state.pnode[index]), int(state.snode[index]))
+
+
+@pytest.mark.parametrize(
+    ("index", "mode", "parts", "nodes"),
+    [
+        (DRBD, EvacMode.PRIMARY, [FAILOVER], (1, 0)),
+        (DRBD, EvacMode.SECONDARY, [MovePart(Operation.REPLACE_SECONDARY, 4)], (0, 4)),
+        (EXT, EvacMode.PRIMARY, [MovePart(Operation.FAILOVER_TO, 4)], (4, NOWHERE)),
+        (EXT, EvacMode.ALL, [MovePart(Operation.FAILOVER_TO, 4)], (4, NOWHERE)),
+    ],
+)
+def test_what_an_instance_does_to_leave(
+    index: int, mode: EvacMode, parts: list[MovePart], nodes: tuple[int, int]
+) -> None:
+    """Of the two empty nodes the last is taken."""
+    assert left(state_of(), index, mode) == (parts, nodes)
+
+
+def test_both_nodes_are_left_for_a_pair() -> None:
+    parts, nodes = left(state_of(), DRBD, EvacMode.ALL)
+    assert set(nodes) == {3, 4}
+    assert [part.operation for part in parts].count(Operation.REPLACE_SECONDARY) == 2
+
+
+def test_only_the_targets_are_taken() -> None:
+    assert left(state_of(), EXT, EvacMode.PRIMARY, "d")[1] == (3, NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("index", "mode", "targets", "why"),
+    [
+        (PLAIN, EvacMode.PRIMARY, "de", "Instances of type plain cannot be relocated"),
+        (
+            EXT,
+            EvacMode.SECONDARY,
+            "de",
+            "Instances with disk template 'ext' can't execute change secondary",
+        ),
+        (EXT, EvacMode.PRIMARY, "", "Can't find any good node: "),
+        (EXT, EvacMode.PRIMARY, "c", "Can't find any good node:  Node c failed: FailMem;"),
+        (DRBD, EvacMode.SECONDARY, "c", "Can't find any good node:  Node c failed: FailMem;"),
+    ],
+)
+def test_what_cannot_leave_stays(index: int, mode: EvacMode, targets: str, why: str) -> None:
+    state = state_of()
+    before = int(state.pnode[index]), int(state.snode[index])
+    with pytest.raises(RequestFailed) as failure:
+        left(state, index, mode, targets)
+    assert str(failure.value) == why
+    assert (int(state.pnode[index]), int(state.snode[index])) == before
+
+
+def test_a_mirrored_instance_without_a_secondary_cannot_leave() -> None:
+    made = state_of().cluster
+    bare = replace(made.instances[DRBD], snode=None)
+    state = derive(replace(made, instances=(bare, *made.instances[1:])))
+    with pytest.raises(RequestFailed, match=r"^Instance has no secondary node$"):
+        left(state, DRBD, EvacMode.PRIMARY)

@@ -1,0 +1,64 @@
+"""The parts of a move, each carried out in place."""
+
+import pytest
+
+from ganeti_htools.engine.allocation.move_parts import MovePart, carry_out, fail_over
+from ganeti_htools.engine.allocation.reporter import Reporter
+from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import cluster, instance
+
+
+class Told(Reporter):
+    """Keeps the nodes that were judged."""
+
+    def __init__(self) -> None:
+        self.nodes: list[list[int]] = []
+
+    def judged(self, nodes: Ints, trial: Trial, redundancy: Check | None = None) -> None:
+        self.nodes.append(nodes.tolist())
+
+
+def state_of(snode: int = 10_000) -> State:
+    """An instance of 3000 MiB on a, with its copy on b; c is empty."""
+    one = instance("one", DiskTemplate.DRBD, "a", "b", mem=3_000)
+    return derive(cluster({"a": 10_000, "b": snode, "c": 10_000}, [one]))
+
+
+def nodes(state: State) -> tuple[int, int]:
+    return int(state.pnode[0]), int(state.snode[0])
+
+
+def test_a_failover_exchanges_the_roles() -> None:
+    state, told = state_of(), Told()
+    fail_over(state, state.instance(0), Options(), told)
+    assert nodes(state) == (1, 0)
+    assert state.columns.unallocated.tolist() == [10_000, 7_000, 10_000]
+    assert told.nodes == [[1]]
+
+
+def test_a_failover_that_is_not_possible_changes_nothing() -> None:
+    state, told = state_of(snode=2_000), Told()
+    with pytest.raises(RequestFailed, match=r"^FailMem$"):
+        fail_over(state, state.instance(0), Options(), told)
+    assert nodes(state) == (0, 1)
+    assert told.nodes == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [(MovePart(Operation.FAILOVER), (1, 0)), (MovePart(Operation.REPLACE_SECONDARY, 2), (0, 2))],
+)
+def test_a_part_is_carried_out(part: MovePart, expected: tuple[int, int]) -> None:
+    state = state_of()
+    carry_out(state, state.instance(0), part, Options())
+    assert nodes(state) == expected
+    assert state.peers[expected] == 3_000  # what the secondary keeps free
+    assert state.peers.sum() == 3_000
