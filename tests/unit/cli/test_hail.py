@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hail
-from ganeti_htools.commandline.parameters import parse_options
-from ganeti_htools.model.errors import UsageError
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster
 
@@ -140,15 +138,3 @@ def test_explain_where_lost_allocations_decide(
 def test_explain_says_if_nothing_can_be_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert explained(tmp_path, messages.change_group(list(DATA["instances"])[:1])) == 0
     assert capsys.readouterr().out.endswith("\nNo place: no groups for evacuation: allowed groups was []\n")
-
-
-def test_explain_is_no_parameter_of_an_iallocator() -> None:
-    with pytest.raises(UsageError, match=r"^--explain is for the hail program itself$"):
-        parse_options(["--explain"])
-
-
-def test_what_is_wrong_with_a_parameter_is_told_on_one_line() -> None:
-    with pytest.raises(
-        UsageError, match=r"^Error while .*: --static-kvm-node-memory: cannot parse string 'x'"
-    ):
-        parse_options(["--static-kvm-node-memory=x"])

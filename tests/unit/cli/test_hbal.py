@@ -291,3 +291,31 @@ def test_disk_moves_may_have_to_gain_more(
     path.write_text(POWERED)
     assert hbal.main(["-t", str(path), "--avoid-disk-moves", factor]) == 0
     assert f"\nSolution length={length}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ((), "it fits nowhere: FailMem: 1"),
+        (("--exclude-instances=a",), "the options leave it out"),
+        (("--no-instance-moves", "--no-disk-moves"), "no other node is online, or the options do not allow"),
+    ],
+)
+def test_what_stays_on_drained_nodes_is_told_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], why: str
+) -> None:
+    rows = [instance("a", EXT, "n0", mem=6000), instance("b", PLAIN, "n0"), instance("c", EXT, "n1")]
+    described = by_hand.cluster({"n0": 10_000, "n1": 5000}, rows)
+    assert run(tmp_path, described, "-On0", *options, "--json") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    left = json.loads(out)["left_on_offline_nodes"]
+    assert [(each["instance"], each["nodes"]) for each in left] == [("a", ["n0"]), ("b", ["n0"])]
+    assert left[0]["why"].startswith(why)
+    assert run(tmp_path, described, "-On0", *options) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "Left on nodes that are offline or drained:",
+        *(f"  {each['instance']} on n0: {each['why']}" for each in left),
+    ]
+    assert run(tmp_path, described, "-On0", *options, "-q") == 0
+    assert capsys.readouterr().err == ""

@@ -1,85 +1,116 @@
-"""What hbal says of instances that its plan leaves on nodes that are offline or drained."""
+"""Which instances stay on nodes that are offline or drained, and why. ``n0`` is such a node."""
 
-import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ganeti_htools.backends import text
-from ganeti_htools.cli import hbal
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
+from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.staying import Staying, staying
+from ganeti_htools.planning.view import View, state_of
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
-Left = list[dict[str, object]]
 
 
-@pytest.fixture
-def left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Left]:
-    """What is left on ``n0``, which is drained; told alike as text and as JSON."""
-
-    def ask(cluster: Cluster, *options: str) -> Left:
-        path = tmp_path / "cluster.data"
-        path.write_text(text.dump(cluster))
-        words = ["-t", str(path), "-O", "n0", *options]
-        assert hbal.main([*words, "--json"]) == 0
-        found: Left = json.loads(capsys.readouterr().out)["left_on_offline_nodes"]
-        assert hbal.main(words) == 0
-        said = capsys.readouterr().err.partition("Left on nodes that are offline or drained:\n")
-        lines = [f"  {each['instance']} on {', '.join(each['nodes'])}: {each['why']}" for each in found]  # type: ignore[arg-type]
-        assert said[2].splitlines() == lines
-        assert bool(said[1]) is bool(found)
-        assert hbal.main([*words, "-q"]) == 0
-        assert "Left on" not in capsys.readouterr().err
-        return found
-
-    return ask
+def left(
+    cluster: Cluster,
+    options: Balancing | None = None,
+    *,
+    steps: int = 0,
+    offline: Sequence[str] = ("n0",),
+    movable: Bools | None = None,
+    scope: Bools | None = None,
+) -> list[Staying]:
+    state = state_of(cluster, View(offline=tuple(offline)))
+    scope = np.ones(len(state.group), np.bool_) if scope is None else scope
+    movable = np.ones(len(state.pnode), np.bool_) if movable is None else movable
+    return list(staying(state, scope, movable, options or Balancing(), steps))
 
 
-def drained(*rows: object, mem: int = 10_000) -> Cluster:
-    return by_hand.cluster({"n0": 10_000, "n1": mem, "n2": mem}, rows)  # type: ignore[arg-type]
+def drained(*rows: Instance, mem: int = 10_000) -> Cluster:
+    return by_hand.cluster({"n0": 10_000, "n1": mem, "n2": mem}, rows)
 
 
-def test_nothing_is_said_of_a_node_that_is_emptied(left: Callable[..., Left]) -> None:
-    assert left(drained(instance("a", DRBD, "n0", "n1"), instance("b", EXT, "n0"))) == []
+def test_only_instances_of_such_nodes_stay() -> None:
+    assert left(drained(instance("a", EXT, "n1"), instance("b", DRBD, "n1", "n2"))) == []
 
 
-def test_local_disks(left: Callable[..., Left]) -> None:
-    rows = instance("a", PLAIN, "n0"), instance("b", EXT, "n0"), instance("c", PLAIN, "n1")
-    assert left(drained(*rows)) == [
-        {"instance": "a", "nodes": ["n0"], "why": "plain instances cannot be moved"}
+def test_each_is_told_with_its_nodes_that_are_offline() -> None:
+    rows = instance("a", DRBD, "n1", "n0"), instance("b", DRBD, "n0", "n1"), instance("c", EXT, "n0")
+    told = left(drained(*rows), offline=("n0", "n1"))
+    assert [(each.instance, each.nodes) for each in told] == [
+        ("a", ["n1", "n0"]),
+        ("b", ["n0", "n1"]),
+        ("c", ["n0"]),
     ]
 
 
-def test_no_room(left: Callable[..., Left]) -> None:
+def test_nodes_out_of_scope_do_not_count() -> None:
+    cluster = drained(instance("a", EXT, "n0"), instance("b", EXT, "n1"))
+    scope = np.array([False, True, True])
+    assert left(cluster, scope=scope) == []
+    assert [each.instance for each in left(cluster, offline=("n0", "n1"), scope=scope)] == ["b"]
+
+
+def test_local_disks() -> None:
+    rows = instance("a", PLAIN, "n0"), instance("b", PLAIN, "n1")
+    assert left(drained(*rows)) == [Staying("a", ["n0"], "plain instances cannot be moved")]
+
+
+def test_without_a_secondary() -> None:
+    (told,) = left(drained(instance("a", DRBD, "n0")))
+    assert told.why == "it has no secondary"
+
+
+def test_no_room() -> None:
     (told,) = left(drained(instance("a", EXT, "n0", mem=6000), mem=5000))
-    assert (told["instance"], told["why"]) == ("a", "it fits nowhere: FailMem: 2")
+    assert told == Staying("a", ["n0"], "it fits nowhere: FailMem: 2")
 
 
-def test_a_secondary_without_room(left: Callable[..., Left]) -> None:
+def test_a_secondary_without_room() -> None:
     cluster = drained(instance("a", DRBD, "n1", "n0"))
     full = replace(cluster.nodes[2], f_dsk=0)
     (told,) = left(replace(cluster, nodes=(*cluster.nodes[:2], full)))
-    assert told["nodes"] == ["n0"]
-    assert str(told["why"]).startswith("it fits nowhere: FailDisk: ")
+    assert told.nodes == ["n0"]
+    assert told.why.startswith("it fits nowhere: FailDisk: ")
+
+
+def test_nodes_in_two_groups() -> None:
+    one = drained(instance("a", DRBD, "n0", "n3"))
+    other: Node = by_hand.node("n3", group="uuid-2")
+    cluster = replace(one, groups=(*one.groups, Group("group2", "uuid-2")), nodes=(*one.nodes, other))
+    (told,) = left(cluster)
+    assert told.why == "its nodes are in two node groups"
+
+
+def test_left_out() -> None:
+    (told,) = left(drained(instance("a", EXT, "n0")), movable=np.array([False]))
+    assert told.why == "the options leave it out"
+
+
+NO_WAY = "no other node is online, or the options do not allow the move"
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "steps", "why"),
     [
-        (("--exclude-instances=a",), "the options leave it out"),
-        (("-l0",), "the plan ends before"),
-        (("--min-gain=100", "--min-gain-limit=100"), "moving it would not gain enough"),
-        (
-            ("--no-instance-moves", "--no-disk-moves"),
-            "no other node is online, or the options do not allow the move",
-        ),
-        (("-O", "n1", "-O", "n2"), "no other node is online, or the options do not allow the move"),
+        (Balancing(), 0, "moving it would not gain enough"),
+        (Balancing(max_length=2), 1, "moving it would not gain enough"),
+        (Balancing(max_length=2), 2, "the plan ends before"),
+        (Balancing(max_length=0), 0, "the plan ends before"),
+        (Balancing(instance_moves=False, disk_moves=False), 0, NO_WAY),
     ],
 )
-def test_options(left: Callable[..., Left], options: tuple[str, ...], why: str) -> None:
-    assert [each["why"] for each in left(drained(instance("a", EXT, "n0")), *options)] == [why]
+def test_options(options: Balancing, steps: int, why: str) -> None:
+    assert [each.why for each in left(drained(instance("a", EXT, "n0")), options, steps=steps)] == [why]
+
+
+def test_no_other_node_is_online() -> None:
+    (told,) = left(drained(instance("a", EXT, "n0")), offline=("n0", "n1", "n2"))
+    assert told.why == NO_WAY

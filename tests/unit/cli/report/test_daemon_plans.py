@@ -3,7 +3,6 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli.report import daemon_plans
-from ganeti_htools.cli.report.daemon import ages, duration
 
 JOB = {"title": "web: a:b => b:a"}
 PLAN: dict[str, Any] = {
@@ -49,12 +48,3 @@ def test_the_jobs_of_a_plan_are_listed_before_it_begins() -> None:
 def test_the_ending(error: str | None, going_on: str | None, told: str) -> None:
     execution = {**PLAN["execution"], "going_on": going_on}
     assert daemon_plans.ending({**PLAN, "error": error, "execution": execution}) == told
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (172800, "2 d")],
-)
-def test_durations(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
-    assert ages({"live": seconds}) == f"live {told} old"

@@ -1,11 +1,15 @@
-"""What is said before the daemon is asked for a plan."""
+"""What the daemon is asked, with one whose answers are written down."""
+
+from typing import Any
 
 import pytest
 
 from ganeti_htools.cli.runs import by_daemon
+from ganeti_htools.client import asking
+from ganeti_htools.client.asking import NoAnswerError
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import obey
-from ganeti_htools.model.errors import UsageError
+from ganeti_htools.model.errors import HtoolsError, UsageError
 from ganeti_htools.planning import hbal
 
 
@@ -25,3 +29,51 @@ def test_options_that_the_daemon_cannot_use(option: str) -> None:
     name = option.partition("=")[0]
     with pytest.raises(UsageError, match=f"^{name} cannot be used where htoolsd makes the plan$"):
         by_daemon.plan(line, "hbal", hbal.Options(), None)
+
+
+class Daemon:
+    """Answers each method alike, and notes what was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, Any]] = []
+
+    def ask(self, path: str, method: str, args: Any, patience: float = 0.0) -> Any:
+        assert path == "/socket"
+        self.asked.append((method, args))
+        answer = self.answers.get(method)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_plan_is_asked_for_with_the_options_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = Daemon(plan={"id": "beef"})
+    monkeypatch.setattr(asking, "ask", daemon.ask)
+    line = obey(HBAL, ["-D/socket"])
+    assert by_daemon.plan(line, "hbal", hbal.Options(group="g"), {"nodes": 1}) == {"id": "beef"}
+    wishes = {"tool": "hbal", "options": {"group": "g"}, "generations": {"nodes": 1}}
+    assert daemon.asked == [("plan", wishes)]
+
+
+def test_a_plan_that_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = {"ending": None, "going_on": "jobs 1"}
+    daemon = Daemon(follow={"execution": outcome})
+    monkeypatch.setattr(asking, "ask", daemon.ask)
+    line = obey(HBAL, ["-D/socket", "-X", "--no-wait", "--on-change=stop"])
+    said: list[str] = []
+    assert by_daemon.carry_out(line, "beef", said.append) == outcome
+    assert said == ["Plan beef has been begun; 'htoolsctl plan beef' follows it"]
+    assert daemon.asked == [
+        ("execute", {"plan": "beef", "on_change": "stop", "wait_for_nodes": False}),
+        ("follow", {"plan": "beef"}),
+    ]
+
+
+def test_it_is_not_known_whether_a_plan_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = Daemon(execute=NoAnswerError("no answer"))
+    monkeypatch.setattr(asking, "ask", daemon.ask)
+    line = obey(HBAL, ["-D/socket", "-X", "--no-wait"])
+    with pytest.raises(HtoolsError) as raised:
+        by_daemon.carry_out(line, "beef", print)
+    assert str(raised.value) == "no answer; 'htoolsctl plan beef' tells whether it is carried out"

@@ -1,0 +1,127 @@
+"""What hbal says of a node group and of its plan."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.cli.report import balance
+from ganeti_htools.cli.report.balance import After, Before
+from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.engine.balancing.balance import Balancing, score_of
+from ganeti_htools.engine.redundancy import check
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning import hbal
+from ganeti_htools.planning.hbal import Balanced, Options
+from ganeti_htools.planning.jobsets import jobsets
+from ganeti_htools.planning.staying import Staying
+from ganeti_htools.planning.view import View, state_of
+from tests.support import by_hand
+from tests.support.by_hand import instance
+
+EXT = DiskTemplate.EXT
+CLUSTER = by_hand.cluster(
+    {"n0": 10_000, "n1": 10_000, "n2": 10_000}, [instance(f"i{row}", EXT, "n0") for row in range(3)]
+)
+
+
+def before_of(cluster: Cluster) -> Before:
+    state = state_of(cluster, View())
+    scope = np.ones(len(state.group), np.bool_)
+    return Before(state, "group1", scope, score_of(state, scope), check.figures(state, scope))
+
+
+def after_of(before: Before, plan: Balanced) -> After:
+    score = plan.moves[-1].step.score if plan.moves else before.score
+    return After(plan, jobsets(plan.moves), score, check.figures(plan.after, before.scope))
+
+
+def balanced(before: Before) -> After:
+    options = Options(balancing=Balancing(min_gain=0.0))
+    return after_of(before, hbal.plan(before.state, before.scope, options))
+
+
+def test_a_group_without_problems() -> None:
+    assert list(balance.about_group(before_of(CLUSTER), CommandLine())) == [
+        "Group size 3 nodes, 3 instances",
+        "Selected node group: group1",
+        "Initial check done: 0 bad nodes, 0 bad instances.",
+    ]
+
+
+def test_a_group_with_problems() -> None:
+    full = instance("a", DiskTemplate.DRBD, "n0", "n1", mem=6000), instance("b", EXT, "n1", mem=6000)
+    cluster = by_hand.cluster({"n0": 10_000, "n1": 10_000}, full)
+    busy = replace(cluster.nodes[0], t_cpu=0.1)
+    before = before_of(replace(cluster, nodes=(busy, *cluster.nodes[1:])))
+    _, _, *lines = balance.about_group(before, CommandLine(verbose=5))
+    assert lines[0] == "Initial check done: 1 bad nodes, 2 bad instances."
+    assert 'Bad nodes: ["n1"]' in lines
+    assert 'N+1 happy nodes: ["n0"]' in lines
+    assert 'Node policy status: [("n0",Bad FailCPU)]' in lines
+    assert lines[-3].startswith("Cluster is not N+1 happy")
+    assert lines[-2:] == [
+        "The cluster contains 1 policy-violating nodes.",
+        "Continuing, but the set of moves might be too restricted; consider using the --ignore-soft-errors"
+        " option.",
+    ]
+    *_, last = balance.about_group(before, CommandLine(ignore_soft_errors=True))
+    assert last == "Continuing, ignoring soft errors."
+
+
+def test_what_a_plan_gains_and_costs() -> None:
+    before = before_of(CLUSTER)
+    after = balanced(before)
+    moves = len(after.plan.moves)
+    assert moves
+    (quiet,) = balance.about_plan(before, after, 0)
+    assert quiet == f"Cluster score improved from {before.score:.8f} to {after.score:.8f}"
+    gain, length, cost = balance.about_plan(before, after, 1)
+    assert (gain, length) == (quiet, f"Solution length={moves}")
+    assert cost == balance.cost_line(after.plan.moves, after.sets)
+    assert cost.endswith(f"; {len(after.sets)} jobsets")
+    *_, changes = balance.about_plan(before, after, 2)
+    assert changes == balance.changes(before.figures, after.figures)
+    coefficients, table, *_ = balance.about_plan(before, after, 3)
+    assert coefficients == f"Final coefficients:   overall {after.score:.8f}"
+    assert table == balance.components(after.figures)
+
+
+def test_no_plan() -> None:
+    before = before_of(CLUSTER)
+    after = after_of(before, Balanced((), before.state))
+    assert list(balance.about_plan(before, after, 2)) == ["No solution found", "Solution length=0"]
+
+
+def test_two_plans_are_compared() -> None:
+    before = before_of(CLUSTER)
+    after = balanced(before)
+    best = after._replace(plan=replace(after.plan, greedy=after.plan.moves[:1]))
+    greedy, optimised = list(balance.about_plan(before, best, 1))[-2:]
+    assert greedy.startswith(f"Greedy plan:    score {after.plan.moves[0].step.score:.8f}, 1 moves")
+    assert optimised.startswith(f"Optimised plan: score {after.score:.8f}, {len(after.plan.moves)} moves")
+
+
+@pytest.mark.parametrize("outcome", [None, {"ending": "done"}])
+def test_a_plan_as_json(capsys: pytest.CaptureFixture[str], outcome: dict[str, str] | None) -> None:
+    before = before_of(CLUSTER)
+    after = balanced(before)
+    balance.report(before, after, [Staying("a", ["n"], "why")], outcome)
+    told = json.loads(capsys.readouterr().out)
+    assert told["group"] == {"name": "group1", "nodes": 3, "instances": 3}
+    assert told["score"] == {"before": before.score, "after": after.score}
+    assert told["left_on_offline_nodes"] == [{"instance": "a", "nodes": ["n"], "why": "why"}]
+    assert told.get("execution") == outcome
+    assert "greedy" not in told
+    assert [step["from"] for step in told["steps"]] == [list(move.was) for move in after.plan.moves]
+    assert [step["to"] for step in told["steps"]] == [list(move.now) for move in after.plan.moves]
+    assert [step["jobset"] for step in told["steps"]] == [
+        number for number, jobs in enumerate(after.sets, 1) for _ in jobs
+    ]
+
+
+def test_what_nodes_have_free() -> None:
+    before = before_of(CLUSTER)
+    assert balance.totals("Final", before.state, before.scope) == "Final:    mem=27000 disk=2700000"

@@ -1,0 +1,102 @@
+import time
+from typing import Any
+
+import pytest
+
+from ganeti_htools.cli.report import daemon
+
+STATUS: dict[str, Any] = {
+    "version": "1.0",
+    "pid": 7,
+    "uptime_s": 150,
+    "socket": "/run/s",
+    "connections": 2,
+    "luxi": {"state": "connected", "since": 0.0, "error": None, "path": "/run/luxi"},
+    "cluster": {"nodes": 3, "instances": 5, "ages": {"live": 4}, "late": False, "silent": []},
+    "plans": {},
+    "decisions": {
+        **dict.fromkeys(
+            ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken", "alone"), 0
+        ),
+        "last_alone": None,
+        "waiting": 1,
+        "running": 0,
+        "running_ms": None,
+        "lost": 0,
+        "last_ms": None,
+        "median_ms": None,
+        "slowest_ms": None,
+        "kept_nodes": 3,
+        "kept_instances": 5,
+    },
+    "memory_mib": 99.6,
+}
+
+
+def told(**changes: Any) -> dict[str, str]:
+    """The lines of a status by their first word; of a part of it only some figures are changed."""
+    status = {
+        name: part | changes.get(name, {}) if isinstance(part, dict) else changes.get(name, part)
+        for name, part in STATUS.items()
+    }
+    first, *lines = daemon.status(status).splitlines()
+    assert first == "htoolsd 1.0, process 7, up 2 min"
+    return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+
+
+def test_a_daemon_with_nothing_to_tell() -> None:
+    lines = told()
+    assert list(lines) == ["socket", "luxi", "cluster", "decisions", "now", "memory"]
+    assert lines["socket"] == "/run/s (2 connected)"
+    assert lines["cluster"] == "3 nodes, 5 instances; live 4 s old"
+    assert lines["decisions"].startswith("0 served, ")
+    assert "0 given up" in lines["decisions"]
+    assert lines["now"] == "1 waiting, 0 running"
+    assert lines["memory"] == "100 MiB, with 3 nodes and 5 instances of the last request"
+
+
+def test_a_cluster_that_is_not_as_it_should_be() -> None:
+    assert told(cluster={"nodes": None})["cluster"] == "not known yet"
+    lines = told(cluster={"late": True, "silent": ["a", "b"]})
+    assert lines["cluster"].endswith(" (late)")
+    assert lines["silent"] == "a, b: taken for offline"
+    luxi = told(luxi={"state": "away", "error": "gone", "since": time.time() - 130})["luxi"]
+    assert luxi == "away for 2 min: gone (/run/luxi)"
+
+
+def test_what_is_there_only_sometimes() -> None:
+    lines = told(
+        plans={"planned": 2, "done": 1},
+        decisions={
+            "alone": 3,
+            "last_alone": time.time() - 130,
+            "running": 1,
+            "running_ms": 5000,
+            "lost": 1,
+            "last_ms": 1.25,
+            "median_ms": 2.0,
+            "slowest_ms": 3.0,
+        },
+    )
+    assert lines["plans"] == "2 planned, 1 done"
+    assert lines["alone"] == "3 decided without the daemon, the last 2 min ago"
+    assert lines["now"] == "1 waiting, 1 running for 5 s, 1 given up and not ended"
+    assert lines["time"] == "last 1.2 ms, median 2.0 ms, slowest 3.0 ms"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (172800, "2 d")],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert daemon.duration(seconds) == words
+    assert daemon.ages({"live": seconds, "configuration": 3}) == f"live {words} old, configuration 3 s old"
+
+
+def test_methods_with_their_arguments() -> None:
+    method = {"name": "decide", "version": 1, "doc": "word " * 30, "arguments": {"request": "the text"}}
+    first, second, *_, last = daemon.methods([method]).splitlines()
+    assert first.startswith("decide 1    word word")
+    assert len(first) <= 100
+    assert second.startswith(" " * 12 + "word")
+    assert last == "  request     the text"

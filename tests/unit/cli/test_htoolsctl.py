@@ -1,0 +1,149 @@
+"""What htoolsctl asks, and how it ends, with a daemon whose answers are written down."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.cli import htoolsctl
+from ganeti_htools.client.asking import NoAnswerError, RefusedError
+from ganeti_htools.client.following import Change
+from ganeti_htools.client.protocol import Refusal
+
+RELAY = {"stdout": "answer\n", "stderr": "warning\n", "exit_status": 3}
+
+
+class Daemon:
+    """Answers each method alike, and notes what was asked."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, dict[str, object]]] = []
+
+    def ask(
+        self, path: str, method: str, args: dict[str, object], file: int | None = None, patience: float = 0.0
+    ) -> Any:
+        assert path == "/socket"
+        self.asked.append((method, args if file is None else args | {"file": True}))
+        answer = self.answers.get(method)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Daemon]:
+    def prepare(*changes: Change, **answers: Any) -> Daemon:
+        made = Daemon(**answers)
+        monkeypatch.setattr(htoolsctl, "ask", made.ask)
+        monkeypatch.setattr(htoolsctl, "changes", lambda _path, _plan: iter(changes))
+        return made
+
+    return prepare
+
+
+def run(*words: str) -> int:
+    return htoolsctl.main(["--socket=/socket", *words])
+
+
+def plan(state: str) -> dict[str, Any]:
+    return {
+        "id": "beef",
+        "tool": "hbal",
+        "state": state,
+        "made": 0,
+        "by": {"uid": 1, "pid": 2},
+        "options": {},
+        "groups": ["g"],
+        "score": {"before": 2.0, "after": 1.0},
+        "error": None,
+        "execution": {"going_on": None, "not_submitted": []},
+    }
+
+
+def test_json_is_the_answer_as_it_is(
+    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon(plans=[{"any": "thing"}])
+    assert run("plans", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [{"any": "thing"}]
+
+
+@pytest.mark.parametrize(
+    ("state", "status"), [("done", 0), ("planned", 0), ("stopped", 0), ("failed", 1), ("interrupted", 2)]
+)
+def test_the_exit_status_tells_how_a_plan_ended(
+    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], state: str, status: int
+) -> None:
+    running = Change(plan("running"), [("said", "Got job IDs 1")])
+    asked = daemon(running, Change(plan(state), [("warned", "Ganeti answers again")])).asked
+    assert run("plan", "be") == status
+    assert [method for method, _ in asked] == ["status"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Plan beef of hbal")
+    assert lines[-3:] == ["Got job IDs 1", "Ganeti answers again", state]
+
+
+@pytest.mark.parametrize(
+    ("words", "wishes"), [(("be",), {}), (("be", "--wait-for-nodes"), {"wait_for_nodes": True})]
+)
+def test_a_plan_is_looked_for_before_it_is_executed(
+    daemon: Callable[..., Daemon], words: tuple[str, ...], wishes: dict[str, object]
+) -> None:
+    asked = daemon(Change(plan("done"), [])).asked
+    assert run("execute", *words) == 0
+    assert asked == [("follow", {"plan": "be"}), ("execute", {"plan": "be", **wishes})]
+
+
+def test_a_plan_is_cancelled(daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]) -> None:
+    asked = daemon(cancel=plan("stopping")).asked
+    assert run("cancel", "be") == run("cancel", "be", "--now") == 0
+    assert [args["now"] for _, args in asked] == [False, True]
+    assert capsys.readouterr().out.splitlines() == [
+        "plan beef stops when the jobs under way have ended",
+        "plan beef is left; jobs that are under way go on",
+    ]
+
+
+def test_a_decision_is_relayed(
+    daemon: Callable[..., Daemon],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = daemon(decide=RELAY).asked
+    (tmp_path / "request").write_text("{}")
+    assert run("decide", str(tmp_path / "request"), "--no-capacity-checks") == 3
+    assert capsys.readouterr() == ("answer\n", "warning\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[]")))
+    assert run("decide", "-") == 3
+    assert [args for method, args in asked if method == "decide"] == [
+        {"arguments": ["--no-capacity-checks"], "file": True},
+        {"arguments": [], "request": "[]"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RefusedError(Refusal.BUSY, "too much to do"), "htoolsctl: refused (busy): too much to do\n"),
+        (NoAnswerError("is htoolsd running?"), "htoolsctl: is htoolsd running?\n"),
+    ],
+)
+def test_an_error_is_a_line(
+    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], error: Exception, told: str
+) -> None:
+    daemon(status=error)
+    assert run("status") == 1
+    assert capsys.readouterr() == ("", told)
+
+
+def test_only_decisions_take_further_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run("status", "--colour")
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --colour" in capsys.readouterr().err

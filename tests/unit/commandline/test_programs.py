@@ -1,0 +1,17 @@
+import pytest
+
+from ganeti_htools.cli.htools import ROLES
+from ganeti_htools.commandline.programs import PROGRAMS
+from ganeti_htools.commandline.reading import HELP, VERSION, Program
+
+
+def test_every_role_is_a_program() -> None:
+    assert set(PROGRAMS) == set(ROLES)
+    assert all(program.name == name for name, program in PROGRAMS.items())
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_every_option_of_a_program_has_names_of_its_own(program: Program) -> None:
+    assert {HELP, VERSION} <= set(program.all_options)
+    names = [name for option in program.all_options for name in (option.short, option.long) if name]
+    assert len(names) == len(set(names))

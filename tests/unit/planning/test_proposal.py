@@ -1,0 +1,80 @@
+"""Plans in a form that somebody else can carry out."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.balancing.balance import Balancing, stepwise
+from ganeti_htools.luxi.opcodes import PRIORITIES
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.proposal import Execution, begin, retraced, told, unwatched
+from ganeti_htools.version import title
+from tests.support import by_hand
+from tests.support.by_hand import instance
+
+ROWS = [instance(f"i{row}", DiskTemplate.EXT, "n0") for row in range(3)]
+CLUSTER = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), ROWS)
+MOVABLE = np.ones(len(ROWS), np.bool_)
+
+
+def steps() -> list[Any]:
+    found = stepwise(derive(CLUSTER), np.ones(3, np.bool_), Balancing(min_gain=0.0), MOVABLE)
+    return list(found)
+
+
+def test_steps_are_told_in_names_and_can_be_made_again() -> None:
+    made, state = steps(), derive(CLUSTER)
+    document = told(state, made)
+    assert [each["instance"] for each in document] == [f"i{step.instance}" for step in made]
+    assert all(each["from"] == ("n0",) and each["to"] != ("n0",) for each in document)
+    assert [each["score"] for each in document] == [step.score for step in made]
+    again = derive(CLUSTER)
+    assert list(retraced(again, MOVABLE, document)) == made
+    assert [again.cluster.nodes[row].name for row in again.pnode[[step.instance for step in made]]] == [
+        each["to"][0] for each in document
+    ]
+
+
+@pytest.mark.parametrize("score", [math.inf, math.nan])
+def test_a_score_without_a_number_is_text(score: float) -> None:
+    first, *_ = steps()
+    (document,) = told(derive(CLUSTER), [replace(first, score=score)])
+    assert document["score"] == str(float(score)).replace("inf", "Infinity").replace("nan", "NaN")
+    (again,) = retraced(derive(CLUSTER), MOVABLE, [document])
+    assert again.score == score or (math.isnan(score) and math.isnan(again.score))
+
+
+@pytest.mark.parametrize(
+    "change", [{"move": "jump"}, {"score": "much"}, {"score": None}, {"from": 7}, {"to": None}]
+)
+def test_what_is_no_step(change: dict[str, Any]) -> None:
+    document = {**told(derive(CLUSTER), steps())[0], **change}
+    with pytest.raises(DataError, match=r"^htoolsd tells the plan in another form than expected$"):
+        list(retraced(derive(CLUSTER), MOVABLE, [document]))
+    with pytest.raises(DataError):
+        list(retraced(derive(CLUSTER), MOVABLE, [{}]))
+
+
+def test_a_run_that_has_not_begun() -> None:
+    run = begin("hbal", "rebalancing", [], Execution())
+    assert (run.rest, run.tasks, run.ending) == ([], [], None)
+    assert run.signature.source == "hbal"
+    assert run.signature.reason == f"{title('hbal')} called"
+    assert run.signature.purpose == f"rebalancing via {title('hbal')}"
+    assert run.signature.priority == PRIORITIES["normal"]
+    assert run.signature.run != begin("hbal", "rebalancing", [], Execution()).signature.run
+
+
+def test_reason_and_priority_are_those_asked_for() -> None:
+    signature = begin("hbal", "rebalancing", [], Execution(reason="", priority="low")).signature
+    assert (signature.reason, signature.priority) == ("", PRIORITIES["low"])
+
+
+def test_progress_that_nobody_looks_at() -> None:
+    with unwatched() as progress:
+        progress("1 step")
