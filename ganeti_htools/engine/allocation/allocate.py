@@ -27,7 +27,7 @@ NO_OTHER_NODE = "no other node"
 
 
 def candidates(state: State, scope: Bools, restrict_to: Sequence[str] | None) -> Ints:
-    """Rows of the online nodes in scope, of those allowed only."""
+    """Rows of the online nodes in scope (a mask); with ``restrict_to`` only of those with these names."""
     usable = scope & ~state.columns.offline
     if restrict_to is not None:
         allowed = np.zeros_like(usable)
@@ -46,7 +46,10 @@ def in_scope(
     redundancy: Check | None,
     reporter: Reporter = SILENT,
 ) -> Solution:
-    """A new instance on one of ``nodes``, or with ``count`` 2 on a pair of them. Raises RequestFailed."""
+    """A new instance on one of ``nodes`` (rows), or with ``count`` 2 on a pair of them.
+
+    Scores are those of the nodes in ``scope``. Raises RequestFailed where there are too few nodes.
+    """
     if count == 1:
         if not len(nodes):
             raise RequestFailed("No online nodes")
@@ -79,7 +82,10 @@ def lacks_network(state: State, group: int, asked: Asked) -> bool:
 def in_group(
     state: State, asked: Asked, count: int, group: int, options: Options, reporter: Reporter = SILENT
 ) -> GroupOutcome:
-    """A new instance in the group it was asked for; only this group is looked at and scored."""
+    """A new instance in the group (row) it was asked for; only this group is looked at and scored.
+
+    Raises RequestFailed where nothing can be tried: the group lacks a network, or has too few nodes.
+    """
     scope = state.group == group
     nodes = candidates(state, scope, options.restrict_to)
     reporter.starting(state, asked, scope)
@@ -132,8 +138,10 @@ def listening(state: State, group: int, nodes: Ints, reporter: Reporter) -> Repo
 
 
 def best_outcome(state: State, outcomes: Sequence[GroupOutcome]) -> GroupOutcome | None:
-    """The outcome in the most willing group, then with the lowest metric, then the last; the first if
-    no metric is a number.
+    """The best outcome with a place, None if there is none; never one in an unallocable group.
+
+    A preferred group comes before a last resort. Then the lowest metric wins, of equal ones the last; where
+    no metric is a number, the first.
     """
     willing = list(AllocPolicy)
 

@@ -50,6 +50,7 @@ def to_best_pair(
 
 
 def _exchange(primary: int, secondary: int) -> list[MovePart]:
+    """How an instance gets to a pair of nodes (rows): the new primary is its secondary for a while."""
     return [
         MovePart(Operation.REPLACE_SECONDARY, primary),
         MovePart(Operation.FAILOVER),
@@ -60,7 +61,11 @@ def _exchange(primary: int, secondary: int) -> list[MovePart]:
 def _best_pair(
     state: State, trial: Trial, apart: Bools, scope: Bools, asked: Asked, targets: Ints, options: Options
 ) -> tuple[int, int] | None:
-    """Rows of the pair that leaves the group's nodes with the lowest score; of near ties see choice."""
+    """Rows of the pair that leaves the group with the lowest score, None if no pair fits.
+
+    Scores that are too close to tell apart are computed afresh; of equal pairs the last is taken, as in
+    :mod:`.choice`.
+    """
     fits = np.flatnonzero(((trial.codes == FITS) & apart).ravel())
     if not len(fits):
         return None
@@ -88,7 +93,7 @@ STEP_NAMES = (
 
 
 def _last_reason(codes: Sequence[Codes], apart: Bools) -> str:
-    """Why the last of all pairs failed, and at which part."""
+    """Why the last of all pairs failed, and at which part: that is what Ganeti's htools tell."""
     p, s = np.argwhere(apart)[-1]
     for name, code in zip(STEP_NAMES, codes, strict=True):
         reason = int(np.broadcast_to(code, apart.shape)[p, s])

@@ -32,7 +32,7 @@ from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
 
-MOST = 1 << 20  # no node is taken to hold more instances of one size
+MOST = 1 << 20  # a node is taken to have room for fewer instances of one size than this
 
 
 def is_dedicated(state: State, request: Request) -> bool:
@@ -78,7 +78,10 @@ def _samples(state: State, policy: IPolicy) -> list[Asked]:
 
 
 def capacities(columns: Columns, samples: Sequence[Asked], shape: tuple[int, ...]) -> Ints:
-    """For each sample (first axis), how many more of it each node takes."""
+    """How many more instances like each sample each node takes: samples by nodes, these in ``shape``.
+
+    The largest number that fits is found by bisection, below ``MOST``.
+    """
     result = []
     for sample in samples:
         fits, fails = np.zeros(shape, np.int64), np.full(shape, MOST)
@@ -135,7 +138,10 @@ class Losses:
 def in_group(
     state: State, asked: Asked, count: int, group: int, options: Options, reporter: Reporter = SILENT
 ) -> GroupOutcome:
-    """A new instance in the group it was asked for; only this group is looked at."""
+    """A new instance in the group (row) it was asked for; only this group is looked at.
+
+    Raises RequestFailed where nothing can be tried: the group lacks a network, or has too few nodes.
+    """
     scope = state.group == group
     nodes = candidates(state, scope, options.restrict_to)
     reporter.starting(state, asked, scope, rated=False)

@@ -67,6 +67,7 @@ def explain(
 def _remark(
     state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, options: Options
 ) -> str | None:
+    """What is missing where most candidates were counted as ``fail``, and which node misses least."""
     if fail is Fail.N1:
         return _redundancy(state, asked, primaries, options)
     refused = primaries[instance_policy.codes(state, asked, primaries) == CODE[fail]]
@@ -101,7 +102,7 @@ def _name(state: State, row: int) -> str:
 def _lacks(
     state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
 ) -> Iterable[Lack]:
-    """What nodes lack to keep the limits that are counted as ``fail``, by thing; as primary or secondary."""
+    """For each thing, what nodes lack to keep the limits that are counted as ``fail``, as either role."""
     everyone = np.union1d(primaries, secondaries)
     same, peers = primaries[:, np.newaxis] == secondaries, state.peers[primaries][:, secondaries]
     # With the primary that leaves most to a secondary.
@@ -124,7 +125,10 @@ def _lacks(
 def _missing(
     held: Sequence[tuple[Limit, str]], old: Columns, new: Columns, asked: Asked
 ) -> dict[Limit, Floats | Ints]:
-    """By how much nodes miss limits (each has a figure); to miss the reserve of N+1 is to miss memory."""
+    """By how much nodes miss each of some limits, given with the figures that they hold for.
+
+    What is missing to the reserve of N+1 is missing memory, so it is added to the limits of memory.
+    """
     found: dict[Limit, Any] = {}
     for limit, figure in held:
         if limit is RESERVE or (limit is SPINDLES and asked.spindles is None):
@@ -144,6 +148,7 @@ def _missing(
 
 
 def _policy(demand: Demand, policy: IPolicy, fail: Fail, exclusive: bool) -> str:
+    """What an instance policy allows of what it refused as ``fail``, and what was asked for."""
     asked: Any
     match fail:
         case Fail.MEM:

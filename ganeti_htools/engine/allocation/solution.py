@@ -10,10 +10,11 @@ from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Floats
 from ganeti_htools.model.types import Fail
 
-# So many candidates are tried one by one for redundancy: where room is scarce, one more instance may
-# bring the others into an order in which all find a place. From then on, a node that cannot be lost as
-# it is stays so; and a secondary, which needs no memory unless its primary is lost, is taken not to
-# matter: one pair speaks for all with the same primary.
+# So many candidates are tried for redundancy, one by one. Each has to be: where room is scarce, the new
+# instance may bring the others into an order in which all find a place. After so many failures two things
+# are assumed. A node that cannot be lost without the new instance cannot be lost with it. And the secondary
+# does not matter, for it needs no memory unless its primary is lost: one pair speaks for all with the same
+# primary.
 PATIENCE = 64
 
 

@@ -1,4 +1,4 @@
-"""Of all pairs of nodes that an algorithm judged, for each primary the one with its best secondary."""
+"""Of all pairs of nodes that an algorithm judged, the one with the best secondary for each primary."""
 
 from collections.abc import Iterator
 
@@ -48,7 +48,10 @@ def _first_redundant(pairs: Pairs, row: int) -> tuple[Trial | None, bool]:
 
 
 def for_losses(losses: Losses) -> Iterator[Place]:
-    """Each node as the only one or the primary of a new instance, where lost allocations decide."""
+    """Each node as primary of a new instance, with its best secondary if there is one.
+
+    Lost allocations decide. Where no candidate fits: what most of them are rejected for.
+    """
     fits = losses.fits
     for row, node in enumerate(losses.primaries.tolist()):
         if not fits[row].any():

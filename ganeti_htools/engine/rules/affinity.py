@@ -37,15 +37,16 @@ def location_score(state: State, asked: Asked) -> int:
 
 
 def crowding(state: State, scope: Bools) -> float:
-    """Settled instances in excess of one for each pair of location and exclusion tag.
+    """The location exclusion score: settled instances in excess of one per location and exclusion tag.
 
-    Only online nodes in scope count.
+    Only online nodes in scope count. A primary counts at each location that its node is tagged with.
     """
     pairs = _crowds(state, scope, slice(None))
     return float(np.maximum(pairs - 1, 0).sum())
 
 
 def _crowds(state: State, scope: Bools, tags: Any) -> Ints:
+    """How many settled instances with each exclusion tag there are at each location: locations by tags."""
     counted = scope & ~state.columns.offline
     crowds: Ints = state.located[counted].T.astype(np.int64) @ state.settled_tag_counts[tags][:, counted].T
     return crowds

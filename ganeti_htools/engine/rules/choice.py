@@ -25,7 +25,7 @@ CLOSE = 1e-9
 
 
 def base(state: State, scope: Bools, crowding: float = 0.0) -> Statistics:
-    """Statistics of the nodes in scope."""
+    """Statistics of the nodes in scope; ``crowding`` is the location exclusion score of the whole."""
     columns = state.columns if scope.all() else state.columns.take(np.flatnonzero(scope))
     return statistics(node_values(columns), columns.offline, crowding)
 

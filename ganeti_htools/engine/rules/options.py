@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``capacity``: only accept states that are globally N+1 redundant; ``accept_existing``: do not
-    ask that of nodes that are offline already. ``ignore_soft_errors``: drop the soft limits.
-    ``restrict_to``: names of the only nodes to place new instances on, overriding a request's own.
-    ``static_kvm_node_memory``: MiB that a node running KVM is taken to need for itself, 0 to believe
-    what it reports.
+    """What a decision keeps to (``hail(1)``, ``htools(1)``).
+
+    ``capacity``: only accept states that are globally N+1 redundant; ``accept_existing``: do not ask that of
+    nodes that are offline already. ``ignore_soft_errors``: drop the soft limits. ``restrict_to``: names of
+    the only nodes to place new instances on, overriding a request's own. ``static_kvm_node_memory``: MiB that
+    a node running KVM is taken to need for itself, 0 to believe what it reports.
     """
 
     capacity: bool = True

@@ -1,4 +1,8 @@
-"""The placements there are, each tried on all candidates at once: allocations, failovers, replaced disks."""
+"""The placements there are, each tried on all candidates at once: allocations, failovers, replaced disks.
+
+``targets`` are rows of nodes, the candidates. ``scope`` (a mask) are the nodes that count in the location
+exclusion score. Soft limits hold unless ``force`` is set, or the instance leaves a node that is lost.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -64,10 +68,10 @@ def allocate_pairs(
 def move_pairs(
     state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False
 ) -> tuple[Trial, list[Codes]]:
-    """A mirrored instance moved off both its nodes, to each pair of targets, by its secondary.
+    """A mirrored instance moved off both its nodes to each pair of targets (primaries by secondaries).
 
-    The new primary becomes secondary, takes over, and gets a secondary of its own. The trial, and
-    the codes of these three steps. (From a lost primary the instance is failed over first.)
+    The new primary becomes secondary, takes over, and gets a secondary of its own: the trial, and the codes
+    of these three steps. From a lost primary the instance has to be failed over first.
     """
     source, rest = int(state.pnode[asked.index]), int(state.snode[asked.index])
     lost = bool(state.columns.offline[source])

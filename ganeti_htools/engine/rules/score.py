@@ -155,12 +155,15 @@ def replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tupl
 
 
 def spread_change(n: float, x: Any, y: Any) -> tuple[Any, Any]:
-    """What a change from x to y does to the sum of ``n`` values, and ``n`` times what to that of squares."""
+    """What a change from x to y adds to the sum of ``n`` values; and ``n`` times what to that of squares."""
     return y - x, n * (y * y - x * x)
 
 
 def spread_after(n: float, total: Any, variance: Any, change: Any, squares: Any) -> tuple[Any, Any]:
-    """Sum and variance of ``n`` values after such a change; rounding may leave it a little below 0."""
+    """Sum and variance of ``n`` values after what :func:`spread_change` gives for a change.
+
+    Rounding may leave the variance a little below 0.
+    """
     scaled = squares - 2 * total * change
     scaled -= change * change
     scaled /= n * n

@@ -58,6 +58,7 @@ def taken_off(state: State, index: int) -> State:
 
 
 def _count(state: State, asked: Asked, pnode: int, snode: int, sign: int) -> None:
+    """Count the tags of an instance that comes (1) or goes (-1), and what its secondary keeps free."""
     tables = {id(table): table for table in (state.tag_counts, state.settled_tag_counts)}
     for table in tables.values():
         if table is state.tag_counts or not asked.forthcoming:
@@ -92,6 +93,7 @@ def _append(state: State, asked: Asked, rows: Sequence[Instance]) -> int:
 
 
 def _tell_forthcoming_apart(state: State) -> None:
+    """Give figures that count forthcoming instances arrays of their own, before one is to change alone."""
     state.columns = state.columns.with_forthcoming_apart()
     if state.settled_tag_counts is state.tag_counts:
         state.settled_tag_counts = state.tag_counts.copy()
