@@ -88,7 +88,7 @@ def run(line: CommandLine) -> None:
 
 
 def _before(state: State, line: CommandLine, tell: "Say") -> Before:
-    """The node group to be balanced, which is told of. Raises HtoolsError."""
+    """Select the node group to be balanced, and tell of it. Raises HtoolsError."""
     group, scope = _select_group(state, line.group)
     before = Before(state, group, scope, score_of(state, scope), _statistics(state, scope))
     tell(*balance.about_group(before, line))
@@ -98,7 +98,7 @@ def _before(state: State, line: CommandLine, tell: "Say") -> Before:
 
 
 def _well_balanced(before: Before, line: CommandLine, tell: "Say") -> bool:
-    """Whether the score is as good as it can get, which is told."""
+    """Whether the score is as good as it can get. If it is, that is told."""
     optimal = optimal_score(before.state, before.scope)
     if not before.score - optimal < line.min_score:
         return False
@@ -142,7 +142,7 @@ def _balance(before: Before, reading: Reading, options: Options, line: CommandLi
 
 
 def _plan(before: Before, options: Options, told: Any, tell: "Say") -> Balanced:
-    """The plan, each step told as soon as it is found; that of htoolsd, if that has ``told`` of one."""
+    """Make the plan and tell each step at once. A plan of htoolsd (``told``) is not looked for again."""
     with progress() as live:
         if told is not None:
             return planning.plan_again(before.state, before.scope, options, told["found"], tell, live)
@@ -157,7 +157,7 @@ def _after(plan: Balanced, before: Before) -> After:
 def _left_behind(
     state: State, scope: Bools, options: Options, line: CommandLine, steps: int
 ) -> "Sequence[Staying]":
-    """Say which instances a plan of so many steps leaves on nodes that are offline or drained."""
+    """Find and tell which instances a plan of so many steps leaves on nodes that are offline or drained."""
     if not (scope & state.columns.offline).any():
         return ()
     from ganeti_htools.planning.staying import staying  # seldom needed
@@ -198,7 +198,7 @@ def _select_group(state: State, wanted: str | None) -> tuple[str, Bools]:
 def _execute(
     before: Before, plan: Balanced, options: Options, told: Any, line: CommandLine, tell: "Say"
 ) -> Mapping[str, Any]:
-    """Carry the plan out (``-X``), or have it carried out: the record of that."""
+    """Carry the plan out (``-X``), over LUXI or by htoolsd if that made it; the run's record."""
     say_on = undeterred(tell)
     if told is not None:
         from ganeti_htools.cli.runs import by_daemon

@@ -44,7 +44,10 @@ def run(line: CommandLine) -> int:
 
 
 def _check(state: State, movable: Bools, line: CommandLine) -> int:
-    """Check all groups, and again after rebalancing if that might help; 1 if it might, else 0."""
+    """Check all groups, and once more as they would be after rebalancing if that might help.
+
+    The result is 1 if it might help, else 0.
+    """
     capacity = not line.no_capacity_checks
     rows = check.groups(state)
     before = _findings([_group(state, row, capacity) for row in rows], capacity)

@@ -33,7 +33,7 @@ _WIDTHS = (5, 5, 5, 5, 6, 6, 6, 6, 10)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A cluster in figures; bad are nodes that fail N+1, and the instances on them. Sizes are MiB."""
+    """A cluster in figures; sizes are MiB. Nodes are bad if they fail N+1, instances if on such nodes."""
 
     nodes: int
     instances: int

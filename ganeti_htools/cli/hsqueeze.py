@@ -74,7 +74,7 @@ def run(line: CommandLine) -> None:
 
 
 def _plan(state: State, options: Options, told: Any) -> PowerPlan:
-    """The plan; that of htoolsd, if that has ``told`` of one."""
+    """Make the plan. A plan of htoolsd (``told``) is not looked for again."""
     if told is not None:
         return planning.plan_again(state, options, told["found"])
     with progress() as live:
@@ -84,7 +84,7 @@ def _plan(state: State, options: Options, told: Any) -> PowerPlan:
 def _execute(
     line: CommandLine, options: Options, state: State, plan: PowerPlan, told: Any, tell: "Say"
 ) -> Mapping[str, Any]:
-    """Carry the plan out (``-X``), or have it carried out: the record of that."""
+    """Carry the plan out (``-X``), over LUXI or by htoolsd if that made it; the run's record."""
     say_on = undeterred(tell)
     if told is not None:
         from ganeti_htools.cli.runs import by_daemon

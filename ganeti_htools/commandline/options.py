@@ -38,7 +38,7 @@ def _ratio(text: str) -> float:
 
 
 def _spec(name: str) -> Callable[[str], tuple[int, ...]]:
-    """Disk and memory (MiB), CPUs, and spindles, which are 1 unless given."""
+    """A reader of instance sizes: disk and memory (MiB), CPUs, and spindles, which are 1 unless given."""
     readers = {"disk": values.size, "memory": values.size, "cpus": values.whole, "spindles": values.whole}
 
     def read(text: str) -> tuple[int, ...]:

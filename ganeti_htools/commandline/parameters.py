@@ -23,7 +23,7 @@ ONE_SHOT = (
 
 
 def algorithm(line: CommandLine) -> Options:
-    """What a command line asks of a decision."""
+    """The options of a decision that a command line gives."""
     return Options(
         capacity=not line.no_capacity_checks,
         accept_existing=line.accept_existing_errors,
@@ -34,7 +34,7 @@ def algorithm(line: CommandLine) -> Options:
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
-    """What iallocator parameters ask of a decision. Raises UsageError for those that need more than that."""
+    """The options of a decision that iallocator parameters give. Raises UsageError for any other option."""
     line = read(HAIL, arguments)
     if isinstance(line, Reply):
         raise UsageError(_wrong(line.text) if line.status else "expected parameters only")
@@ -48,6 +48,6 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def _wrong(text: str) -> str:
-    """What is wrong with a command line, on one line: what a heading announces goes with it."""
+    """What is wrong with a command line, as one line. A heading ending with a colon gets the next line."""
     first, *others = text.splitlines()
     return f"{first} {others[0].strip()}" if first.endswith(":") and others else first

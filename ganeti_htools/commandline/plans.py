@@ -6,7 +6,7 @@ from ganeti_htools.planning.proposal import Execution
 
 
 def balancing_of(line: CommandLine) -> Balancing:
-    """Which moves balance a node group, and when to stop."""
+    """The options of balancing: which moves are allowed, and when to stop."""
     return Balancing(
         disk_moves=not line.no_disk_moves,
         disk_moves_factor=line.avoid_disk_moves,
@@ -24,5 +24,5 @@ def balancing_of(line: CommandLine) -> Balancing:
 
 
 def execution_of(line: CommandLine) -> Execution:
-    """How a plan is carried out."""
+    """The options with which a plan is carried out."""
     return Execution(line.on_change, line.wait_for_nodes, line.reason, line.priority)

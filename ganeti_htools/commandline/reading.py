@@ -165,7 +165,7 @@ class Reply:
 
 
 def read(program: Program, argv: Sequence[str]) -> CommandLine | Reply:
-    """The command line, without the program's name."""
+    """Read a command line, given without the program's name."""
     occurrences, arguments, errors = _split(program, argv)
     if errors:
         return Reply(2, f"Command line error: {''.join(errors)}\n{_usage(program)}")
@@ -185,7 +185,7 @@ def read(program: Program, argv: Sequence[str]) -> CommandLine | Reply:
 
 
 def obey(program: Program, argv: Sequence[str]) -> CommandLine:
-    """The command line; or else it prints the reply, and raises SystemExit."""
+    """The command line. If there is a reply instead, prints it and raises SystemExit."""
     result = read(program, argv)
     if isinstance(result, Reply):
         print(result.text, end="", file=sys.stderr if result.status else sys.stdout, flush=True)

@@ -5,7 +5,7 @@ from ganeti_htools.planning.view import View
 
 
 def view_of(line: CommandLine) -> View:
-    """What is taken for offline, kept apart, limited, left where it is."""
+    """What the options take for offline, keep apart, limit and leave where it is."""
     return View(
         offline=line.offline,
         exclusion_tags=line.exclusion_tags,

@@ -39,7 +39,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """Ganeti cannot be asked, or a node does not report, as the reason says; or that is over (None)."""
+    """Ganeti cannot be asked, or a node does not report, as ``reason`` says. None: that is over."""
 
     reason: str | None
 

@@ -1,8 +1,8 @@
 """A plan carried out: one set of jobs after the other, each time with a look at the cluster before.
 
 Nothing here prints, reads the clock of the day or knows of signals. The caller says how the cluster is read
-and what is done when the plan does not fit it any more, hears of all that happens, and may stop the run
-between two sets. What has been done stands in a :class:`Run`, whatever ends it.
+and what is done when the plan does not fit it any more, is told all that happens, and may stop the run
+between two sets. However the run ends, its :class:`Run` says what has been done.
 """
 
 from collections.abc import Awaitable, Callable
@@ -89,7 +89,7 @@ async def trace(run: Run, ganeti: Client, tell: Tell, patience: Patience = PATIE
 async def _next(
     run: Run, read: Read, check: Check, tell: Tell, stop: trio.Event, patience: Patience, away: jobs.Away
 ) -> tuple[Ending | None, str]:
-    """Make ready what comes next, or tell how and why it ends."""
+    """See that the next jobset fits the cluster. If the run ends instead, the result says how and why."""
     failed = [task for task in run.tasks if task.error is not None]
     if failed:
         return Ending.FAILED, "; ".join(_failure(task) for task in failed)
@@ -117,7 +117,7 @@ async def _next(
 async def _look(
     run: Run, read: Read, check: Check, patience: Patience, away: jobs.Away
 ) -> Review | GivenUpError:
-    """How the plan fits the cluster as it is now."""
+    """Read the cluster, and review the rest of the plan on it."""
     try:
         cluster = await jobs.persistently(read, patience, away)
         return await trio.to_thread.run_sync(check, cluster, run.rest, run.moved, abandon_on_cancel=True)

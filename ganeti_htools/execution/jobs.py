@@ -10,7 +10,7 @@ from ganeti_htools.luxi.opcodes import Opcode
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job.
+    """A job of a plan.
 
     ``title`` is for people, ``commands`` say the same as shell commands. ``step`` is the move that the job
     makes, None if it makes none.

@@ -41,7 +41,10 @@ class Ending(Enum):
 
 @dataclass(slots=True)
 class Run:
-    """How far a plan is carried out. ``rest`` is not submitted; ``tasks`` are or, without number, may be.
+    """How far a plan is carried out.
+
+    ``rest`` has not been submitted. ``tasks`` have been, or may have been where they have no number.
+    ``sets`` is how many jobsets have been begun.
 
     ``changes`` are the reasons why the plan was made anew; ``reason`` says why it ended.
     """

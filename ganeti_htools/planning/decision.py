@@ -1,4 +1,4 @@
-"""One decision through the house: the bytes of a request in, the answer out."""
+"""One iallocator decision: the bytes of a request in, the answer out."""
 
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The cluster as something else than the request tells it; nodes reported their figures ``age`` s ago."""
+    """The cluster as known apart from the request. Its nodes reported their figures ``age`` seconds ago."""
 
     cluster: Cluster
     age: float
@@ -53,7 +53,7 @@ def respond(
     """Read and decide a request, with what ``cache`` has of the last one.
 
     What the request says is taken for true; ``known`` is looked at only for what it cannot say.
-    Raises DataError if the request is wrong, TooLargeError.
+    Raises DataError if the request is wrong, TooLargeError if it has more than MOST_NODES nodes.
     """
     cache = cache or Cache()
     message = cache.reader.read(data)

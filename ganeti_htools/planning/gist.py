@@ -38,7 +38,7 @@ class Gist:
     refusal: str | None = None
 
     def told(self) -> dict[str, Any]:
-        """What there is to tell, of the first instances."""
+        """The gist as JSON, without what is empty; of many instances only the first are named."""
         parts = {key: value for key, value in asdict(self).items() if value not in (None, (), [])}
         short = {key: value[:MOST] for key, value in parts.items() if key in ("instances", "nodes", "groups")}
         more = len(self.instances) - MOST

@@ -30,7 +30,9 @@ PURPOSE = "rebalancing"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``group``: name or UUID of the node group, which need not be named if it is the only one.
+    """What may be asked of a plan.
+
+    ``group``: name or UUID of the node group, which need not be named if it is the only one.
     ``optimise``: seconds to look for a better plan than the greedy one. ``first_job_group``: carry out the
     first jobset only.
     """
@@ -85,7 +87,7 @@ def _silent(*_lines: str) -> None:
 def plan(
     state: State, scope: Bools, options: Options, say: "Say" = _silent, progress: Progress = _silent
 ) -> Balanced:
-    """Balance the nodes in scope. Each step is a line for ``say`` as soon as it is found."""
+    """Balance the nodes in scope. A line about each step goes to ``say`` as soon as it is found."""
     movable, after = view.movable(state, options.view), state.copy()
     if not options.optimise:
         steps = stepwise(after, scope, options.balancing, movable)
@@ -103,7 +105,10 @@ def plan_again(
     say: "Say" = _silent,
     progress: Progress = _silent,
 ) -> Balanced:
-    """The plan of which somebody else has told (``found`` of a proposal), told likewise. Raises DataError."""
+    """Make a plan again that somebody else has found (``found`` of a proposal), and tell its steps.
+
+    Raises DataError if ``found`` is of another form.
+    """
     movable, after = view.movable(state, options.view), state.copy()
     greedy = None
     if found["greedy"] is not None:
@@ -116,7 +121,7 @@ def plan_again(
 def _tell(
     state: State, scope: Bools, steps: Iterable[Step], say: "Say", progress: Progress
 ) -> Sequence[Move]:
-    """The moves that steps make, each told when it is there."""
+    """The moves that steps make. Each is told as soon as the step is found."""
     names = Names(state)
     here = np.flatnonzero(scope[state.pnode]).tolist()
     longest = max((len(names.instances[row]) for row in here), default=0)
@@ -188,9 +193,9 @@ def reviewer(
     say: "Say",
     watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
 ) -> "Check":
-    """The check of the rest of a plan for a node group, given by its name.
+    """A function that checks the rest of a plan for a node group, given by its name.
 
-    It plans anew where the rest does not fit, if ``on_change`` allows it, and tells so.
+    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it.
     """
     from ganeti_htools.engine.balancing import recheck
     from ganeti_htools.execution.review import Review
@@ -217,7 +222,7 @@ def reviewer(
 
 
 def _without(options: Options, made: int) -> Options:
-    """The options of a plan of which so many moves have been made."""
+    """The options for the rest of a plan of which so many moves have been made."""
     longest = options.balancing.max_length
     left = longest if longest < 0 else max(0, longest - made)
     return replace(options, balancing=replace(options.balancing, max_length=left))

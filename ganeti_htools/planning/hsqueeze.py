@@ -35,7 +35,9 @@ _STANDBY_TAG = "htools:standby:auto"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``minimal_resources``: nodes are powered up if any has less free than this multiple of the standard
+    """What may be asked of a plan.
+
+    ``minimal_resources``: nodes are powered up if any has less free than this multiple of the standard
     instance; ``target_resources``: and down as long as all keep this multiple free.
     """
 
@@ -57,7 +59,7 @@ def plan(state: State, standard: ISpec, options: Options, progress: Progress) ->
 
 
 def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> PowerPlan:
-    """The plan of which somebody else has told (``found`` of a proposal). Raises DataError."""
+    """Make a plan again that somebody else has found (``found`` of a proposal). Raises DataError."""
     action = Action(found["action"])
     rows = tuple(state.nodes[name] for name in found["nodes"])
     after = squeeze.switched(state, rows, action is Action.OFFLINE)
@@ -133,7 +135,7 @@ def jobs(state: State, plan: PowerPlan) -> "Jobsets":
 def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
     """The plan for a cluster. Raises HtoolsError.
 
-    Made anew, it may touch any node, so it is one for all groups.
+    It names all groups, since it may touch any node when it is made anew.
     """
     state = view.state_of(cluster, options.view)
     found = plan(state, cluster.ipolicy.std, options, progress)
@@ -163,9 +165,9 @@ def reviewer(
     say: "Say",
     watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
 ) -> "Check":
-    """The check of the rest of a plan that powers nodes, given by their names, down or up.
+    """A function that checks the rest of a plan that powers nodes, given by their names, down or up.
 
-    It plans anew where the rest does not fit, if ``on_change`` allows it, and tells so.
+    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it.
     """
     from ganeti_htools.execution.review import Review
 

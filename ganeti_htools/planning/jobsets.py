@@ -40,7 +40,7 @@ class Move:
 
 
 class Names:
-    """Short names on a cluster, and where its instances are as steps are told one after the other.
+    """Short names of nodes and instances, and where the instances are after the steps that were told.
 
     With ``whole_instances`` instances keep their whole names.
     """
@@ -54,7 +54,7 @@ class Names:
         self._places = list(zip(state.pnode.tolist(), state.snode.tolist(), strict=True))
 
     def move(self, step: Step) -> Move:
-        """The next step."""
+        """Tell the next step in names. Steps have to come in the order of the plan."""
         row, name = self._rows[step.instance], self.instances[step.instance]
         was, now = self._places[step.instance], (step.pnode, step.snode)
         self._places[step.instance] = now

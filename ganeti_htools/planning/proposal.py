@@ -46,8 +46,8 @@ class Proposal:
     ``purpose`` is like "rebalancing"; ``groups`` names the node groups in which it may move instances.
     ``cost`` is JSON, and so is ``found``, from which the tool makes the same plan again. ``score`` has the
     scores before and after, which may be infinite.
-    ``review`` makes the check of the rest of the plan before each jobset, of ``on_change`` (as in
-    :class:`Execution`) and of where to tell.
+    ``review`` takes ``on_change`` (as in :class:`Execution`) and where to tell, and makes the function that
+    checks the rest of the plan before each jobset.
     """
 
     purpose: str
@@ -80,12 +80,14 @@ def begin(tool: str, purpose: str, jobs: "Jobsets", execution: Execution) -> "Ru
 
 @contextmanager
 def unwatched() -> Iterator[Progress]:
-    """Progress that nobody looks at."""
+    """Progress that is not shown."""
     yield lambda _text: None
 
 
 def told(state: State, steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Steps from a state as JSON; as text the scores for which it has no number."""
+    """Steps that start from a state, as JSON. Scores that are not finite become text, as JSON has no numbers
+    for them.
+    """
     return [
         {
             "instance": each.instance,
@@ -100,12 +102,12 @@ def told(state: State, steps: Sequence[Step]) -> list[dict[str, Any]]:
 
 
 def retraced(state: State, movable: Bools, steps: Iterable[Any]) -> Iterator[Step]:
-    """The steps again, made on the same state, in place. Raises DataError."""
+    """Make steps that were told once more, on the state that they start from, in place. Raises DataError."""
     return retrace(state, movable, map(_heard, steps))
 
 
 def _heard(step: Any) -> tuple[NamedStep, float]:
-    """A step, and the score afterwards."""
+    """A step as it was told, and the score after it. Raises DataError."""
     try:
         nodes = tuple(step["from"]), tuple(step["to"])
         return NamedStep(step["instance"], MoveKind(step["move"]), step["node"], *nodes), float(step["score"])

@@ -23,7 +23,10 @@ class Staying(NamedTuple):
 
 
 def staying(state: State, scope: Bools, movable: Bools, options: Balancing, steps: int) -> Iterator[Staying]:
-    """Those with a node in scope, in a state that a plan of so many steps has led to."""
+    """The instances that a plan of so many steps leaves there; ``state`` is that after the plan.
+
+    Of their nodes that are offline or drained, at least one is in scope.
+    """
     split = view.split(state)
     full = 0 <= options.max_length <= steps
     away = _away(state, state.pnode, scope) | _away(state, state.snode, scope)

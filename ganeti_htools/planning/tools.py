@@ -1,4 +1,4 @@
-"""The tools whose plans somebody else can make in their place: one entry for each."""
+"""The tools whose plans the daemon can make: one entry for each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from ganeti_htools.planning.proposal import Progress, Proposal
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """``options`` is a dataclass with defaults, which has an ``execution`` (see :mod:`.options`); ``propose``
+    """A tool that plans.
+
+    ``options`` is a dataclass with defaults, which has an ``execution`` (see :mod:`.options`); ``propose``
     makes the plan for a cluster from such options, and may raise HtoolsError.
     """
 

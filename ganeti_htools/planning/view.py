@@ -1,4 +1,4 @@
-"""A cluster as options have it seen: what is taken for offline, kept apart, limited, left where it is."""
+"""A cluster as options show it: what they take for offline, keep apart, limit and leave where it is."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class View:
     ignore_dynu: bool = False
 
     def __post_init__(self) -> None:
-        """Raises DataError."""
+        """Raises DataError for a ratio of 0."""
         if self.max_cpu == 0:
             raise DataError("max_cpu: expected a ratio above 0, got 0")
 
@@ -61,8 +61,10 @@ def state_of(cluster: Cluster, view: View) -> State:
 
 
 def loaded(state: State, cluster: Cluster) -> Cluster:
-    """The cluster of which a state has been made, to be saved: with the memory that nodes running KVM are
-    taken to use themselves, without nodes taken for offline and tags added.
+    """The cluster from which a state was made, as it is saved before a plan.
+
+    It has the memory that nodes running KVM are taken to use themselves, but neither the nodes taken for
+    offline nor the tags that options added.
     """
     settled = state.settled()
     pairs = zip(settled.nodes, cluster.nodes, strict=True)

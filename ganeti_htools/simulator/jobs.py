@@ -166,9 +166,10 @@ class Jobs:
     async def wait_for_change(
         self, number: int, fields: Callable[[QueuedJob], list[Any]], known: Any, newest: Any, patience: float
     ) -> tuple[Any, list[Any]]:
-        """Fields of a job and its messages after ``newest``, as soon as they are not ``known`` and none.
+        """Wait until fields of a job are not ``known`` ones or it has messages after ``newest``.
 
-        What was known after ``patience`` seconds. Raises OpcodeError for a job that is not there.
+        The result is these fields and messages; after ``patience`` seconds the known fields and no messages.
+        Raises OpcodeError for a job that is not there.
         """
         job = self.find(number)
         if job is None:
@@ -215,7 +216,10 @@ class Jobs:
         self._tell()
 
     def _may_start(self, job: QueuedJob) -> bool:
-        """Whether others ended as the job needs it, and there is place. If they cannot any more, it ends."""
+        """Whether a job may start: those it depends on have ended as it needs, and not too many jobs run.
+
+        A job whose needs cannot be met any more is ended.
+        """
         for number, wanted in (pair for op in job.ops for pair in op.opcode.get("depends") or ()):
             other = self._jobs.get(number)
             if other is None:
@@ -272,7 +276,7 @@ def _precedes(other: QueuedJob, job: QueuedJob) -> bool:
 
 
 def _absolute(opcode: Opcode, number: int) -> Mapping[str, Any]:
-    """The opcode with numbers of jobs where it has those relative to its own. Raises DataError."""
+    """The opcode with absolute job numbers in ``depends``; negative ones are relative. Raises DataError."""
     depends = opcode.get("depends") or []
     try:
         pairs = [

@@ -19,7 +19,7 @@ def carry_out(world: World, opcode: Opcode) -> tuple[World, Any]:
 
 
 def _instance(world: World, opcode: Opcode, forthcoming: bool = False) -> Instance:
-    """The instance, which must not be forthcoming unless that is no obstacle."""
+    """The instance of an opcode, which must not be forthcoming unless the opcode takes such instances."""
     name = opcode["instance_name"]
     instance = world.instance(name)
     if instance is None:

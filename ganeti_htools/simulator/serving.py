@@ -20,9 +20,11 @@ Answer = Callable[[bytes], Awaitable[tuple[bytes, bool]]]
 
 @dataclass(slots=True)
 class Trouble:
-    """What is wrong with the line: seconds before every answer, how many answers are cut off half-way,
-    how many requests are not heard before the connection ends; and by method, what is told instead of the
-    next results.
+    """What is made to go wrong.
+
+    ``seconds`` pass before every answer; the next ``cuts`` answers are cut off half-way; the next ``drops``
+    requests are not heard, and their connection ends; ``odd`` has by method what is told instead of the next
+    results.
     """
 
     seconds: float = 0.0
@@ -66,7 +68,7 @@ async def converse(stream: trio.abc.Stream, answer: Answer, trouble: Trouble) ->
 
 
 async def _say(stream: trio.abc.Stream, said: bytes, trouble: Trouble) -> bool:
-    """Whether all of it was said."""
+    """Send text; whether all of it could be sent."""
     await trio.sleep(trouble.seconds)
     cut = trouble.cuts > 0
     if cut:

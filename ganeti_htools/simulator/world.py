@@ -14,7 +14,7 @@ from ganeti_htools.model.types import Status
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A cluster, the name of its master, and names of nodes: with these roles, and not answering."""
+    """A cluster, the name of its master, and the names of nodes that are drained, offline, or silent."""
 
     cluster: Cluster
     master: str

@@ -76,7 +76,7 @@ def about_group(before: Before, line: CommandLine) -> Iterator[str]:
 def _without_share(columns: Columns) -> Bools:
     """Nodes where a share of memory or CPUs is 0 / 0.
 
-    Ganeti's htools compare that, which is no number, with limits, and so never count such a node as bad.
+    Ganeti's htools compare NaN with limits, which is never true, so they do not count such a node as bad.
     """
     memory = (columns.unallocated == 0) | (columns.f_mem_forth == 0) | (columns.r_mem == 0)
     cpus = (columns.u_cpu == 0) | (columns.u_cpu_forth == 0)

@@ -1,4 +1,4 @@
-"""``-D``: plans that htoolsd makes and carries out for a program, which tells of them as of its own."""
+"""``-D``: plans that htoolsd makes and carries out; the program tells of them as if they were its own."""
 
 import signal
 from collections.abc import AsyncIterable, Callable, Mapping
@@ -27,9 +27,9 @@ _OWN = ("dynu_file", "ialloc_src", "mond", "mond_data", "simulate")
 
 
 def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, int] | None) -> Any:
-    """The plan that the daemon makes of the cluster with these generations, by the typed options of a tool.
+    """Ask the daemon for a plan, with the typed options of a tool; the answer to ``plan``.
 
-    Raises HtoolsError.
+    The plan is for the cluster with these generations. Raises HtoolsError.
     """
     for name in _OWN:
         if getattr(line, name) not in (None, False, ()):
@@ -39,9 +39,9 @@ def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, i
 
 
 def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
-    """Have a plan carried out, and save what comes of it (``-S``): the record of the run.
+    """Have a plan carried out, and save what comes of it (``-S``). The result is the record of the run.
 
-    What is said goes to ``say``. When this program ends before, the plan goes on. Raises HtoolsError.
+    Lines about the run go to ``say``. If this program ends early, the plan goes on. Raises HtoolsError.
     """
     if line.no_wait:
         _begin(line, number)
@@ -74,9 +74,9 @@ def _begin(line: CommandLine, number: str) -> None:
 
 
 async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -> Any:
-    """Begin a plan and tell what becomes of it until it has ended; the plan then.
+    """Begin a plan and tell what becomes of it until it has ended. The result is the plan at its end.
 
-    Who interrupts this while the plan begins is heeded once it has begun: before, it cannot be stopped.
+    An interrupt that comes while the plan begins takes effect afterwards, since it cannot be stopped before.
     """
     changes = following.changes(path, number)
     last: following.Change | None = None
@@ -108,9 +108,9 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
 
 
 async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], nursery: trio.Nursery) -> None:
-    """Have the plan stopped after the current jobs when interrupted, at once when interrupted again.
+    """The first interrupt stops the plan after the current jobs, the second one at once.
 
-    The third time the program ends without an answer: the daemon may be stuck.
+    The third one ends the program without waiting for an answer, since the daemon may be stuck.
     """
     interruptions = 0
     async for _ in signals:

@@ -30,7 +30,7 @@ def save_outcome(line: CommandLine, cluster: Cluster | None, rest: Sequence[Sequ
 
 
 def conclude(outcome: Mapping[str, Any]) -> None:
-    """End the program as a run ended, by its record. Raises HtoolsError, or SystemExit if interrupted."""
+    """End the program as its run ended. Raises HtoolsError if that was badly, SystemExit if interrupted."""
     if outcome["ending"] == INTERRUPTED:
         sys.stdout.flush()
         raise SystemExit(2)

@@ -26,10 +26,10 @@ from ganeti_htools.model.errors import HtoolsError
 
 
 def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[str, Any]:
-    """Carry a run out, and save what comes of it (``-S``): the record of the run.
+    """Carry a run out, and save what comes of it (``-S``). The result is the record of the run.
 
-    What it says goes to ``say``. The cluster that ``check`` gets has the dynamic load that the options name.
-    Raises HtoolsError if files cannot be written.
+    Lines about the run go to ``say``. The cluster that ``check`` gets has the dynamic load that the options
+    name. Raises HtoolsError if files cannot be written.
     """
 
     def check_loaded(cluster: Cluster, rest: Jobsets, made: int) -> Review:
@@ -43,7 +43,7 @@ def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[st
 
 
 async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -> Cluster | None:
-    """Carry it out; the cluster ``after`` it, if that is wanted and Ganeti can be asked."""
+    """Carry a run out; the cluster afterwards, or None unless ``after`` is set and Ganeti answers."""
     stop = trio.Event()
     async with Client(path) as ganeti:
 
@@ -70,7 +70,7 @@ async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -
 
 
 async def _heed(signals: AsyncIterable[int], stop: trio.Event, scope: trio.CancelScope) -> None:
-    """Stop after the current jobs when interrupted, at once when interrupted again or terminated."""
+    """The first interrupt stops the run after the current jobs; another one, or any other signal, at once."""
     async for number in signals:
         if number != signal.SIGINT or stop.is_set():
             scope.cancel()

@@ -1,4 +1,4 @@
-"""Running a program: its command line in, its exit status out."""
+"""How every tool runs: its command line is read, its work done, its errors told, its exit status returned."""
 
 import os
 import sys
@@ -65,7 +65,7 @@ def check_exec(program: Program, line: CommandLine) -> None:
 
 
 def printer(line: CommandLine) -> Callable[..., None]:
-    """A function that prints lines of the report on standard output, at once; with ``--json`` nothing."""
+    """A function that prints lines of the report on standard output. With ``--json`` it prints nothing."""
 
     def tell(*texts: str) -> None:
         if not line.json:

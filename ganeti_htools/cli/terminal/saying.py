@@ -31,7 +31,7 @@ def undeterred(say: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def progress(after: float = 1.0) -> Iterator[Callable[[str], None]]:
-    """A line on the terminal that shows how far long work is, once it has taken ``after`` seconds.
+    """Shows how far long work is, in a line on the terminal, once the work has taken ``after`` seconds.
 
     Nothing is shown where standard error is no terminal. Each text replaces the one before; an empty text
     removes it.
