@@ -53,7 +53,7 @@ def improvements(
         for batch, member, kind, node, loss in _least_bad(search, score, staying, expected):
             if not going(score):
                 return
-            attempt = _Attempt(search)
+            attempt = Attempt(search)
             if not attempt.make(tried(facts, batch, member, kind, node, search.space.force), kind, node):
                 continue
             now = score_of(found, scope)
@@ -89,7 +89,7 @@ def _staying(state: State, found: State, options: Balancing) -> Bools:
     return staying
 
 
-class _Attempt:
+class Attempt:
     """Moves made on a state that is searched, and the way back."""
 
     def __init__(self, search: Search) -> None:

@@ -5,14 +5,18 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import Balancing, candidates, score_of, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
+from ganeti_htools.engine.balancing.relocate import tried
 from ganeti_htools.engine.balancing.scoring import Found
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.derive import derive
 from tests.support.rows import any_cluster
+from tests.support.searches import all_candidates, searching
 
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 CLOSE = 1e-6  # deviations near 0 are off by the root of the last bit
 
 
@@ -78,3 +82,29 @@ def test_who_listens_hears_of_every_move_and_changes_nothing(seed: int) -> None:
         for each in found
         for member, node in zip(each.members.tolist(), each.new.tolist(), strict=True)
     }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_known_stays_right_as_moves_are_made(seed: int) -> None:
+    rng = random.Random(seed)
+    state = derive(any_cluster(rng))
+    search = searching(state)
+    for each in list(all_candidates(search)):
+        member = rng.choice(np.flatnonzero(each.free).tolist())
+        others = {int(state.pnode[each.batch.rows[member]]), int(state.snode[each.batch.rows[member]])}
+        targets = [node for node in search.space.targets.tolist() if node not in others]
+        trial = tried(search.space.facts, each.batch, member, each.kind, rng.choice(targets or [0]), False)
+        if targets and trial.codes[0] == FITS:
+            settling.settle(state, trial)
+            search.note(trial)
+    fresh = searching(state)
+    for own, again in zip(search.own, fresh.own, strict=True):
+        for kind, nodes in own.kinds.items():
+            assert nodes.free.tolist() == again.kinds[kind].free.tolist()
+            free = nodes.free
+            assert nodes.rest[free] == pytest.approx(again.kinds[kind].rest[free], abs=CLOSE)
+            assert nodes.changes[:, free] == pytest.approx(again.kinds[kind].changes[:, free], abs=CLOSE)
+    for new, others_new in zip(search.new, fresh.new, strict=True):
+        for role, there in new.items():
+            for force, prices in there.prices.items():
+                assert prices == pytest.approx(others_new[role].prices[force], abs=CLOSE)

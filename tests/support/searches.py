@@ -1,0 +1,33 @@
+"""Searches for moves in balancing, and what they look at."""
+
+from collections.abc import Iterator
+
+from ganeti_htools.engine.balancing.balance import Balancing, candidates, search_of
+from ganeti_htools.engine.balancing.baseline import Baseline
+from ganeti_htools.engine.balancing.batches import batches_of
+from ganeti_htools.engine.balancing.scoring import Candidates, Space, crowding_changes
+from ganeti_htools.engine.balancing.search import Search
+from ganeti_htools.engine.rules import affinity
+from ganeti_htools.model.state import State
+
+
+def searching(state: State) -> Search:
+    """A search for all moves in the group of the first node."""
+    scope = state.group == state.group[0]
+    batches, facts = batches_of(state, candidates(state, scope, None))
+    return search_of(facts, batches, scope, Balancing())
+
+
+def all_candidates(search: Search) -> Iterator[Candidates]:
+    """Those that take a new node."""
+    for batch, own, new in zip(search.batches, search.own, search.new, strict=True):
+        for kind, nodes in own.kinds.items():
+            if kind.takes_node and nodes.free.any():
+                crowding = crowding_changes(search.space, batch)
+                there = new[kind.to_primary]
+                yield Candidates(batch, kind, nodes.may, nodes.free, nodes, there, crowding)
+
+
+def baseline_of(space: Space) -> Baseline:
+    """The score of a search's nodes as they are."""
+    return Baseline(space.parts, affinity.crowding(space.facts.state, space.scope))

@@ -1,0 +1,66 @@
+"""Better places than those where a greedy plan ends."""
+
+import itertools
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import Balancing, score_of
+from ganeti_htools.engine.balancing.better_places import Attempt, improvements
+from ganeti_htools.engine.balancing.relocate import tried
+from ganeti_htools.engine.balancing.replay import MadeMove
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.model.columns import Columns
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support import by_hand
+from tests.support.by_hand import instance
+from tests.support.searches import searching
+
+EXT = DiskTemplate.EXT
+EVERYWHERE = np.ones(2, np.bool_)
+
+
+def stuck() -> State:
+    """Nodes with 3 + 3 + 1 and 2 + 2 + 1 GiB: moving any one is too much, exchanging a 3 and a 2 is not."""
+    sizes = {"a": 3000, "b": 3000, "c": 1000, "d": 2000, "e": 2000, "f": 1000}
+    rows = [
+        instance(name, EXT, "n0" if name in "abc" else "n1", mem=mem, spindle_use=0)
+        for name, mem in sizes.items()
+    ]
+    return derive(by_hand.cluster({"n0": 20_000, "n1": 20_000}, rows))
+
+
+def test_what_was_attempted_is_taken_back() -> None:
+    state = stuck()
+    before, search = state.copy(), searching(state)
+    attempt = Attempt(search)
+    for member, node in ((0, 1), (3, 0), (0, 0)):
+        trial = tried(search.space.facts, search.batches[0], member, MoveKind.FAILOVER_TO, node, False)
+        assert attempt.make(trial, MoveKind.FAILOVER_TO, node)
+    assert attempt.made[:2] == [MadeMove(0, MoveKind.FAILOVER_TO, 1), MadeMove(3, MoveKind.FAILOVER_TO, 0)]
+    assert state.pnode.tolist() == [0, 0, 0, 0, 1, 1]
+    attempt.take_back()
+    assert state.pnode.tolist() == before.pnode.tolist()
+    for name, ours, theirs in zip(Columns._fields, state.columns, before.columns, strict=True):
+        assert ours.tolist() == theirs.tolist(), name
+
+
+def test_two_instances_change_places() -> None:
+    state = stuck()
+    found, counter, score = state.copy(), itertools.count(), score_of(state, EVERYWHERE)
+    options = Balancing(min_gain=0.0)
+    more = improvements(
+        state, found, EVERYWHERE, options, np.ones(6, np.bool_), lambda _score: next(counter) < 60
+    )
+    (made,) = list(more)
+    assert {move.instance in (0, 1, 2) for move in made} == {True, False}
+    assert score_of(found, EVERYWHERE) < score
+
+
+def test_no_time_is_no_improvement() -> None:
+    state = stuck()
+    found = improvements(
+        state, state.copy(), EVERYWHERE, Balancing(), np.ones(6, np.bool_), lambda _score: False
+    )
+    assert list(found) == []

@@ -1,0 +1,56 @@
+"""Of moves close to the best, the one that is."""
+
+import random
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.balancing.ties import best_of
+from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.types import DiskTemplate
+from tests.support import by_hand
+from tests.support.by_hand import instance
+from tests.support.rows import any_cluster
+from tests.support.searches import baseline_of, searching
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def test_the_first_instance_goes_to_the_first_node() -> None:
+    rows = [instance("a", DiskTemplate.EXT, "n0"), instance("b", DiskTemplate.EXT, "n0")]
+    state = derive(by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 9000), rows))
+    search = searching(state)
+    score = score_of(state, search.space.scope)
+    found = search.within(score, 1.0, np.zeros(2, np.bool_), 100)
+    assert sum(len(each.members) for each in found) == 4
+    best = best_of(search.space, baseline_of(search.space), found, np.inf)
+    assert best is not None
+    assert (best.trial.asked.index, best.kind, best.node) == (0, MoveKind.FAILOVER_TO, 1)
+    assert best.trial.pnode.tolist() == [1]
+    assert best.score < score
+
+
+def test_none_is_best_where_none_is_good_enough() -> None:
+    state = derive(by_hand.cluster({"n0": 9000, "n1": 9000}, [instance("a", DiskTemplate.EXT, "n0")]))
+    search = searching(state)
+    found = search.within(score_of(state, search.space.scope), 100.0, np.zeros(1, np.bool_), 100)
+    assert best_of(search.space, baseline_of(search.space), found, -1.0) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_equal_moves_the_first_is_best(seed: int) -> None:
+    state = derive(any_cluster(random.Random(seed)))
+    search = searching(state)
+    scope = search.space.scope
+    everything = search.within(score_of(state, scope), 1e6, np.zeros(len(state.pnode), np.bool_), 1 << 30)
+    baseline = baseline_of(search.space)
+    best = best_of(search.space, baseline, everything, np.inf)
+    backwards = best_of(search.space, baseline, everything[::-1], np.inf)
+    assert (best is None) == (backwards is None)
+    if best and backwards:
+        ranks = [
+            (each.score, each.trial.asked.index, each.node, RANK[each.kind]) for each in (best, backwards)
+        ]
+        assert ranks[0] == ranks[1]
