@@ -17,6 +17,7 @@ In any other case the whole text is read the plain way. What is kept of a member
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from ganeti_htools.backends import documents, iallocator
@@ -24,7 +25,7 @@ from ganeti_htools.backends.documents import DocumentError
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.backends.iallocator import Message
 from ganeti_htools.model.cluster import Group, Instance, Node
-from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.errors import DataError, untraced
 
 Row = TypeVar("Row")
 
@@ -53,10 +54,12 @@ class Reader:
     def read(self, data: bytes) -> Message:
         """Parse a message like :func:`.iallocator.read`; known text is not parsed again. Raises DataError."""
         with documents.uncollected():
-            try:
+            with suppress(Unusual, DataError):
                 return self._read(data)
-            except (Unusual, DataError):
+            try:
                 return iallocator.read(data)
+            except DataError as error:
+                raise untraced(error) from None  # what was parsed is gone before garbage is collected again
 
     def _read(self, data: bytes) -> Message:
         around, sections = _cut(data)

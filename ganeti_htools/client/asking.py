@@ -80,8 +80,7 @@ def _group(number: int) -> str:
 def _exchange(sock: socket.socket, path: str, message: bytes, file: int | None, patience: float) -> bytes:
     """Raises OSError, FramingError, NoAnswerError."""
     deadline = time.monotonic() + patience
-    _allow(sock, deadline)
-    sock.connect(path)
+    _connect(sock, path, deadline)
     sent = socket.send_fds(sock, [message], [file]) if file is not None else 0
     _allow(sock, deadline)
     with suppress(BrokenPipeError):  # a daemon that stops reading has already said why
@@ -95,6 +94,18 @@ def _exchange(sock: socket.socket, path: str, message: bytes, file: int | None, 
         if not data:
             decoder.finish()
             raise NoAnswerError(f"{path}: htoolsd closed the connection without an answer")
+
+
+def _connect(sock: socket.socket, path: str, deadline: float) -> None:
+    """Connect as soon as there is room in the daemon's queue of newcomers. Raises OSError."""
+    while True:
+        _allow(sock, deadline)
+        try:
+            sock.connect(path)
+        except BlockingIOError:
+            time.sleep(0.005)
+        else:
+            return
 
 
 def _allow(sock: socket.socket, deadline: float) -> None:

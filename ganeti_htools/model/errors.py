@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 LONGEST = 1000  # characters of a message that quotes foreign text
+
+Error = TypeVar("Error", bound=BaseException)
 
 
 def on_one_line(text: str) -> str:
@@ -47,3 +50,14 @@ def during(task: str) -> Iterator[None]:
         yield
     except HtoolsError as error:
         raise HtoolsError(f"{task}: {error}") from error
+
+
+def untraced(error: Error) -> Error:
+    """The error without its traceback and the errors behind it.
+
+    A traceback keeps alive what was worked on. Of an error that a thread hands over it is part of a circle
+    (its frames' ``f_back``), which only the garbage collector breaks; with millions of values that takes it a
+    second, in which everything stands still.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

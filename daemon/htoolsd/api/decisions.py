@@ -14,7 +14,7 @@ from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies
+from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies, untraced
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, respond
 from htoolsd import reading
 from htoolsd.api.turn import MOST_LOST, Attempt, Turn
@@ -170,7 +170,7 @@ class Decisions:
         except TooLargeError as err:
             raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:
-            return err
+            return untraced(err)
 
 
 def _relay(response: Response) -> Relay:

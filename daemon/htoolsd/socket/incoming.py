@@ -4,8 +4,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.luxi.framing import Decoder, FramingError
+from ganeti_htools.luxi.framing import END, Decoder, FramingError
 from htoolsd.socket.peer import PassedFile
+
+MOST_AHEAD = 1000  # messages that a client may send before the first of them is answered
 
 
 @dataclass(slots=True)
@@ -27,6 +29,8 @@ class Incoming:
                 file.close()
         if len(files) > 1 or (files and self.file is not files[0]):
             raise RefusalError(Refusal.FILE, "a call takes at most one file")
+        if len(self.messages) + data.count(END) > MOST_AHEAD:
+            raise RefusalError(Refusal.BUSY, f"more than {MOST_AHEAD} calls are not answered yet")
         try:
             self.messages.extend(self.decoder.feed(data))
             if not data:

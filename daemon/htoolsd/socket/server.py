@@ -9,6 +9,7 @@ from structlog.contextvars import bind_contextvars
 
 from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_call, failure, success
 from ganeti_htools.luxi.framing import Decoder
+from ganeti_htools.model.errors import untraced
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import PassedFile, Peer, caller
@@ -87,7 +88,7 @@ class Server:
             self._make_room(client)
             await self._converse(client)
         except RefusalError as err:  # the message was not a call: the conversation ends
-            _say_refused(err)
+            _say_refused(untraced(err))
             with suppress(OSError, trio.TooSlowError):
                 await self._say(peer, failure(err.kind, str(err)))
         except OSError as err:
@@ -177,7 +178,7 @@ class Server:
         try:
             return success(await self._methods.run(call.method, call.args, file))
         except RefusalError as err:
-            _say_refused(err, method=call.method[:_SHOWN])
+            _say_refused(untraced(err), method=call.method[:_SHOWN])
             return failure(err.kind, str(err))
         except Exception as err:  # a defect must not end the daemon; the client can do without the answer
             _log.exception("call failed", method=call.method)

@@ -1,3 +1,4 @@
+import gc
 import os
 import queue
 from collections.abc import Iterator
@@ -93,6 +94,19 @@ async def test_wrong_input_is_an_exit_status_of_1(engine: Engine, decisions: Dec
         "ages": AGES,
     }
     assert counts(decisions) == {"failed": 1}
+
+
+async def test_a_wrong_request_is_not_left_to_the_garbage_collector() -> None:
+    decisions = Decisions(patience=30, longest=30, largest=10_000, known=lambda: (None, {}))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):  # a thread keeps the last one
+            relay: Any = await decisions.run({"request": f'{{"nodes": [{"[0]," * 1000}0]}}'}, None)
+            assert relay["exit_status"] == 1
+        assert gc.collect() < 500
+    finally:
+        gc.enable()
 
 
 async def test_decisions_share_a_memory_until_one_breaks(engine: Engine, decisions: Decisions) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.luxi.framing import Decoder
-from htoolsd.socket.incoming import Incoming
+from htoolsd.socket.incoming import MOST_AHEAD, Incoming
 from htoolsd.socket.peer import PassedFile
 from tests.support.memory_peer import is_open, open_file
 
@@ -49,3 +49,12 @@ def test_what_cannot_become_a_call(incoming: Incoming, data: bytes) -> None:
     with pytest.raises(RefusalError) as caught:
         incoming.add(data, [])
     assert caught.value.kind is Refusal.MESSAGE
+
+
+def test_only_so_many_calls_may_wait(incoming: Incoming) -> None:
+    incoming.add(b"\x03" * MOST_AHEAD, [])
+    incoming.answered(incoming.messages.popleft())
+    incoming.add(b"\x03", [])
+    with pytest.raises(RefusalError) as caught:
+        incoming.add(b"\x03", [])
+    assert caught.value.kind is Refusal.BUSY

@@ -1,3 +1,5 @@
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -89,6 +91,29 @@ async def test_a_call_that_cannot_be_carried_out_leaves_the_conversation_intact(
         await peer.call("try", {"word": 1})
         assert await peer.hear() == {"success": True, "result": 1}
         await peer.leave()
+
+
+async def test_a_refusal_from_a_thread_is_not_left_to_the_garbage_collector() -> None:
+    refusals: list[weakref.ref[RefusalError]] = []
+
+    def refuse() -> None:
+        refusal = RefusalError(Refusal.ARGUMENTS, "no")
+        refusals.append(weakref.ref(refusal))
+        raise refusal
+
+    async def aside(_args: Args, _file: File) -> object:
+        return await trio.to_thread.run_sync(refuse)
+
+    peer = MemoryPeer()
+    gc.disable()
+    try:
+        async with served(server_with(aside), peer):
+            await peer.call("try")
+            assert refused(await peer.hear()) == ("bad-arguments", "no")
+            assert refusals[0]() is None
+            await peer.leave()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
