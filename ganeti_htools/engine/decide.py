@@ -93,11 +93,9 @@ def place(
     """
     asked, count = state.ask(placement.instance), placement.count
     if placement.group is not None:
+        in_group = exclusive_storage.in_group if dedicated else allocate.in_group
         group = _group_row(state, placement.group)
-        if dedicated:
-            outcome = exclusive_storage.in_group(state, asked, count, group, options, reporter)
-        else:
-            outcome = allocate.in_group(state, asked, count, group, options, reporter)
+        outcome = in_group(state, asked, count, group, options, reporter)
         info = outcome_line(state, outcome, asked.row.name)
         if not outcome.solution or not outcome.solution.trial:
             info += _why(state, asked, count, [outcome], options)

@@ -21,9 +21,7 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy
 
-# What is told of nodes that are not tried.
 LACKS_NETWORK = "group lacks a network"
-NO_OTHER_NODE = "no other node"
 
 
 def candidates(state: State, scope: Bools, restrict_to: Sequence[str] | None) -> Ints:
@@ -50,17 +48,22 @@ def in_scope(
 
     Scores are those of the nodes in ``scope``. Raises RequestFailed where there are too few nodes.
     """
+    check_number(count, nodes, reporter)
     if count == 1:
-        if not len(nodes):
-            raise RequestFailed("No online nodes")
         return on_nodes(state, asked, nodes, scope, options, redundancy, reporter)
-    if count == 2:
-        if len(nodes) < 2:
-            reporter.rejecting(nodes, NO_OTHER_NODE)
-            raise RequestFailed("Not enough online nodes")
-        base = choice.base(state, scope, affinity.crowding(state, scope))
-        return on_pairs(state, asked, nodes, nodes, base, options, redundancy, reporter)
-    raise RequestFailed("Unsupported number of nodes, only one or two  supported")
+    base = choice.base(state, scope, affinity.crowding(state, scope))
+    return on_pairs(state, asked, nodes, nodes, base, options, redundancy, reporter)
+
+
+def check_number(count: int, nodes: Ints, reporter: Reporter) -> None:
+    """Raises RequestFailed unless an instance on ``count`` nodes, 1 or 2, finds so many among these."""
+    if count not in (1, 2):
+        raise RequestFailed("Unsupported number of nodes, only one or two  supported")
+    if not len(nodes) and count == 1:
+        raise RequestFailed("No online nodes")
+    if len(nodes) < count:
+        reporter.rejecting(nodes, "no other node")
+        raise RequestFailed("Not enough online nodes")
 
 
 def check_networks(state: State, group: int, asked: Asked, nodes: Ints, reporter: Reporter) -> None:

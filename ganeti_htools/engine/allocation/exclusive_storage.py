@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import (
-    NO_OTHER_NODE,
     best_outcome,
     candidates,
     check_networks,
+    check_number,
     listening,
 )
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
@@ -176,10 +176,14 @@ def _solution(
     """
     scope, policy = state.group == group, state.cluster.groups[group].ipolicy
     check_networks(state, group, asked, nodes, reporter)
-    if count == 2 and len(nodes) < 2:
-        reporter.rejecting(nodes, NO_OTHER_NODE)
-    trial = _tried(state, asked, count, nodes, scope, options.ignore_soft_errors)
-    losses = _losses(trial, nodes, nodes if count == 2 else np.array([NOWHERE]), _samples(state, policy))
+    check_number(count, nodes, reporter)
+    force, rows = options.ignore_soft_errors, nodes[:, np.newaxis]
+    if count == 1:
+        trial, secondaries = placements.allocate_one(state, asked, nodes, scope, force), np.array([NOWHERE])
+    else:
+        peer_mem = state.peers[rows, nodes]
+        trial, secondaries = placements.allocate_pairs(state, asked, rows, nodes, peer_mem, force), nodes
+    losses = _losses(trial, nodes, secondaries, _samples(state, policy))
     reporter.judged_losses(losses)
     failures, fits = counted(losses.codes[losses.real], 0), losses.fits
     if not fits.any():
@@ -189,26 +193,8 @@ def _solution(
         chosen = trial.only(p)
     else:
         pair = nodes[[p]], nodes[[s]]
-        peer_mem = state.peers[pair]
-        chosen = placements.allocate_pairs(state, asked, *pair, peer_mem, options.ignore_soft_errors)
+        chosen = placements.allocate_pairs(state, asked, *pair, state.peers[pair], force)
     return Solution(failures, int(np.count_nonzero(fits)), losses.metric(p, s), chosen)
-
-
-def _tried(state: State, asked: Asked, count: int, nodes: Ints, scope: Bools, force: bool) -> Trial:
-    """The instance on each node, or on each pair of nodes, also of a node with itself.
-
-    Raises RequestFailed where there are too few nodes.
-    """
-    if count == 1:
-        if not len(nodes):
-            raise RequestFailed("No online nodes")
-        return placements.allocate_one(state, asked, nodes, scope, force)
-    if count == 2:
-        if len(nodes) < 2:
-            raise RequestFailed("Not enough online nodes")
-        rows = nodes[:, np.newaxis]
-        return placements.allocate_pairs(state, asked, rows, nodes, state.peers[rows, nodes], force)
-    raise RequestFailed("Unsupported number of nodes, only one or two  supported")
 
 
 def _losses(trial: Trial, primaries: Ints, secondaries: Ints, samples: Sequence[Asked]) -> Losses:
