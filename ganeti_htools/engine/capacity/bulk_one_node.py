@@ -35,12 +35,13 @@ class OneNodeSearch(BulkSearch):
         scores = self._scores(sums, np.maximum(variances, 0.0))
         near = fits[choice.near_best(scores)]
         if len(near) > 1:
-            fresh = self._afresh(near)
+            fresh = self.afresh(near)
             # Ganeti's htools take the first if no score is a number.
             near = near[[0]] if np.isnan(fresh).all() else near[fresh == np.fmin.reduce(fresh)]
         return Nodes(int(self.nodes[near[-1]]))
 
-    def _afresh(self, candidates: Ints) -> Floats:
+    def afresh(self, candidates: Ints) -> Floats:
+        """The scores of some candidates, computed from nothing."""
         scores = np.empty(len(candidates))
         number = max(1, BATCH // self.now.size)
         for start in range(0, len(candidates), number):

@@ -1,11 +1,13 @@
 """Where the next of many instances with one node goes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
-from ganeti_htools.engine.rules import affinity, choice, placements
-from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
+from ganeti_htools.engine.rules import choice, placements
+from ganeti_htools.model.cluster import Cluster, Group, Instance, Load, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import instance, node
@@ -57,9 +59,23 @@ def test_where_no_score_is_a_number_the_first_node_gets_it() -> None:
     assert chosen(*nodes)[0] == 2
 
 
+def test_instances_on_a_node_that_is_not_n1_count() -> None:
+    """Node b has more room than a, but less than it keeps free for a; else they are much alike."""
+    mirrored = instance("a-b", DiskTemplate.DRBD, "a", "b", mem=4_000)
+    others = (
+        instance("a", DiskTemplate.EXT, "a", mem=5_500, load=Load(dsk=2.0)),
+        *(instance(f"b{row}", DiskTemplate.EXT, "b", mem=20_750) for row in range(2)),
+    )
+    nodes = node("a", used=9_500), node("b", mem=45_000, used=41_500)
+    small = replace(NEW, mem=200)
+    assert search(*nodes, instances=(mirrored, *others), row=small).best() == (0, -1)
+    apart = replace(mirrored, mem=3_000), *others
+    assert search(*nodes, instances=apart, row=small).best() == (1, -1)
+
+
 @pytest.mark.parametrize("where", ["", "b"])
 def test_the_same_as_for_one_alone(where: str) -> None:
-    """By the plain rules: the trial of all nodes, and of near ones the best computed afresh."""
+    """By the plain rules: the trial of all nodes, and those near the best computed afresh."""
     others = tuple(instance(f"i{row}", DiskTemplate.EXT, where, mem=700) for row in range(3) if where)
     nodes = node("a", mem=9_000), node("b", used=700 * len(others)), node("c", t_cpu=32.0)
     found = search(*nodes, instances=others)
@@ -67,7 +83,9 @@ def test_the_same_as_for_one_alone(where: str) -> None:
     for _ in range(5):
         state = found.state
         trial = placements.allocate_one(state, state.ask(NEW), np.arange(3), every)
+        fresh = [choice.afresh(state, trial, candidate, every) for candidate in range(3)]
+        assert found.afresh(np.arange(3)).tolist() == fresh
         best = found.best()
         assert best is not None
-        assert best.primary == choice.best(state, trial, every, affinity.crowding(state, every))
+        assert best.primary == choice.best(state, trial, every)
         found.settle(best)

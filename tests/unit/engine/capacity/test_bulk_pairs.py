@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ganeti_htools.engine.allocation.solution import last_lowest
 from ganeti_htools.engine.capacity.bulk_pairs import USUAL, PairSearch
+from ganeti_htools.engine.rules import choice, placements
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Cluster, Group, Node
 from ganeti_htools.model.derive import derive
@@ -36,6 +38,7 @@ def test_pairs_are_of_one_group() -> None:
     nodes = node("a"), node("b", group="uuid-2"), node("c"), node("d", group="uuid-2")
     places = chosen(search(*nodes), 4)
     assert {tuple(sorted(place)) for place in places} == {(0, 2), (1, 3)}
+    assert places[0] == (3, 1)  # of equal pairs the last
 
 
 def test_a_group_of_one_node_has_no_place_and_no_failures() -> None:
@@ -100,3 +103,16 @@ def test_amounts_kept_free_are_found_out_about_as_they_come() -> None:
     assert len(again.outcomes[0].secondary) == USUAL + 4
     ((primary, secondary),) = chosen(again, 1)
     assert found.state.peers[primary, secondary] == 1000 + 10 * primary
+
+
+def test_the_same_as_for_one_alone() -> None:
+    """By the plain rules, which score each pair by itself."""
+    nodes = node("a", mem=9_000), node("b", t_dsk=500_000.0), node("c", t_cpu=32.0), node("d", mem=6_000)
+    found, every = search(*nodes), np.arange(4)
+    p, s = np.nonzero(every[:, np.newaxis] != every)
+    for _ in range(8):
+        state = found.state
+        trial = placements.allocate_pairs(state, found.asked, p, s, state.peers[p, s])
+        scores = np.where(trial.codes == FITS, trial.scores(choice.base(state, every >= 0)), np.inf)
+        best = last_lowest(scores)
+        assert chosen(found, 1) == [(p[best], s[best])]

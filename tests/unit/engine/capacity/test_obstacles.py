@@ -66,10 +66,11 @@ def test_what_one_instance_more_would_bring_in_the_way() -> None:
     assert len(state.pnode) == 2  # the state is as it was
 
 
-def test_a_closed_site_is_looked_at_as_if_it_were_open() -> None:
+@pytest.mark.parametrize("capacity", [True, False])
+def test_a_closed_site_is_looked_at_as_if_it_were_open(capacity: bool) -> None:
     rows = [instance("a-b", DiskTemplate.DRBD, "a", "b", mem=4_000)]
     state = derive(cluster({"a": 10_000, "b": 3_000, "c": 10_000}, rows))
-    site = chosen_site(state, Options())
+    site = chosen_site(state, Options(capacity=capacity))
     assert site.closed
     why = obstruction(state, DRBD, site, allocated(state, DRBD))
     assert why is not None
