@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import general
-from ganeti_htools.cli.cluster.loading import load_dated, seen
+from ganeti_htools.cli.cluster.loading import load_dated
 from ganeti_htools.cli.cluster.saving import save
+from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import balance, tables
 from ganeti_htools.cli.report.balance import After, Before
 from ganeti_htools.cli.report.records import policy_record

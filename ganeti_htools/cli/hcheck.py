@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.cluster.loading import load, seen
+from ganeti_htools.cli.cluster.loading import load
+from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import health, keys, losses, tables
 from ganeti_htools.cli.report.health import Findings, GroupHealth
 from ganeti_htools.cli.terminal.program import execute, print_json

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Sequence
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.cluster.loading import load, seen
+from ganeti_htools.cli.cluster.loading import load
+from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import overview, tables
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.terminal.program import execute, print_json

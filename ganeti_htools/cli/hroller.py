@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ganeti_htools.cli.cluster.loading import load, seen
+from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.cluster.saving import save
+from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import reboots
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, warn

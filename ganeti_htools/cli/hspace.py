@@ -9,8 +9,9 @@ from itertools import compress
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.cluster.loading import load, seen
+from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.cluster.saving import save
+from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import capacity, tables
 from ganeti_htools.cli.report.capacity import STANDARD, TIERED, Allocation, Mode
 from ganeti_htools.cli.report.records import record

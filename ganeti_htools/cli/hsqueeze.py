@@ -4,8 +4,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti_htools.cli.cluster.loading import load_dated, seen
+from ganeti_htools.cli.cluster.loading import load_dated
 from ganeti_htools.cli.cluster.saving import save
+from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.script import commands, give_commands
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer

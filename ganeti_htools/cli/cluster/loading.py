@@ -1,14 +1,10 @@
-"""The cluster that a command line names, read with its load; what is wrong with it is told."""
+"""The cluster that a command line names, read with its load."""
 
 from ganeti_htools.cli.terminal.saying import say, warn
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.sources import dynamic_load_of, source_of
-from ganeti_htools.commandline.views import view_of
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.derive import missing_resources
 from ganeti_htools.model.errors import HtoolsError, during, inconsistencies
-from ganeti_htools.model.state import State
-from ganeti_htools.planning.view import state_of
 from ganeti_htools.sources.dynamic_load import with_dynamic_load
 from ganeti_htools.sources.source import Reading, read, unheard
 
@@ -37,14 +33,3 @@ def load_dated(line: CommandLine) -> Reading:
 def with_load(cluster: Cluster, line: CommandLine) -> Cluster:
     """The cluster with the dynamic load that the options name. Raises HtoolsError."""
     return with_dynamic_load(cluster, dynamic_load_of(line), warn)
-
-
-def seen(cluster: Cluster, line: CommandLine) -> State:
-    """The cluster as the options have it seen, with everything derived.
-
-    Figures that do not add up are told on standard error. Raises HtoolsError for unknown names.
-    """
-    state = state_of(cluster, view_of(line))
-    if line.verbose:
-        say(inconsistencies(missing_resources(state)))
-    return state

@@ -44,21 +44,3 @@ def test_what_monitoring_daemons_do_not_report_is_told(
     assert loading.load(line) == text.parse(FILE, data)
     warning = "Didn't receive an answer by all MonDs, cpu-avg-load's data will be ignored.\n"
     assert capsys.readouterr() == ("", warning)
-
-
-def test_a_cluster_is_seen_as_the_options_say(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    state = loading.seen(text.parse(FILE, data), CommandLine(offline=("node1",), verbose=0))
-    assert state.columns.offline.tolist() == [True]
-    assert capsys.readouterr() == ("", "")
-
-
-def test_figures_that_do_not_add_up_are_told(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loading.seen(text.parse(FILE.replace("node1|1000", "node1|9000"), data), CommandLine(verbose=1))
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "node node1 is missing 7990 MB ram" in err
-
-
-def test_an_unknown_name(data: str) -> None:
-    with pytest.raises(HtoolsError, match="node2"):
-        loading.seen(text.parse(FILE, data), CommandLine(offline=("node2",)))
