@@ -22,7 +22,6 @@ from ganeti_htools.execution.review import Check
 from ganeti_htools.execution.run import Ending
 from ganeti_htools.execution.wording import teller
 from ganeti_htools.files import write_text
-from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
@@ -150,7 +149,7 @@ class Plans:
         _log.info("plan begun", plan=plan.id)
         try:
             with plan.scope:
-                async with Client(self._sync.luxi.path) as ganeti:
+                async with self._sync.client() as ganeti:
                     tell = self._teller(plan)
                     await execute(run, ganeti, read, check, tell, plan.stop, time.time_ns)
         except NotRecordedError as error:
@@ -174,7 +173,7 @@ class Plans:
     async def _trace(self, plan: Plan) -> None:
         """Find out what becomes of the jobs of a plan that is not carried out any more."""
         try:
-            async with Client(self._sync.luxi.path) as ganeti:
+            async with self._sync.client() as ganeti:
                 await trace(plan.run, ganeti, self._teller(plan), _FOR_EVER)
         except Exception:
             _log.exception("jobs cannot be followed", plan=plan.id)

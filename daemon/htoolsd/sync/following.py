@@ -110,6 +110,10 @@ class Sync:
         for kind, trigger in self._triggers.items():
             trigger.by(trio.current_time() + self._periods[kind])
 
+    def client(self) -> Client:
+        """A connection to luxid that nobody else uses."""
+        return Client(self.luxi.path, self._connect)
+
     def want_live(self) -> None:
         """Read live data at once, for example because a job has ended."""
         self._triggers[LIVE].by(trio.current_time())
@@ -171,7 +175,7 @@ class Sync:
 
     async def _follow(self, kind: str, ask: Callable[[Client], Awaitable[None]]) -> None:
         trigger = self._triggers[kind]
-        async with Client(self.luxi.path, self._connect) as client:
+        async with self.client() as client:
             while True:
                 await trigger.begin()
                 begun = trio.current_time()

@@ -1,0 +1,47 @@
+"""What the daemon tells about itself."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.version import VERSION
+from htoolsd.api.decisions import Decisions
+from htoolsd.api.status import resident_mib, teller
+from htoolsd.plans.plans import Plans
+from htoolsd.socket.methods import Method, Methods
+from htoolsd.socket.server import Limits, Server
+from tests.support.memory_ganeti import following, ganeti
+from tests.support.memory_peer import MemoryPeer
+
+
+async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tmp_path: Path) -> None:
+    socket = str(tmp_path / "socket")
+    async with ganeti() as luxid, following(luxid) as sync:
+        methods = Methods()
+        server = Server(methods, Limits(connections=2, per_user=2, message=1000, idle=60, write=10))
+        decisions = Decisions(30, 60, 1000, lambda: (None, {}))
+        run = teller(socket, server, sync, decisions, Plans(str(tmp_path), sync))
+        methods.add(Method("status", 1, "What is tried.", {}, run))
+        await sync.refresh()
+        peer = MemoryPeer()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.serve, peer)
+            await peer.call("status")
+            told: Any = (await peer.hear())["result"]
+            await peer.leave()
+    assert (told["version"], told["pid"], told["socket"]) == (VERSION, os.getpid(), socket)
+    assert told["uptime_s"] >= 0
+    assert told["connections"] == 1
+    assert told["luxi"]["state"] == "reachable"
+    assert (told["cluster"]["master"], told["cluster"]["nodes"]) == (True, 4)
+    assert (told["decisions"]["served"], told["decisions"]["alone"]) == (0, 0)
+    assert told["plans"] == {}
+    assert told["memory_mib"] > 10
+
+
+def test_memory_is_what_the_kernel_says() -> None:
+    line = next(each for each in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in each)
+    assert abs(resident_mib() - int(line.split()[1]) / 1024) < 50

@@ -1,0 +1,169 @@
+"""Plans of a daemon, carried out by a Ganeti in memory."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.api.plans import PlanMethods
+from htoolsd.plans import plans as subject
+from htoolsd.plans.plan import Plan, PlanState
+from htoolsd.plans.plans import Plans
+from htoolsd.socket.peer import Credentials, caller
+from htoolsd.sync.following import Sync
+from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
+
+
+@dataclass
+class Kept:
+    """Plans that are kept in ``directory``, on a cluster where jobs can be made to wait."""
+
+    luxid: MemoryGaneti
+    sync: Sync
+    plans: Plans
+    directory: Path
+
+    async def made(self) -> Plan:
+        """One more plan: drained nodes are emptied, which takes jobs."""
+        before = {plan.id for plan in self.plans.all}
+        await PlanMethods(self.plans, self.sync).make({"tool": "hbal"}, None)
+        (plan,) = (plan for plan in self.plans.all if plan.id not in before)
+        return plan
+
+    async def begun(self) -> Plan:
+        """One more plan that is being carried out, and its first jobs submitted."""
+        plan = await self.made()
+        await self.plans.begin(plan, "stop", False)
+        while not any(task.number for task in plan.run.current):
+            await plan.news.wait()
+        return plan
+
+    async def over(self, plan: Plan) -> None:
+        while plan.state.going:
+            await plan.news.wait()
+
+    def record(self, plan: Plan) -> Any:
+        return json.loads((self.directory / f"{plan.id}.json").read_text())
+
+
+@asynccontextmanager
+async def kept(directory: Path, *, job_seconds: float = 1.0) -> AsyncIterator[Kept]:
+    """Plans of a daemon that knows the cluster."""
+    caller.set(Credentials(pid=1, uid=2, gid=3))
+    async with ganeti(job_seconds=job_seconds) as luxid, following(luxid) as sync:
+        plans = Plans(str(directory), sync)
+        await sync.refresh()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(plans.run)
+            yield Kept(luxid, sync, plans, directory)
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_plan_is_carried_out_and_recorded(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with kept(tmp_path) as daemon:
+        plan = await daemon.begun()
+        assert daemon.record(plan)["state"] == "running"
+        assert daemon.plans.status() == {"running": 1}
+        await daemon.over(plan)
+        assert (plan.state, plan.error) == (PlanState.DONE, None)
+        assert {job.state.value for job in daemon.luxid.jobs.known()} == {"success"}
+        assert daemon.plans.status() == {"done": 1}
+    assert daemon.record(plan)["state"] == "done"
+
+
+async def test_a_stop_lets_the_jobs_under_way_end(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with kept(tmp_path, job_seconds=100) as daemon:
+        plan = await daemon.begun()
+        under_way = list(plan.run.current)
+        daemon.plans.stop()
+        with pytest.raises(RefusalError) as caught:
+            await daemon.plans.begin(await daemon.made(), "stop", False)
+        assert caught.value.kind is Refusal.STOPPING
+        await daemon.over(plan)
+        assert plan.state is PlanState.STOPPED
+        assert plan.run.tasks[: len(under_way)] == under_way
+        assert plan.run.rest
+
+
+async def test_in_a_node_group_one_plan_at_a_time(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with kept(tmp_path, job_seconds=100) as daemon:
+        first, second = await daemon.begun(), await daemon.made()
+        for plan, kind in ((first, Refusal.PLAN), (second, Refusal.BUSY)):
+            with pytest.raises(RefusalError, match=f"plan {first.id} is ") as caught:
+                await daemon.plans.begin(plan, "stop", False)
+            assert caught.value.kind is kind
+        assert second.state is PlanState.PLANNED
+
+
+async def test_elsewhere_than_on_the_master_nothing_begins(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with kept(tmp_path) as daemon:
+        plan = await daemon.made()
+        daemon.luxid.master = False
+        while daemon.sync.master:
+            await trio.sleep(1)
+        with pytest.raises(RefusalError) as caught:
+            await daemon.plans.begin(plan, "stop", False)
+        assert caught.value.kind is Refusal.CLUSTER
+
+
+async def test_what_cannot_be_recorded_does_not_begin(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with kept(tmp_path / "plans") as daemon:
+        plan = await daemon.made()
+        (tmp_path / "plans").rename(tmp_path / "gone")
+        with pytest.raises(RefusalError, match="cannot be recorded") as caught:
+            await daemon.plans.begin(plan, "stop", False)
+        assert caught.value.kind is Refusal.PLAN
+        assert (plan.state, plan.began) == (PlanState.PLANNED, None)
+        assert list(daemon.luxid.jobs.known()) == []
+
+
+async def test_an_interrupted_plan_is_known_to_the_next_daemon(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """It is not resumed, but what became of its jobs is found out."""
+    caller.set(Credentials(pid=1, uid=2, gid=3))
+    async with ganeti(job_seconds=10) as luxid, following(luxid) as sync:
+        await sync.refresh()
+        async with trio.open_nursery() as nursery:
+            plans = Plans(str(tmp_path), sync)
+            await nursery.start(plans.run)
+            plan = await Kept(luxid, sync, plans, tmp_path).begun()
+            (tmp_path / "damaged.json").write_text("{}")
+            text = (tmp_path / f"{plan.id}.json").read_text()
+            nursery.cancel_scope.cancel()
+        (tmp_path / f"{plan.id}.json").write_text(text)  # as if it had been killed
+        with structlog.testing.capture_logs() as log:
+            async with trio.open_nursery() as nursery:
+                plans = Plans(str(tmp_path), sync)
+                await nursery.start(plans.run)
+                (again,) = plans.all
+                assert (again.id, again.state) == (plan.id, PlanState.INTERRUPTED)
+                while again.run.current:
+                    await again.news.wait()
+                nursery.cancel_scope.cancel()
+        assert [task.error for task in again.run.tasks] == [None]
+        assert len(list(luxid.jobs.known())) == 1
+    assert {line["event"] for line in log if line["log_level"] != "info"} == {
+        "plan cannot be read",
+        "plan was interrupted",
+    }
+
+
+async def test_only_the_newest_are_kept(
+    autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "KEPT", 2)
+    async with kept(tmp_path) as daemon:
+        over = await daemon.begun()
+        await daemon.over(over)
+        planned = [await daemon.made() for _ in range(3)]
+        assert list(daemon.plans.all) == [over, *planned[1:]]
+    assert {path.stem for path in tmp_path.glob("*.json")} == {over.id, *(plan.id for plan in planned[1:])}

@@ -1,0 +1,144 @@
+"""The daemon put together, in the process of the test."""
+
+import json
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock
+
+from htoolsd.process import reloading, service
+from htoolsd.process.config import Config
+from htoolsd.process.mastership import Ssconf
+from htoolsd.socket.door import Door
+from htoolsd.socket.listening import listen
+from htoolsd.socket.server import Server
+from tests.support.programs import PATIENCE
+
+pytestmark = pytest.mark.usefixtures("heeding")
+
+
+@dataclass
+class Service:
+    """The daemon of a node that is not the master. ``config`` is what its file says."""
+
+    config: Config
+    log: list[Any]
+    told: list[str]  # to the service manager
+    ended: trio.Event
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Let it work until something is true."""
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, self.log
+            await trio.lowlevel.checkpoint()
+
+    def events(self) -> list[str]:
+        return [line["event"] for line in self.log]
+
+    async def stop(self) -> None:
+        """Ask it to stop; it may go on for a while."""
+        before = self.events().count("stopping")
+        signal.raise_signal(signal.SIGTERM)
+        await self.until(lambda: self.events().count("stopping") > before)
+
+    async def status(self) -> Any:
+        async with await trio.open_unix_socket(self.config.socket) as stream:
+            await stream.send_all(b'{"method":"status","args":{},"version":1}\x03')
+            answer = b""
+            while not answer.endswith(b"\x03"):
+                answer += await stream.receive_some()
+        return json.loads(answer[:-1])["result"]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    for module in (service, reloading):
+        monkeypatch.setattr(module, "notify", lambda *each: lines.extend(each))
+    return lines
+
+
+@asynccontextmanager
+async def started(directory: Path, told: list[str], **config: Any) -> AsyncIterator[Service]:
+    """A daemon that is ready; it must have ended afterwards."""
+    (directory / "ssconf_master_node").write_text("another")
+    settings = Config(socket=str(directory / "socket"), state_dir=str(directory / "state"), **config)
+    with structlog.testing.capture_logs() as log:
+        daemon = Service(settings, log, told, trio.Event())
+
+        async def run() -> None:
+            door = Door(listen(settings.socket, ""), "")
+            await service._run(settings, lambda: daemon.config, Ssconf("here", str(directory)), door)
+            daemon.ended.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await daemon.until(lambda: "READY=1" in told and "role" in daemon.events())
+            yield daemon
+
+
+async def test_from_ready_to_stopped(tmp_path: Path, told: list[str]) -> None:
+    async with started(tmp_path, told) as daemon:
+        status = await daemon.status()
+        assert (status["cluster"]["master"], status["luxi"]["state"]) == (False, "not asked")
+        await daemon.stop()
+        await daemon.ended.wait()
+        assert not Path(daemon.config.socket).exists()
+    assert daemon.log[-1] == {"event": "stopped", "unfinished": False, "log_level": "info"}
+    assert [line for line in told if not line.startswith("STATUS=")] == ["READY=1", "STOPPING=1"]
+    assert "STATUS=no cluster yet; this is not the master node" in told
+
+
+async def test_a_new_configuration_reaches_every_part(
+    tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heeded = []
+    monkeypatch.setattr(Server, "limit", lambda _server, limits: heeded.append(limits))
+    async with started(tmp_path, told) as daemon:
+        daemon.config = replace(daemon.config, connections=7, config_seconds=77.0)
+        signal.raise_signal(signal.SIGHUP)
+        await daemon.until(lambda: "configuration reloaded" in daemon.events())
+        assert [limits.connections for limits in heeded] == [7]
+        await daemon.stop()
+        await daemon.ended.wait()
+    assert told.count("READY=1") == 2
+
+
+@pytest.mark.parametrize(("signals", "seconds"), [(1, 30.0), (2, 0.0)])
+async def test_how_long_a_stop_waits(
+    tmp_path: Path,
+    told: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    mock_clock: MockClock,
+    signals: int,
+    seconds: float,
+) -> None:
+    """For what is under way, unless it is asked for again."""
+
+    async def never_ends(_server: Server, _peer: object) -> None:
+        serving.set()
+        await trio.sleep_forever()
+
+    serving = trio.Event()
+    monkeypatch.setattr(Server, "serve", never_ends)
+    async with (
+        started(tmp_path, told, stop_seconds=30.0) as daemon,
+        await trio.open_unix_socket(daemon.config.socket),
+    ):
+        await serving.wait()
+        began = trio.current_time()
+        for _ in range(signals):
+            await daemon.stop()
+        mock_clock.autojump_threshold = 0
+        await daemon.ended.wait()
+        assert trio.current_time() - began == seconds
+    assert daemon.log[-1] == {"event": "stopped", "unfinished": True, "log_level": "info"}
