@@ -154,6 +154,7 @@ def _relocation_mode(state: State, index: int, count: int, leaving: Sequence[int
 
 
 def _moved(state: State, index: int, parts: list[MovePart]) -> Moved:
+    """An instance that has moved, in the state afterwards."""
     nodes = [int(state.pnode[index])]
     if state.instance(index).mirrored:
         nodes.append(int(state.snode[index]))

@@ -64,7 +64,10 @@ def _to_best_node(
     options: Options,
     reporter: Reporter,
 ) -> list[MovePart]:
-    """A new primary or secondary: the one that leaves the group with the lowest score."""
+    """Move to the target that leaves the group with the lowest score, in place; returns the parts.
+
+    Raises RequestFailed with what speaks against each target, if none does.
+    """
     scope, force = state.group == group, options.ignore_soft_errors
     if not len(targets):
         raise RequestFailed("Can't find any good node: ")

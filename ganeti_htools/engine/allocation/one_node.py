@@ -21,7 +21,11 @@ def on_nodes(
     redundancy: Check | None,
     reporter: Reporter = SILENT,
 ) -> Solution:
-    """A new instance on one of ``nodes``. Scores are those of the nodes in ``scope``."""
+    """A new instance on one of ``nodes`` (rows). Scores are those of the nodes in ``scope`` (a mask).
+
+    Counted as failures are candidates that do not fit, and those that are better than the one chosen but do
+    not leave the cluster redundant, as Ganeti's htools count.
+    """
     trial = placements.allocate_one(state, asked, nodes, scope, options.ignore_soft_errors)
     reporter.judged(nodes, trial, redundancy)
     crowding = affinity.crowding(state, scope)

@@ -25,12 +25,12 @@ from ganeti_htools.model.state import Asked, State
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One instance: the statistics before, its places, and the nodes (rows) chosen, or why there are none.
+    """What was told of one instance.
 
-    There are no statistics where lost allocations decide, not the score.
-
-    There is one place for each node that it might get, in the order of nodes; for each primary, where two
-    nodes are looked for, with its best secondary. None at all where an instance of its kind cannot move.
+    ``before`` are the statistics before it has got a place, None where lost allocations decide instead of
+    the score. There is one place for each node that it might get, in the order of nodes; where two nodes are
+    looked for, one for each primary, with its best secondary; none at all where an instance of its kind
+    cannot move. ``nodes`` (rows, primary first) were chosen, or ``why`` says why there are none.
     """
 
     asked: Asked

@@ -55,7 +55,7 @@ def places(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Place]:
 
 
 def redundant(trial: Trial, asked: Asked, redundancy: Check | None) -> Bools:
-    """Which candidates, on one node each or with one primary, leave the cluster redundant.
+    """Which candidates of a trial leave the cluster redundant: all of one node, or pairs with one primary.
 
     The algorithms stop at the best that does; here the others are looked at too.
     """

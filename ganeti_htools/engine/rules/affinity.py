@@ -69,7 +69,7 @@ def crowding_change(state: State, asked: Asked, targets: Ints, scope: Bools) -> 
 
 
 def migration_codes(state: State, source: int, targets: Ints, codes: Codes) -> Codes:
-    """Codes with migration restrictions, which are looked at first."""
+    """The codes, or that the instance must not migrate from its node to a target: that is looked at first."""
     if state.migrates is None:
         return codes
     return np.where(state.migrates[source, targets], codes, np.int8(CODE[Fail.MIGRATION]))
