@@ -22,8 +22,7 @@ from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.balancing.balance import optimal_score, score_of
-from ganeti_htools.engine.rules import affinity, choice
-from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
@@ -91,7 +90,7 @@ def run(line: CommandLine) -> None:
 def _before(state: State, line: CommandLine, tell: "Say") -> Before:
     """Select the node group to be balanced, and tell of it. Raises HtoolsError."""
     group, scope = _select_group(state, line.group)
-    before = Before(state, group, scope, score_of(state, scope), _statistics(state, scope))
+    before = Before(state, group, scope, score_of(state, scope), choice.base(state, scope))
     tell(*balance.about_group(before, line))
     _show(state, scope, "Initial", line)
     tell(*balance.about_score(before, line.verbose))
@@ -152,7 +151,7 @@ def _plan(before: Before, options: Options, told: Any, tell: "Say") -> Balanced:
 
 def _after(plan: Balanced, before: Before) -> After:
     score = plan.moves[-1].step.score if plan.moves else before.score
-    return After(plan, jobsets(plan.moves), score, _statistics(plan.after, before.scope))
+    return After(plan, jobsets(plan.moves), score, choice.base(plan.after, before.scope))
 
 
 def _left_behind(
@@ -211,10 +210,6 @@ def _execute(
     run = begin(HBAL.name, planning.PURPOSE, jobs, options.execution)
     check = planning.reviewer(options, before.group, line.on_change, say_on, progress)
     return over_luxi.carry_out(line, run, check, say_on)
-
-
-def _statistics(state: State, scope: Bools) -> Statistics:
-    return choice.base(state, scope, affinity.crowding(state, scope))
 
 
 def _of_group(state: State, scope: Bools, tags: tuple[str, ...]) -> Cluster:

@@ -18,6 +18,7 @@ from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
@@ -95,7 +96,7 @@ def _findings(groups: Sequence[GroupHealth], capacity: bool) -> Findings:
 
 def _group(state: State, row: int, capacity: bool) -> GroupHealth:
     scope: Bools = state.group == row
-    return GroupHealth(row, check.health(state, scope, capacity), check.score(check.figures(state, scope)))
+    return GroupHealth(row, check.health(state, scope, capacity), float(choice.base(state, scope).score()))
 
 
 def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> State:

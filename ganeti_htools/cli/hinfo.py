@@ -12,7 +12,6 @@ from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.programs import HINFO
 from ganeti_htools.commandline.reading import CommandLine
-from ganeti_htools.engine.redundancy import check
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.state import State
 
@@ -48,7 +47,7 @@ def run(line: CommandLine) -> None:
     if line.print_nodes is not None:
         say(tables.node_status("Cluster", state, line.print_nodes))
     statistics = overview.statistics(state)
-    score = fixed(check.score(statistics), 8)
+    score = fixed(float(statistics.score()), 8)
     print(f"Cluster coefficients:\n{tables.components(statistics)}Cluster score: {score}")
 
 

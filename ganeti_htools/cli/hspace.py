@@ -25,7 +25,8 @@ from ganeti_htools.engine.capacity.obstacles import obstruction
 from ganeti_htools.engine.capacity.site import Site, bad_groups, chosen_site
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.totals import total
-from ganeti_htools.engine.redundancy import check, n1
+from ganeti_htools.engine.redundancy import n1
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.cluster import Cluster, common_suffix
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
@@ -95,7 +96,7 @@ def _introduce(state: State, line: CommandLine) -> None:
     if line.print_nodes is not None:
         say(tables.node_status("Initial cluster", state, line.print_nodes))
     if line.verbose > 2:
-        figures = check.figures(state, np.ones(len(state.group), np.bool_))
+        figures = choice.base(state, np.ones(len(state.group), np.bool_))
         score = fixed(float(figures.score()), 8)
         say(f"Initial coefficients: overall {score}\n{tables.components(figures)}")
 

@@ -14,7 +14,7 @@ from ganeti_htools.engine.allocation.shortage import explain
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric, Solution
 from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
 from ganeti_htools.engine.redundancy.global_n1 import Unmirrored, assess
-from ganeti_htools.engine.rules import affinity, choice, settling
+from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.columns import NOWHERE
@@ -154,7 +154,7 @@ def _secondary(state: State, index: int, options: Options, reporter: Reporter) -
     targets = targets[targets != primary]
     reporter.starting(state, asked, everyone)
     reporter.trying(group, targets, primary)
-    base = choice.base(state, everyone, affinity.crowding(state, everyone))
+    base = choice.base(state, everyone)
     rows = np.array([primary])
     solution = on_pairs(state, asked, rows, targets, base, options, redundancy, reporter)
     info = solution_line(state, solution)

@@ -8,6 +8,7 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import tables
 from ganeti_htools.engine.redundancy import check, n1
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -43,13 +44,13 @@ def _group(state: State, row: int) -> GroupFigures:
         bad_nodes=bad,
         bad_instances=int(np.count_nonzero(n1.bad_instances(state, scope))),
         n1_happy=not bad,
-        score=check.score(check.figures(state, scope)),
+        score=float(choice.base(state, scope).score()),
     )
 
 
 def statistics(state: State) -> Statistics:
     """What the score of the whole cluster follows from."""
-    return check.figures(state, np.ones(len(state.group), np.bool_))
+    return choice.base(state, np.ones(len(state.group), np.bool_))
 
 
 def size(state: State) -> str:
@@ -133,5 +134,5 @@ def as_json(state: State) -> dict[str, object]:
             for component, value in zip(COMPONENTS, figures.components(), strict=True)
             if figures.online
         },
-        "score": check.score(figures),
+        "score": float(figures.score()),
     }

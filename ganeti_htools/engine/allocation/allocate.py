@@ -14,7 +14,7 @@ from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.engine.redundancy.global_n1 import Check, assess
-from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
@@ -51,7 +51,7 @@ def in_scope(
     check_number(count, nodes, reporter)
     if count == 1:
         return on_nodes(state, asked, nodes, scope, options, redundancy, reporter)
-    base = choice.base(state, scope, affinity.crowding(state, scope))
+    base = choice.base(state, scope)
     return on_pairs(state, asked, nodes, nodes, base, options, redundancy, reporter)
 
 

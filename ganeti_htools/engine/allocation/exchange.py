@@ -81,7 +81,7 @@ def _best_pair(
         tried = state.copy()
         for part in _exchange(new_primary, new_secondary):
             carry_out(tried, asked, part, options)
-        fresh.append(float(choice.base(tried, scope, affinity.crowding(tried, scope)).score()))
+        fresh.append(float(choice.base(tried, scope).score()))
     return pairs[int(np.flatnonzero(np.array(fresh) == min(fresh))[-1])]
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules
+from ganeti_htools.engine.rules import choice, instance_policy, node_rules
 from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.score import node_values, spread_change
@@ -79,7 +79,7 @@ class BulkSearch:
     def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
         self.state, self.asked, self.nodes = state, asked, nodes
         everyone = np.ones(len(state.group), np.bool_)
-        self.steady = choice.base(state, everyone, affinity.crowding(state, everyone)).sums
+        self.steady = choice.base(state, everyone).sums
         online = np.flatnonzero(~state.columns.offline)
         self.size = float(len(online))
         self.position = np.searchsorted(online, nodes)

@@ -10,7 +10,7 @@ from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode
-from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
@@ -88,7 +88,7 @@ def by_group(state: State, nodes: Ints) -> list[Ints]:
 def on_all_pairs(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Iterator[Solution]:
     """Redundant places for a mirrored instance, in each group in turn."""
     everyone = np.ones(len(state.group), np.bool_)
-    base = choice.base(state, everyone, affinity.crowding(state, everyone))
+    base = choice.base(state, everyone)
     for at in by_group(state, site.nodes):
         nodes = site.nodes[at]
         yield on_pairs(state, asked, nodes, nodes, base, site.options, redundancy)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.resources import CPU_RATIO
 from ganeti_htools.model.columns import Floats
 from ganeti_htools.model.state import State
@@ -72,7 +72,7 @@ def total(state: State) -> Resources:
         n_mem=int(c.n_mem.sum()),
         x_mem=int(c.x_mem.sum()),
         instances=int(c.primaries.sum()),
-        score=float(choice.base(state, everyone, affinity.crowding(state, everyone)).score()),
+        score=float(choice.base(state, everyone).score()),
     )
 
 

@@ -13,7 +13,7 @@ from ganeti_htools.engine.decide import decide, place
 from ganeti_htools.engine.explaining import best_pairs
 from ganeti_htools.engine.explaining.places import Place, places, redundant
 from ganeti_htools.engine.redundancy.global_n1 import Check
-from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
@@ -89,7 +89,7 @@ class Listener(Reporter):
 
     def starting(self, state: State, asked: Asked, scope: Bools, rated: bool = True) -> None:
         self.state, self.asked, self.scope, self.rated = state, asked, scope, rated
-        self.before = choice.base(state, scope, affinity.crowding(state, scope))
+        self.before = choice.base(state, scope)
         self.primary, self.places = NOWHERE, {}
 
     def trying(self, group: int, nodes: Ints, primary: int = NOWHERE) -> None:
@@ -118,7 +118,7 @@ class Listener(Reporter):
             self._add(best_pairs.for_new(pairs, self.before.repaired()))
 
     def judged_exchanges(self, state: State, nodes: Ints, trial: Trial) -> None:
-        base = choice.base(state, self.scope, affinity.crowding(state, self.scope))
+        base = choice.base(state, self.scope)
         self._add(best_pairs.for_exchange(choice.restricted(trial, self.scope), nodes, base))
 
     def judged_losses(self, losses: Losses) -> None:

@@ -8,7 +8,7 @@ from ganeti_htools.engine.balancing.balance import Balancing, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.scoring import Found
 from ganeti_htools.engine.explaining.places import Place, places
-from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
@@ -33,7 +33,7 @@ def possible_moves(
     instance on local storage without a copy.
     """
     found: dict[int, list[PossibleMove]] = {index: [] for index in np.flatnonzero(chosen).tolist()}
-    base = choice.base(state, scope, affinity.crowding(state, scope))
+    base = choice.base(state, scope)
 
     def report(judged: Found, trial: Trial) -> None:
         rows, each = (

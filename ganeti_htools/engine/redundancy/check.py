@@ -8,9 +8,7 @@ import numpy as np
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.engine.redundancy.node_loss import Means, Recovery, recover
-from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
 from ganeti_htools.model.state import State
 
@@ -80,16 +78,6 @@ def groups(state: State) -> list[int]:
     """Rows of the node groups that have nodes."""
     rows: list[int] = sorted_unique(state.group).tolist()
     return rows
-
-
-def figures(state: State, scope: Bools) -> Statistics:
-    """What the score of the nodes in scope is made of."""
-    return choice.base(state, scope, affinity.crowding(state, scope))
-
-
-def score(figures: Statistics) -> float:
-    """The score; 0 where no node is online."""
-    return float(figures.score()) if figures.online else 0.0
 
 
 def fragile_nodes(state: State, scope: Bools) -> Bools:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import Statistics, node_values, score, statistics
 from ganeti_htools.engine.rules.trial import Trial
@@ -24,8 +25,12 @@ from ganeti_htools.model.state import State
 CLOSE = 1e-9
 
 
-def base(state: State, scope: Bools, crowding: float = 0.0) -> Statistics:
-    """Statistics of the nodes in scope; ``crowding`` is the location exclusion score of the whole."""
+def base(state: State, scope: Bools, crowding: float | None = None) -> Statistics:
+    """What the score of the nodes in scope is made of.
+
+    ``crowding`` is their location exclusion score, which is found out unless it is given.
+    """
+    crowding = affinity.crowding(state, scope) if crowding is None else crowding
     columns = state.columns if scope.all() else state.columns.take(np.flatnonzero(scope))
     return statistics(node_values(columns), columns.offline, crowding)
 

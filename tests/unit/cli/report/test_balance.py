@@ -10,7 +10,7 @@ from ganeti_htools.cli.report import balance
 from ganeti_htools.cli.report.balance import After, Before
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, score_of
-from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal
@@ -30,12 +30,12 @@ CLUSTER = by_hand.cluster(
 def before_of(cluster: Cluster) -> Before:
     state = state_of(cluster, View())
     scope = np.ones(len(state.group), np.bool_)
-    return Before(state, "group1", scope, score_of(state, scope), check.figures(state, scope))
+    return Before(state, "group1", scope, score_of(state, scope), choice.base(state, scope))
 
 
 def after_of(before: Before, plan: Balanced) -> After:
     score = plan.moves[-1].step.score if plan.moves else before.score
-    return After(plan, jobsets(plan.moves), score, check.figures(plan.after, before.scope))
+    return After(plan, jobsets(plan.moves), score, choice.base(plan.after, before.scope))
 
 
 def balanced(before: Before) -> After:

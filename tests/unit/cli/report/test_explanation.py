@@ -9,7 +9,7 @@ import pytest
 from ganeti_htools.cli.report.explanation import tell_moves, tell_places
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, score_of
-from ganeti_htools.engine.redundancy import check
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
@@ -28,7 +28,7 @@ def moves(name: str, capsys: pytest.CaptureFixture[str], *, text: bool = True, s
     state = derive(CLUSTER)
     rows = np.array([letter == "y" for letter in scope])
     line = CommandLine(explain=name, json=not text)
-    tell_moves(state, rows, line, Balancing(), check.figures(state, rows), score_of(state, rows))
+    tell_moves(state, rows, line, Balancing(), choice.base(state, rows), score_of(state, rows))
     return capsys.readouterr().out
 
 

@@ -134,9 +134,3 @@ def test_a_mirrored_instance_does_not_survive_both_its_nodes() -> None:
     instances = [instance("a", DRBD, "n0", "n1")]
     assert check.tolerance(state_of(instances, (9000, 8000, 7000)), np.ones(3, np.bool_)) == Tolerance(1, 1)
     assert check.tolerance(state_of(instances, (9000, 7000, 8000)), np.ones(3, np.bool_)) == Tolerance(2, 2)
-
-
-def test_the_score_without_online_nodes_is_0() -> None:
-    state = state_of([])
-    state.columns.offline[:] = True
-    assert check.score(check.figures(state, all_of(state))) == 0.0

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.rules import choice, placements
+from ganeti_htools.engine.rules.components import INDEX
 from ganeti_htools.engine.rules.score import score
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
@@ -62,3 +63,20 @@ def test_nodes_out_of_scope_do_not_count(state: State) -> None:
     scope = np.array([True, True, False, False])
     assert choice.restricted(tried(state), scope).changes == ()
     assert choice.base(state, scope).score() != choice.base(state, everywhere(state)).score()
+
+
+def test_without_online_nodes_the_score_is_0(state: State) -> None:
+    state.columns.offline[:] = True
+    assert choice.base(state, everywhere(state)).score() == 0.0
+
+
+def test_the_location_exclusion_score_is_found_out_unless_it_is_given() -> None:
+    """Three instances of one service in one rack are two too many."""
+    made = cluster(
+        NODES, [instance(f"i{row}", DiskTemplate.EXT, "ab"[row % 2], tags=("service:x",)) for row in range(3)]
+    )
+    nodes = tuple(replace(node, tags=("rack:1",)) for node in made.nodes)
+    state = derive(replace(made, nodes=nodes, tags=("htools:iextags:service", "htools:nlocation:rack")))
+    found, without = (choice.base(state, everywhere(state), given) for given in (None, 0.0))
+    assert found.sums[INDEX["location_exclusion_score"]] == 2.0
+    assert found.score() - without.score() == pytest.approx(2.0)
