@@ -1,4 +1,8 @@
-"""The score as it is before a step, ready to be computed for many changes at once."""
+"""The score as it is before a step, ready to be computed for many changes at once.
+
+How variances change with sums stands here a second time: the plain rule is :func:`.score.statistics`, tests
+compare the two.
+"""
 
 from typing import Any
 

@@ -47,7 +47,10 @@ FIGURES = ("mem", "record_mem", "secondary_mem", "dsk", "vcpus", "spindles", "sp
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A state, and for each set of tags (their rows in ``tag_sets``) what it meets on each node."""
+    """A state, and for each set of tags (their rows in ``tag_sets``) what it meets on each node.
+
+    For one instance :mod:`ganeti_htools.engine.rules.affinity` says so; a test compares moves by both.
+    """
 
     state: State
     tag_sets: Sequence[Ints]
@@ -66,7 +69,10 @@ class NodeFacts:
         self.reserved[:, nodes] = _two_largest(state.peers[:, nodes])
 
     def reserved_without(self, batch: Batch, p: Ints, s: Ints) -> Ints:
-        """The largest reservation (MiB) on each secondary once it is no longer the instance's secondary."""
+        """The largest reservation (MiB) on each secondary once it is no longer the instance's secondary.
+
+        For one instance :func:`.placements.reserved_without` says it; a test compares moves by both.
+        """
         kept = self.state.peers[p, s]
         second, first = self.reserved[0, s], self.reserved[1, s]
         others = np.where(kept == first, second, first)

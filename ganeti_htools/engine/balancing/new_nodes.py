@@ -14,7 +14,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import FORTHCOMING, Floats, Ints
 
 BLOCK = 1 << 15  # pairs of instances and nodes that are looked at together
-# What a new secondary sees of an instance, besides its load of disks.
+# What a new secondary sees of an instance, besides its load of disks; a test watches what resources ask for.
 SECONDARY_FIGURES = ("secondary_mem", "dsk", "spindles", "spindle_use")
 SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more
 
@@ -53,7 +53,7 @@ class NewNodes:
 
     def _irregular(self) -> set[int]:
         """The spreads whose changes are no product: they depend on what is on a node already."""
-        # An instance that does not say how many spindles it needs takes all that are left.
+        # An instance that does not say how many spindles it needs takes all that are left (resources.py).
         vague = {"f_spindles", FORTHCOMING["f_spindles"]} if self.batch.asked.spindles is None else set[str]()
         leaders = [COMPONENTS[which] for which in self.parts.leaders]
         return {

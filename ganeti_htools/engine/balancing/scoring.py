@@ -1,4 +1,8 @@
-"""Moves scored by what they change, many at once; and moves of which the score is known."""
+"""Moves scored by what they change, many at once; and moves of which the score is known.
+
+:func:`relocations` puts together what is known of own and new nodes, :func:`exact` what the rules say of all
+nodes of a move; tests compare the two with each other and with the score of the state that a move leads to.
+"""
 
 from typing import Any, NamedTuple
 

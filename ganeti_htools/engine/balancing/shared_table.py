@@ -1,9 +1,8 @@
 """The online nodes of a state as a small table: moves of instances on shared storage, scored and made.
 
 What instances change is found by the rules (:mod:`.shared_instances`), limits and formulas are asked as they
-are declared. What stands here a second time is how a variance changes with a value: its twin is
-:func:`.score.replaced_spread`. A property test compares the steps that follow with those of
-:func:`.balance.rebalance`.
+are declared. What stands here a second time is how variances change with values: the plain rule is
+:func:`.score.statistics`, a test compares the two.
 """
 
 from collections.abc import Mapping

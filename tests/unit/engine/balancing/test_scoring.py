@@ -12,7 +12,9 @@ from ganeti_htools.engine.balancing.scoring import PER_LOCATION, Found, exact, f
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -65,6 +67,26 @@ def test_scores_are_those_with_everything_taken_into_account(seed: int) -> None:
             fits = sure[np.isfinite(scores[sure])]
             assert found.scores[fits] == pytest.approx(scores[fits], abs=CLOSE)
             assert (doubts >= 0).all()
+
+
+def test_instances_that_exclude_each_other_in_a_location() -> None:
+    racks = {"n0": "rack:1", "n1": "rack:1", "n2": "rack:2", "n3": "rack:2"}
+    nodes = tuple(by_hand.node(name, tags=(rack,)) for name, rack in racks.items())
+    pairs = (("n0", "n2"), ("n1", "n3"))
+    rows = tuple(instance(f"i{row}", DRBD, *pair, tags=("a:1",)) for row, pair in enumerate(pairs))
+    tags = ("htools:iextags:a", "htools:nlocation:rack")
+    state = derive(Cluster((Group("group1", "uuid-1"),), nodes, rows, tags))
+    search = searching(state)
+    baseline, kinds = baseline_of(search.space), set[MoveKind]()
+    for each in all_candidates(search):
+        assert each.crowding is not None
+        members, places = (indices.ravel() for indices in np.indices((2, 4)))
+        found, doubtful = relocations(search.space, baseline, each, members, places)
+        fits = np.flatnonzero(found.tried(search.space).codes == FITS)
+        for which in np.setdiff1d(fits, doubtful).tolist():
+            assert found.scores[which] == pytest.approx(score_after(search, found, which), abs=CLOSE)
+            kinds.add(each.kind)
+    assert {MoveKind.REPLACE_AND_FAILOVER, MoveKind.FAILOVER_AND_REPLACE} <= kinds
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -22,6 +22,7 @@ def table_of(*pnodes: str) -> Table:
     rows = [instance(f"i{row}", EXT, pnode, mem=1000 + 100 * row) for row, pnode in enumerate(pnodes)]
     state = derive(by_hand.cluster(dict.fromkeys(("a", "b", "c", "lost"), 9000), rows))
     state.columns.offline[3] = True
+    state.columns.f_spindles[:] = 5  # which no node has without exclusive storage
     found = shared_instances(state, np.ones(len(rows), np.bool_))
     assert found is not None
     return Table(state, np.ones(4, np.bool_), found)

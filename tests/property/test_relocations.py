@@ -1,0 +1,62 @@
+"""A move of several operations leaves what these leave, one after the other."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from ganeti_htools.engine.balancing.batches import batches_of
+from ganeti_htools.engine.balancing.relocate import crowding_change, tried
+from ganeti_htools.engine.rules import affinity, placements, settling
+from ganeti_htools.engine.rules.move_kinds import MIRRORED, SHARED, Operation
+from ganeti_htools.engine.rules.node_rules import CODE
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import CHANGING, NOWHERE
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import Fail
+from tests.property.narrow import cases
+
+
+def operation(state: State, row: int, operation: Operation, node: int, force: bool) -> Trial:
+    """One operation by itself."""
+    asked, target, scope = state.instance(row), np.array([node]), np.ones(len(state.group), np.bool_)
+    match operation:
+        case Operation.FAILOVER:
+            return placements.failover(state, asked, scope, force)
+        case Operation.FAILOVER_TO:
+            return placements.failover_to(state, asked, target, scope, force)
+        case Operation.REPLACE_SECONDARY:
+            return placements.replace_secondary(state, asked, target, force)
+
+
+@settings(max_examples=60)
+@given(case=cases)
+@pytest.mark.parametrize("force", [False, True])
+def test_moves_are_their_operations(force: bool, case: tuple[State, Instance]) -> None:
+    state, _ = case
+    scope = np.ones(len(state.group), np.bool_)
+    batches, facts = batches_of(state, np.ones(len(state.pnode), np.bool_))
+    for batch in batches:
+        member = len(batch.rows) // 2
+        row = int(batch.rows[member])
+        own = {int(state.pnode[row]), int(state.snode[row])}
+        for kind in MIRRORED if batch.asked.mirrored else SHARED:
+            for node in sorted({*range(len(scope))} - own) if kind.takes_node else [NOWHERE]:
+                found = tried(facts, batch, member, kind, node, force)
+                after, expected, codes = state.copy(), state.copy(), []
+                settling.settle(after, found)
+                for each in kind.operations:
+                    trial = operation(expected, row, each, node, force)
+                    codes.append(int(trial.codes[0]))
+                    settling.settle(expected, trial)
+                assert (after.pnode[row], after.snode[row]) == (expected.pnode[row], expected.snode[row])
+                for name in CHANGING:
+                    ours, theirs = getattr(after.columns, name), getattr(expected.columns, name)
+                    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9, err_msg=f"{kind}: {name}")
+                assert (found.codes[0] == CODE[Fail.MIGRATION]) == (CODE[Fail.MIGRATION] in codes)
+                if len(codes) == 1:
+                    assert found.codes.tolist() == codes
+                change = affinity.crowding(after, scope) - affinity.crowding(state, scope)
+                new = np.array([node]) if kind.takes_node else None
+                told = crowding_change(facts, batch.take(np.array([member])), kind, new, scope)
+                assert np.ravel(told).tolist() == [change]
