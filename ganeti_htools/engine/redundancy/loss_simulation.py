@@ -240,7 +240,8 @@ class LostNode:
 
     ``mates`` are the nodes of its group in scope, ``moving`` and ``recreating`` the nodes whose balance
     counts for instances on shared storage and for others, ``reach`` the rows of the nodes that take any.
-    ``largest`` is for each instance the most memory and disk that it or a later one takes (MiB).
+    ``largest`` is for each instance the most memory and disk that it or a later one takes (MiB), disk below 0
+    if none takes any.
     ``reserved`` is memory that nodes keep free, ``exclusive`` where spindles count, None if nowhere.
     """
 
@@ -306,9 +307,18 @@ class LostNode:
         return True
 
     def _surely_take(self, nodes: _Nodes, number: int, mem: int, disk: int) -> bool:
-        """Whether instances, none larger than this, find room wherever they go: each on a node of its own."""
+        """Whether instances, none larger than this, find room wherever they go: for as many of the largest
+        there is room at once.
+        """
         free, free_disk = nodes.mem, nodes.disk
-        return len([at for at in self.reach if free[at] > mem and free_disk[at] > disk]) >= number
+        for at in self.reach:
+            here = (free[at] - 1) // max(mem, 1)
+            if disk >= 0:
+                here = min(here, (free_disk[at] - 1) // max(disk, 1))
+            number -= max(here, 0)
+            if number <= 0:
+                return True
+        return False
 
     def _with_room(self, nodes: _Nodes, asked: Asked, arrival: Arrival) -> list[int]:
         """The nodes with room for an instance."""
