@@ -28,11 +28,12 @@ from htoolsd.process.mastership import EXIT_NOT_MASTER, Ssconf
 from htoolsd.process.notify import notify
 from htoolsd.process.reloading import reloader
 from htoolsd.socket import alone
+from htoolsd.socket.clients import Limits
 from htoolsd.socket.door import Door
 from htoolsd.socket.listening import group_number, listen
 from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import SocketPeer
-from htoolsd.socket.server import Limits, Server
+from htoolsd.socket.server import Server
 from htoolsd.sync.following import Sync
 
 _log = structlog.get_logger()

@@ -1,7 +1,6 @@
-"""Conversations with clients: one call, one answer, within limits of number, size and time."""
+"""Conversations with clients: one call, one answer, within limits of size and time."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 
 import structlog
 import trio
@@ -10,6 +9,7 @@ from structlog.contextvars import bind_contextvars
 from ganeti_htools.client.protocol import Call, Refusal, RefusalError, decode_call, failure, success
 from ganeti_htools.luxi.framing import Decoder
 from ganeti_htools.model.errors import untraced
+from htoolsd.socket.clients import Client, Clients, Limits
 from htoolsd.socket.incoming import Incoming
 from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import PassedFile, Peer, caller
@@ -17,33 +17,7 @@ from htoolsd.socket.peer import PassedFile, Peer, caller
 _log = structlog.get_logger()
 
 _LONG = 1 << 16  # bytes; longer messages are parsed in a thread, so that others need not wait
-_AHEAD = 4  # messages of the greatest length that all clients of one user may have sent without an answer yet
 _SHOWN = 80  # characters of a method's name in the log
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits for one client and for all: a number of clients, bytes of a message, seconds."""
-
-    connections: int
-    per_user: int
-    message: int
-    idle: float
-    write: float
-
-
-@dataclass(slots=True, eq=False)
-class _Client:
-    """A conversation. While its next call is waited for, that is ``listening``."""
-
-    peer: Peer
-    incoming: Incoming
-    listening: trio.CancelScope | None = None
-    since: float = 0.0  # when that began
-
-    @property
-    def uid(self) -> int:
-        return self.peer.credentials.uid
 
 
 def _say_refused(error: RefusalError, **about: str) -> None:
@@ -56,9 +30,8 @@ class Server:
     """Answers clients until stopped."""
 
     def __init__(self, methods: Methods, limits: Limits) -> None:
-        self._clients: set[_Client] = set()
+        self._clients = Clients(limits)
         self._methods = methods
-        self._limits = limits
         self._stopping = False
         self._reading = trio.CapacityLimiter(1)  # of long messages, whatever is sent: a parser lets nobody in
 
@@ -67,25 +40,26 @@ class Server:
         """The number of clients."""
         return len(self._clients)
 
+    @property
+    def _limits(self) -> Limits:
+        return self._clients.limits
+
     def limit(self, limits: Limits) -> None:
         """Have other limits from now on."""
-        self._limits = limits
+        self._clients.limits = limits
 
     def stop(self) -> None:
         """Refuse all further calls; calls under way are finished."""
         self._stopping = True
-        for client in self._clients:
-            if client.listening:
-                client.listening.cancel()
+        self._clients.stop_listening()
 
     async def serve(self, peer: Peer) -> None:
         """Serve one client, from its arrival until it leaves."""
         bind_contextvars(client=peer.credentials.pid, uid=peer.credentials.uid)  # of this task alone
         caller.set(peer.credentials)  # likewise
-        client = _Client(peer, Incoming(Decoder(self._limits.message)))
-        self._clients.add(client)
+        client = Client(peer, Incoming(Decoder(self._limits.message)))
         try:
-            self._make_room(client)
+            self._clients.enter(client)
             await self._converse(client)
         except RefusalError as err:  # the message was not a call: the conversation ends
             _say_refused(untraced(err))
@@ -98,27 +72,10 @@ class Server:
         except Exception:  # a defect: log it and go on serving the other clients
             _log.exception("conversation failed")
         finally:
-            self._clients.discard(client)
+            self._clients.leave(client)
             client.incoming.close_file()
 
-    def _make_room(self, newcomer: _Client) -> None:
-        """Send the client away that has been idle longest if there are too many. Raises RefusalError."""
-        of_user = {client for client in self._clients if client.uid == newcomer.uid}
-        if len(of_user) > self._limits.per_user:
-            crowd, all_of_them = of_user, f"all {self._limits.per_user} connections of user {newcomer.uid}"
-        elif len(self._clients) > self._limits.connections:
-            crowd, all_of_them = self._clients, f"all {self._limits.connections} connections"
-        else:
-            return
-        longest = min(
-            (client for client in crowd if client.listening), key=lambda client: client.since, default=None
-        )
-        if longest is None or longest.listening is None:
-            raise RefusalError(Refusal.BUSY, f"{all_of_them} are in use")
-        self._clients.remove(longest)
-        longest.listening.cancel()
-
-    async def _converse(self, client: _Client) -> None:
+    async def _converse(self, client: Client) -> None:
         while (message := await self._next(client)) is not None:
             call = await self._understood(message)
             answer = await self._answer_unless_gone(client.peer, call, client.incoming.file)
@@ -128,7 +85,7 @@ class Server:
                 return
             await self._say(client.peer, answer)
 
-    async def _next(self, client: _Client) -> bytes | None:
+    async def _next(self, client: Client) -> bytes | None:
         """The next message, None when the client has left. Raises RefusalError, OSError."""
         incoming = client.incoming
         with trio.move_on_after(self._limits.idle) as client.listening:
@@ -138,7 +95,7 @@ class Server:
                 incoming.add(data, files)
                 if not data:
                     return None
-                self._bound(client)
+                self._clients.bound(client)
         client.listening = None
         if self._stopping:
             raise RefusalError(Refusal.STOPPING, "htoolsd is stopping")
@@ -147,13 +104,6 @@ class Server:
         if not incoming.messages:
             raise RefusalError(Refusal.MESSAGE, f"no complete message within {self._limits.idle:g} s")
         return incoming.messages.popleft()
-
-    def _bound(self, client: _Client) -> None:
-        """Raises RefusalError for a client whose user has sent too much that is not answered yet."""
-        if client.incoming.held > _LONG:
-            held = sum(other.incoming.held for other in self._clients if other.uid == client.uid)
-            if held > _AHEAD * self._limits.message:
-                raise RefusalError(Refusal.BUSY, f"user {client.uid} sends too much at the same time")
 
     async def _understood(self, message: bytes) -> Call:
         """Raises RefusalError."""

@@ -11,8 +11,9 @@ from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.status import resident_mib, teller
 from htoolsd.plans.plans import Plans
+from htoolsd.socket.clients import Limits
 from htoolsd.socket.methods import Method, Methods
-from htoolsd.socket.server import Limits, Server
+from htoolsd.socket.server import Server
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer
 

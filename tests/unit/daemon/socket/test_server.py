@@ -11,8 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from htoolsd.socket.clients import Limits
 from htoolsd.socket.methods import Args, File, Method, Methods
-from htoolsd.socket.server import Limits, Server
+from htoolsd.socket.server import Server
 from tests.support.memory_peer import MemoryPeer, is_open, open_file
 
 LIMITS = Limits(connections=2, per_user=2, message=1000, idle=60, write=10)
