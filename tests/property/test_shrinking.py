@@ -9,7 +9,7 @@ from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Run, Size, ranked, worst
+from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, ranked, worst
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -81,7 +81,7 @@ def test_a_sidestep_is_the_first_that_leads_to_a_place(seed: int) -> None:
             continue
         run = verdicts.failed(size)
         assert run is not None
-        run = Run(size, run.failures, min(run.number, 12))
+        run = SizeRun(size, run.failures, min(run.number, 12))
         found = None
         for at in reversed(range(run.number)):
             if (end := one_by_one(verdicts, run[at], run.failures)) is not None:

@@ -53,8 +53,8 @@ def improvements(
         for batch, member, kind, node, loss in _least_bad(search, score, staying, expected):
             if not going(score):
                 return
-            attempt = Attempt(search)
-            if not attempt.make(tried(facts, batch, member, kind, node, search.space.force), kind, node):
+            moves = TentativeMoves(search)
+            if not moves.make(tried(facts, batch, member, kind, node, search.space.force), kind, node):
                 continue
             now = score_of(found, scope)
             for held in (True, False):
@@ -64,16 +64,16 @@ def improvements(
                     best = search.best(now, barred)
                     if not best or not gains(now, best.score, options):
                         break
-                    attempt.make(best.trial, best.kind, best.node)
+                    moves.make(best.trial, best.kind, best.node)
                     now = best.score
             new = shortest(state, goals_of(state, found))
             lower = round(now, DIGITS) < round(score, DIGITS) and gains(score, now, options)
             same = round(now, DIGITS) == round(score, DIGITS)
             if (lower or (same and new < way)) and (options.max_length < 0 or new[1] <= options.max_length):
                 score, way, expected = now, new, loss / 4
-                yield attempt.made
+                yield moves.made
                 break
-            attempt.take_back()
+            moves.take_back()
         else:
             return
 
@@ -89,7 +89,7 @@ def _staying(state: State, found: State, options: Balancing) -> Bools:
     return staying
 
 
-class Attempt:
+class TentativeMoves:
     """Moves made on a state that is searched, and the way back."""
 
     def __init__(self, search: Search) -> None:

@@ -24,8 +24,8 @@ class NewNodes:
 
     Most spreads change by an amount of the instance times a unit of the node (``amounts``, ``units``);
     what does not is kept for each pair (``pairs``, classes by nodes). ``rest`` is what all but spreads add
-    to the score of each pair, ``prices`` the same but infinite where an instance does not fit, without and
-    with force. Nodes are the ``targets``.
+    to the score of each pair; ``prices`` (without and with force) are that where an instance fits, and
+    infinite where it does not. Nodes are the ``targets``.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, score_of
 from ganeti_htools.engine.balancing.shared_instances import PER_LOST, SharedInstances
-from ganeti_htools.engine.balancing.shared_table import Table
+from ganeti_htools.engine.balancing.shared_table import SharedTable
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.score import node_values, variants
@@ -29,7 +29,7 @@ def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[S
     """
     if not len(instances.rows):
         return state.copy(), []
-    table = Table(state.copy(), scope, instances)
+    table = SharedTable(state.copy(), scope, instances)
     rest = score_of(state, scope) - table.score()  # does not change
     steps = []
     while (found := best(table)) is not None:
@@ -39,7 +39,7 @@ def rebalance(state: State, scope: Bools, instances: SharedInstances) -> tuple[S
     return table.settled(), steps
 
 
-def best(table: Table) -> tuple[int, int] | None:
+def best(table: SharedTable) -> tuple[int, int] | None:
     """The instance and the position of the node that leave the lowest score, None if none lowers it."""
     lost = np.flatnonzero(table.place == NOWHERE)
     found: list[tuple[Ints, Floats, float]] = []
@@ -70,13 +70,13 @@ def best(table: Table) -> tuple[int, int] | None:
     return best if gains else None
 
 
-def _unlike(table: Table, members: Ints) -> Ints:
+def _unlike(table: SharedTable, members: Ints) -> Ints:
     """Of members that are alike and in the same place the first; all offline nodes are one place."""
     keys = table.instances.alike[members] * (len(table.nodes) + 1) + table.place[members]
     return np.sort(members[np.unique(keys, return_index=True)[1]])
 
 
-def _exactly(table: Table, near: list[tuple[int, int]]) -> tuple[tuple[int, int], float]:
+def _exactly(table: SharedTable, near: list[tuple[int, int]]) -> tuple[tuple[int, int], float]:
     """Of candidates close to the lowest the first that is lowest computed afresh, and its score."""
     state, here = table.settled(), np.flatnonzero(table.scope)
     columns = state.columns.take(here)

@@ -21,7 +21,7 @@ from ganeti_htools.model.state import State
 _MUCH = 2.0**20
 
 
-class Table:
+class SharedTable:
     """The online nodes and the place of each instance among them, NOWHERE if its node is offline.
 
     Of each spread of the score (components that are the same put together): its weight, its ``values``
@@ -85,8 +85,8 @@ class Table:
     def scores(self, members: Ints, forced: bool) -> Floats:
         """The part of the table in the score for each member on each node; infinite where it must not be.
 
-        Members that leave an offline node are ``forced``: soft limits do not count, and no
-        other node changes.
+        Members that leave an offline node are ``forced``: soft limits do not count, and no other
+        node changes.
         """
         amounts, needs = self.amounts[:, members], self.needs[:, members]
         after = self._after(self.room[:, np.newaxis], needs[:, :, np.newaxis], self.here.r_mem)

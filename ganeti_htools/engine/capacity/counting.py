@@ -19,7 +19,7 @@ from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
-from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Run, Size, worst
+from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, worst
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
@@ -94,13 +94,13 @@ def _tiers(before: Capacity, kind: InstanceKind, start: _Level | None, site: Sit
     state, tiers, placed, result = before.state, list(before.tiers), before.placed, None
     while start is not None:
         level: _Level | None = start
-        passed: list[tuple[int | None, Run]] = []
+        passed: list[tuple[int | None, SizeRun]] = []
         verdicts = SizeVerdicts(state, kind, site)
         while level is not None:
             failed = None if level is start else verdicts.failed(level.size)
             if failed is None:
                 state, filled = _filled(state, kind, level.size, site, placed, level.limit)
-                run = Run(level.size, filled.failures)
+                run = SizeRun(level.size, filled.failures)
                 if filled.placed or result is None:
                     passed = []
                     placed += filled.placed
@@ -125,7 +125,7 @@ def _tiers(before: Capacity, kind: InstanceKind, start: _Level | None, site: Sit
     return Capacity(state, tuple(tiers), result)
 
 
-def _within(run: Run, limit: int | None, placed: int) -> Run:
+def _within(run: SizeRun, limit: int | None, placed: int) -> SizeRun:
     """The part of a run before the limit of its sizes, which shrinks by what is placed, ends it."""
     if limit is None or not placed:
         return run

@@ -20,8 +20,8 @@ from ganeti_htools.engine.capacity.sizes import (
     UNIT,
     Failures,
     InstanceKind,
-    Run,
     Size,
+    SizeRun,
     ranked,
     worst,
 )
@@ -103,7 +103,7 @@ class SizeVerdicts:
         """Whether there is certainly no place, or none that leaves the whole redundant, if it has to."""
         return not self.of(size)[0].fits or self._ruled_out(size)
 
-    def failed(self, size: Size) -> Run | None:
+    def failed(self, size: Size) -> SizeRun | None:
         """A size that has no place, and the smaller ones that are barren for the same reasons.
 
         None if it may have one.
@@ -112,13 +112,13 @@ class SizeVerdicts:
         failures = verdict.failures | {Fail.N1: verdict.failures[Fail.N1] + verdict.fits}
         fail = worst(failures)
         if self.barren(size):
-            return Run(size, failures, self._run(size, fail))
+            return SizeRun(size, failures, self._run(size, fail))
         mirrored = self.kind.template is DiskTemplate.DRBD
         if self.site.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self._has_place(size):
             # The next sizes still have to be tried.
             self.ahead = min(2 * self.ahead, PROBES)
             self.of(*(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)))
-            return Run(size, failures)
+            return SizeRun(size, failures)
         return None
 
     def _run(self, size: Size, fail: Fail) -> int:
@@ -174,7 +174,7 @@ class SizeVerdicts:
         (self.ruled_out if found else self.not_ruled_out).append(size)
         return found
 
-    def sidestep(self, run: Run) -> tuple[int, Size] | None:
+    def sidestep(self, run: SizeRun) -> tuple[int, Size] | None:
         """The last size of a run that need only be made smaller to have a redundant place, by its most
         frequent reason, or else by the next, and the first size that has one then. The least that a size
         can have is not tried: so do Ganeti's htools.
@@ -194,7 +194,7 @@ class SizeVerdicts:
                 at -= 1 + self._alike(run, at, seen)
         return found
 
-    def _alike(self, run: Run, at: int, seen: list[Size] | None) -> int:
+    def _alike(self, run: SizeRun, at: int, seen: list[Size] | None) -> int:
         """For how many sizes of a run, before one at which all was ``seen`` in vain, the same is seen."""
         if seen is None:
             return 0

@@ -83,7 +83,7 @@ class InstanceKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SizeRun:
     """Sizes that were tried in vain, all for the same reasons: ``largest``, and each made smaller by the
     most frequent one, ``number`` in all.
     """

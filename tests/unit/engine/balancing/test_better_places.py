@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Balancing, score_of
-from ganeti_htools.engine.balancing.better_places import Attempt, improvements
+from ganeti_htools.engine.balancing.better_places import TentativeMoves, improvements
 from ganeti_htools.engine.balancing.relocate import tried
 from ganeti_htools.engine.balancing.replay import MadeMove
 from ganeti_htools.engine.rules.move_kinds import MoveKind
@@ -34,13 +34,13 @@ def stuck() -> State:
 def test_what_was_attempted_is_taken_back() -> None:
     state = stuck()
     before, search = state.copy(), searching(state)
-    attempt = Attempt(search)
+    moves = TentativeMoves(search)
     for member, node in ((0, 1), (3, 0), (0, 0)):
         trial = tried(search.space.facts, search.batches[0], member, MoveKind.FAILOVER_TO, node, False)
-        assert attempt.make(trial, MoveKind.FAILOVER_TO, node)
-    assert attempt.made[:2] == [MadeMove(0, MoveKind.FAILOVER_TO, 1), MadeMove(3, MoveKind.FAILOVER_TO, 0)]
+        assert moves.make(trial, MoveKind.FAILOVER_TO, node)
+    assert moves.made[:2] == [MadeMove(0, MoveKind.FAILOVER_TO, 1), MadeMove(3, MoveKind.FAILOVER_TO, 0)]
     assert state.pnode.tolist() == [0, 0, 0, 0, 1, 1]
-    attempt.take_back()
+    moves.take_back()
     assert state.pnode.tolist() == before.pnode.tolist()
     for name, ours, theirs in zip(Columns._fields, state.columns, before.columns, strict=True):
         assert ours.tolist() == theirs.tolist(), name

@@ -5,7 +5,7 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.shared_instances import shared_instances
-from ganeti_htools.engine.balancing.shared_table import Table
+from ganeti_htools.engine.balancing.shared_table import SharedTable
 from ganeti_htools.engine.rules import node_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import Columns
@@ -17,7 +17,7 @@ from tests.support.by_hand import instance
 EXT = DiskTemplate.EXT
 
 
-def table_of(*pnodes: str) -> Table:
+def table_of(*pnodes: str) -> SharedTable:
     """Three nodes and an offline one, with instances of growing size."""
     rows = [instance(f"i{row}", EXT, pnode, mem=1000 + 100 * row) for row, pnode in enumerate(pnodes)]
     state = derive(by_hand.cluster(dict.fromkeys(("a", "b", "c", "lost"), 9000), rows))
@@ -25,7 +25,7 @@ def table_of(*pnodes: str) -> Table:
     state.columns.f_spindles[:] = 5  # which no node has without exclusive storage
     found = shared_instances(state, np.ones(len(rows), np.bool_))
     assert found is not None
-    return Table(state, np.ones(4, np.bool_), found)
+    return SharedTable(state, np.ones(4, np.bool_), found)
 
 
 def test_offline_nodes_are_no_place() -> None:
@@ -79,7 +79,7 @@ def test_the_limits_are_those_of_the_rules(forced: bool) -> None:
         state.columns.vcpu_ratio[:] = [rng.randrange(-1, 5) for _ in names]
         found = shared_instances(state, np.ones(len(made), np.bool_))
         assert found is not None
-        table = Table(state, np.ones(4, np.bool_), found)
+        table = SharedTable(state, np.ones(4, np.bool_), found)
         members = np.arange(len(made))
         possible = np.isfinite(table.scores(members, forced))
         for member in members.tolist():

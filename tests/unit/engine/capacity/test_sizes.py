@@ -1,6 +1,6 @@
 """Sizes are made smaller by what they lack, a unit at a time."""
 
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Run, Size, ranked, worst
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size, SizeRun, ranked, worst
 from ganeti_htools.model.types import DiskTemplate, Fail
 
 SIZE = Size(mem=200, dsk=1000, vcpus=2, spindles=1)
@@ -34,7 +34,7 @@ def test_of_equally_frequent_reasons_the_last_counts() -> None:
 
 
 def test_a_run_goes_down_by_its_most_frequent_reason() -> None:
-    run = Run(SIZE, {Fail.MEM: 1, Fail.DISK: 2}, 3)
+    run = SizeRun(SIZE, {Fail.MEM: 1, Fail.DISK: 2}, 3)
     assert [run[at].dsk for at in range(3)] == [1000, 744, 488]
 
 
