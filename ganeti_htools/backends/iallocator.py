@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ganeti_htools.backends import units
 from ganeti_htools.backends.documents import Repeating, uncollected
 from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model import request as wanted
-from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Nic, Node, check
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Group, Instance, Nic, Node, check
 from ganeti_htools.model.errors import DataError, on_one_line
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, EvacMode, Status
@@ -148,6 +149,7 @@ def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) ->
         excl_stor=exclusive,
         hypervisor=hypervisor,
         tags=fields.texts("tags") if fields.has("tags") else (),
+        storage=units.units_of(fields) if live and fields.has("storage") else None,
     )
 
 
@@ -164,21 +166,19 @@ def _instance(name: str, fields: Fields, pnode: str = "", snode: str | None = No
     state = fields.text("admin_state") if fields.has("admin_state") else "up"
     if state not in ADMIN_STATES:
         raise fields.wrong("admin_state", "AdminState", "one of up, down, offline")
+    template = fields.choice("disk_template", DiskTemplate)
     return Instance(
         name,
         fields.integer("memory"),
         fields.integer("disk_space_total"),
-        tuple(
-            Disk(disk.integer("size"), disk.count("spindles") if disk.has("spindles") else None)
-            for disk in fields.objects("disks")
-        ),
+        tuple(units.disk_of(disk, template) for disk in fields.objects("disks")),
         fields.count("vcpus"),
         ADMIN_STATES[state],
         fields.texts("tags"),
         True,
         pnode,
         snode,
-        fields.choice("disk_template", DiskTemplate),
+        template,
         fields.count("spindle_use"),
         tuple(_nic(nic) for nic in fields.objects("nics")),
         fields.boolean("forthcoming") if fields.has("forthcoming") else False,

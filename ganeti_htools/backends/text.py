@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import TypeVar
 
-from ganeti_htools.backends import haskell, values
+from ganeti_htools.backends import haskell, units, values
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Node, check
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
@@ -29,6 +29,9 @@ class _Table:
     defaults: tuple[str, ...] = ()
 
 
+# In place of a column that is not there, which says less than an empty one.
+_ABSENT = "\0"
+
 _GROUPS = _Table("group", "groups", ("name", "UUID", "allocation policy", "tags", "networks"), ("",))
 _NODES = _Table(
     "node",
@@ -36,18 +39,18 @@ _NODES = _Table(
     (
         *("name", "total memory", "memory used by the node", "free memory", "total disk", "free disk"),
         *("cores", "role", "group", "spindles", "tags", "exclusive storage", "free spindles"),
-        *("CPUs used by the node", "CPU speed"),
+        *("CPUs used by the node", "CPU speed", "storage"),
     ),
-    ("1", "", "N", "0", "1", "1.0"),
+    ("1", "", "N", "0", "1", "1.0", _ABSENT),
 )
 _INSTANCES = _Table(
     "instance",
     "instances",
     (
         *("name", "memory", "disk", "vcpus", "status", "auto_balance", "primary node", "secondary node"),
-        *("disk template", "tags", "spindle use", "spindles", "forthcoming"),
+        *("disk template", "tags", "spindle use", "spindles", "forthcoming", "disks"),
     ),
-    ("1", "-", "N"),
+    ("1", "-", "N", _ABSENT),
 )
 _POLICIES = _Table(
     "policy",
@@ -204,12 +207,23 @@ def _node(row: _Row, groups: Container[str]) -> Node:
         excl_stor=row.choice("exclusive storage", _YES_NO),
         master=role == "master",
         tags=row.names("tags"),
+        storage=None if row.fields["storage"] == _ABSENT else row.read("storage", units.read_units),
     )
+
+
+def _disks(row: _Row, space: int) -> tuple[Disk, ...]:
+    """The disks of an instance; one of all its space where they are not told apart."""
+    spindles = None if row.fields["spindles"] == "-" else row.whole("spindles")
+    if row.fields["disks"] == _ABSENT:
+        return (Disk(space, spindles),)
+    disks = row.read("disks", units.read_disks)
+    if spindles is None or any(disk.spindles is not None for disk in disks):
+        return disks
+    return tuple(replace(disk, spindles=0 if number else spindles) for number, disk in enumerate(disks))
 
 
 def _instance(row: _Row, nodes: Container[str]) -> Instance:
     disk = row.whole("disk")
-    spindles = None if row.fields["spindles"] == "-" else row.whole("spindles")
     pnode = row.known("primary node", "node", nodes)
     snode = row.known("secondary node", "node", nodes) if row.fields["secondary node"] else None
     if snode == pnode:
@@ -218,7 +232,7 @@ def _instance(row: _Row, nodes: Container[str]) -> Instance:
         name=row.name(),
         mem=row.whole("memory"),
         dsk=disk,
-        disks=(Disk(disk, spindles),),
+        disks=_disks(row, disk),
         vcpus=row.whole("vcpus"),
         status=row.choice("status", _STATUSES),
         tags=row.names("tags"),
@@ -284,11 +298,12 @@ def _minmax(text: str) -> tuple[MinMax, ...]:
 
 def dump(cluster: Cluster) -> str:
     """The cluster in this format, byte for byte as Ganeti's tools write it."""
+    apart = units.differ(cluster)
     policies = [("", cluster.ipolicy), *((group.name, group.ipolicy) for group in cluster.groups)]
     sections = (
         map(_group_line, cluster.groups),
         map(_node_line, cluster.nodes),
-        map(_instance_line, cluster.instances),
+        (_instance_line(instance, apart) for instance in cluster.instances),
         cluster.tags,
         (_policy_line(owner, policy) for owner, policy in policies),
     )
@@ -311,16 +326,18 @@ def _node_line(node: Node) -> str:
         f"{node.name}|{node.t_mem:.0f}|{node.n_mem}|{node.f_mem}|{node.t_dsk:.0f}|{node.f_dsk}"
         f"|{node.t_cpu:.0f}|{role}|{node.group}|{node.t_spindles}|{','.join(node.tags)}"
         f"|{_yes(node.excl_stor)}|{node.f_spindles}|{node.n_cpu}|{haskell.positional(node.cpu_speed)}"
+        f"{'' if node.storage is None else '|' + units.write_units(node.storage)}"
     )
 
 
-def _instance_line(instance: Instance) -> str:
+def _instance_line(instance: Instance, apart: bool) -> str:
     spindles = instance.spindles
     return (
         f"{instance.name}|{instance.mem}|{instance.dsk}|{instance.vcpus}|{instance.status.value}"
         f"|{_yes(instance.auto_balance)}|{instance.pnode}|{instance.snode or ''}"
         f"|{instance.template.value}|{','.join(instance.tags)}|{instance.spindle_use}"
         f"|{'-' if spindles is None else spindles}|{_yes(instance.forthcoming)}"
+        f"{'|' + units.write_disks(instance.disks) if apart else ''}"
     )
 
 

@@ -4,11 +4,12 @@ Backends make and write these; :mod:`ganeti_htools.model.derive` turns them into
 MiB. Objects refer to each other by name, so a row stays valid whatever stands beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
+from ganeti_htools.model.storage import DesiredUnit, Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
 # One exbibyte. A larger figure is refused as damage; below this bound, sums stay exact in 64 bits.
@@ -42,8 +43,9 @@ class Node:
     """A node. ``offline`` also stands for drained, not vm_capable and without live data.
 
     ``t_`` are totals, ``f_`` what is free, ``n_`` what the node's own system uses. With ``updating`` these
-    figures may have been measured when the node had other instances. ``load`` is None unless a monitor
-    measured it.
+    figures may have been measured when the node had other instances. ``cpu_load`` is None unless a monitor
+    measured it. ``storage`` are its storage units; None if they are not known, and ``t_dsk`` and ``f_dsk``
+    are then those of the default unit.
     """
 
     name: str
@@ -65,14 +67,30 @@ class Node:
     tags: tuple[str, ...] = ()
     cpu_load: float | None = None
     updating: bool = False
+    storage: tuple[Unit, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk of an instance."""
+    """A disk of an instance. Its ``unit`` is the cluster's default, unless told.
+
+    ``metavg`` is the volume group of the metadata that a mirrored disk has; None if it is that of the disk.
+    """
 
     size: int
     spindles: int | None = None
+    unit: DesiredUnit | None = None
+    metavg: str | None = None
+
+
+def spindles_of(disks: Iterable[Disk]) -> int | None:
+    """Spindles of disks together; None if one does not say how many it has."""
+    total = 0
+    for disk in disks:
+        if disk.spindles is None:
+            return None
+        total += disk.spindles
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +132,7 @@ class Instance:
     @property
     def spindles(self) -> int | None:
         """Spindles of all disks together; None if a disk does not say how many it has."""
-        total = 0
-        for disk in self.disks:
-            if disk.spindles is None:
-                return None
-            total += disk.spindles
-        return total
+        return spindles_of(self.disks)
 
     @property
     def uses_memory(self) -> bool:
@@ -146,13 +159,17 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Groups, nodes and instances in input order, which settles ties, and the cluster's own data."""
+    """Groups, nodes and instances in input order, which settles ties, and the cluster's own data.
+
+    ``default_units`` are those of disks that do not tell theirs, one for each type whose default is known.
+    """
 
     groups: tuple[Group, ...] = ()
     nodes: tuple[Node, ...] = ()
     instances: tuple[Instance, ...] = ()
     tags: tuple[str, ...] = ()
     ipolicy: IPolicy = DEFAULT_IPOLICY
+    default_units: tuple[DesiredUnit, ...] = ()
 
 
 def check(cluster: Cluster) -> None:

@@ -5,8 +5,10 @@ configuration says (``n_mem`` for the node itself, ``i_mem`` for its running ins
 the world is what the node reports (``f_mem``). Their difference ``x_mem`` is unaccounted memory.
 """
 
+from collections import namedtuple
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,20 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+
+class Shape(NamedTuple):
+    """Of which storage there are figures: names of the units, and of pools that some nodes do not see.
+
+    Without ``told`` no node tells its units, and each has the only one.
+    """
+
+    units: tuple[str, ...] = ("",)
+    pools: tuple[str, ...] = ()
+    told: bool = False
+
+
+SINGLE = Shape()
 
 NOWHERE = -1  # the row that stands for "no node" or "no instance"
 
@@ -25,7 +41,8 @@ class Columns(NamedTuple):
     *is* the plain one (the same object), so what was computed from one need not be computed again.
     ``conflicts`` counts primary instances in excess of one per exclusion tag; ``location`` is the
     sum of the primary instances' location and unmet desired-location scores. ``load_...`` are sums
-    of dynamic utilisation.
+    of dynamic utilisation. ``..._dsk`` is disk space of the default storage unit; a cluster with more units,
+    or with pools that some nodes do not see, has columns of a type with more figures (:func:`columns_type`).
     """
 
     t_mem: Floats
@@ -62,11 +79,16 @@ class Columns(NamedTuple):
     conflicts: Ints
     location: Ints
 
+    @property
+    def shape(self) -> Shape:
+        """Which figures of storage these columns have."""
+        return SINGLE
+
     def map(self, change: Callable[[Any], Any]) -> "Columns":
         """Apply ``change`` to every column; columns that are one object stay one object."""
         keys = tuple(map(id, self))
         done = {key: change(column) for key, column in dict(zip(keys, self, strict=True)).items()}
-        return Columns._make([done[key] for key in keys])
+        return type(self)._make([done[key] for key in keys])
 
     def take(self, rows: Ints | slice | list[int]) -> "Columns":
         """The figures of some nodes."""
@@ -78,11 +100,17 @@ class Columns(NamedTuple):
 
     def with_forthcoming_apart(self) -> "Columns":
         """With columns of their own for the views that count forthcoming instances."""
-        return self.changed(**{view: getattr(self, view).copy() for view in FORTHCOMING.values()})
+        return self.changed(**{view: getattr(self, view).copy() for view in forthcoming(self.shape).values()})
+
+    @classmethod
+    def changing(cls) -> tuple[str, ...]:
+        """The names of the columns that placements change."""
+        return cls._fields[cls._fields.index("i_mem") :]
 
     def put(self, row: int, new: "Columns") -> None:
         """Write the changing figures of one node in place, from columns of length 1."""
-        for column, figure in zip(self[_FIRST_CHANGING:], new[_FIRST_CHANGING:], strict=True):
+        first = self._fields.index("i_mem")
+        for column, figure in zip(self[first:], new[first:], strict=True):
             column[row] = figure[0]
 
     @property
@@ -95,8 +123,44 @@ class Columns(NamedTuple):
 FIGURES = Columns._fields
 _FIRST_CHANGING = FIGURES.index("i_mem")
 CHANGING = FIGURES[_FIRST_CHANGING:]
-# For each column that has a counterpart which counts forthcoming instances: that counterpart's name.
-FORTHCOMING = {name: f"{name}_forth" for name in FIGURES if f"{name}_forth" in FIGURES}
+
+
+def of_unit(figure: str, unit: int) -> str:
+    """The name of a figure of disk space (``t_dsk``, ``lo_dsk``, ``f_dsk``) for a storage unit."""
+    return f"{figure}_{unit}" if unit else figure
+
+
+def of_pool(pool: int) -> str:
+    """The name of the column that tells which nodes see a pool."""
+    return f"sees_{pool}"
+
+
+@lru_cache(maxsize=32)
+def columns_type(shape: Shape) -> type[Columns]:
+    """The type of columns with figures of so many units and pools."""
+    if shape == SINGLE:
+        return Columns
+    units = range(1, len(shape.units))
+    more = [of_unit(figure, unit) for unit in units for figure in ("t_dsk", "lo_dsk")]
+    more += map(of_pool, range(len(shape.pools)))
+    free = [of_unit("f_dsk", unit) for unit in units]
+    changing = [*CHANGING, *free, *(f"{figure}_forth" for figure in free)]
+    plain = namedtuple("Columns", [*FIGURES[:_FIRST_CHANGING], *more, *changing])  # type: ignore[misc]
+    members = {name: vars(Columns)[name] for name in _MEMBERS}
+    return cast(type[Columns], type("Columns", (plain,), {"__slots__": (), **members, "shape": shape}))
+
+
+_MEMBERS = ("__doc__", "changing", "map", "take", "changed", "with_forthcoming_apart", "put", "unallocated")
+
+
+@lru_cache(maxsize=32)
+def forthcoming(shape: Shape) -> dict[str, str]:
+    """For each column that has a counterpart which counts forthcoming instances: that counterpart's name."""
+    names = columns_type(shape)._fields
+    return {name: f"{name}_forth" for name in names if f"{name}_forth" in names}
+
+
+FORTHCOMING = forthcoming(SINGLE)
 
 
 def sorted_unique(values: Any) -> Any:

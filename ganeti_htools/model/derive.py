@@ -9,10 +9,20 @@ from numpy.typing import NDArray
 
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
+from ganeti_htools.model.columns import (
+    NOWHERE,
+    Bools,
+    Floats,
+    Ints,
+    Shape,
+    columns_type,
+    of_pool,
+    of_unit,
+)
 from ganeti_htools.model.errors import on_one_line
 from ganeti_htools.model.figures import Figures, tabulate
 from ganeti_htools.model.state import State
+from ganeti_htools.model.units import Units, sees, space_of, survey
 
 
 def _ints(values: Iterable[int]) -> Ints:
@@ -114,14 +124,15 @@ def derive(
     group_row = {group.uuid: row for row, group in enumerate(cluster.groups)}
     group = _ints(group_row[node.group] for node in nodes)
     policies = tuple(group.ipolicy for group in cluster.groups)
-    figures = tabulate(cluster.instances, known, policies)
+    units = survey(cluster, requested)
+    shape = Shape(tuple(map(str, units.local)), tuple(map(str, units.pools)), units.known)
+    figures = tabulate(cluster.instances, known, policies, units)
     placed = _placed(cluster, figures, node_row)
     tag_rows, tag_counts, settled_tag_counts = _exclusion(cluster, requested, placed)
     location_rows, located = _tag_columns([tags.location_tags(cluster.tags, node.tags) for node in nodes])
     peers = _peers(placed)
     spindle_ratio = _floats(policies[row].spindle_ratio for row in group.tolist())
-    columns = Columns(
-        lo_dsk=np.zeros(size, np.int64),
+    columns = columns_type(shape)(
         vcpu_ratio=_floats(policies[row].vcpu_ratio for row in group.tolist()),
         offline=_bools(node.offline for node in nodes),
         excl_stor=_bools(node.excl_stor for node in nodes),
@@ -130,7 +141,8 @@ def derive(
         conflicts=np.maximum(tag_counts - 1, 0).sum(axis=0),
         location=_location(cluster, placed, location_rows, located),
         **_memory(nodes, placed, peers, static_kvm_node_memory),
-        **_disk(nodes, placed),
+        **_disk(nodes, placed, figures, units),
+        **_pools(cluster, units),
         **_spindles(nodes, placed, spindle_ratio),
         **_cpus(nodes, placed),
         **_loads(nodes, placed),
@@ -138,6 +150,7 @@ def derive(
     return State(
         cluster=cluster,
         figures=figures,
+        units=units,
         nodes=node_row,
         group=group,
         policies=policies,
@@ -147,6 +160,8 @@ def derive(
         stamp=np.arange(len(placed.pnode)),
         record_mem=np.ascontiguousarray(figures.values["record_mem"]),
         dsk=np.ascontiguousarray(figures.values["dsk"]),
+        disk=figures.disk,
+        wants=figures.wants,
         template=np.ascontiguousarray(figures.values["template"]),
         forthcoming=placed.forthcoming,
         peers=peers,
@@ -198,12 +213,25 @@ def _memory(nodes: Sequence[Node], placed: _Placed, peers: Ints, static: int) ->
     }
 
 
-def _disk(nodes: Sequence[Node], placed: _Placed) -> dict[str, Any]:
-    free = counted = _ints(node.f_dsk for node in nodes)
-    if placed.forthcoming.any():
-        on_node = np.where(placed.values["local"], placed.values["dsk"], 0)
-        counted = free - placed.on_both(on_node, placed.forthcoming)
-    return {"t_dsk": _floats(node.t_dsk for node in nodes), "f_dsk": free, "f_dsk_forth": counted}
+def _pools(cluster: Cluster, units: Units) -> dict[str, Any]:
+    return {of_pool(row): _ints(sees(cluster, pool)) for row, pool in enumerate(units.pools)}
+
+
+def _disk(nodes: Sequence[Node], placed: _Placed, figures: Figures, units: Units) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for unit in range(len(units.local)):
+        space = [space_of(node, units, unit) for node in nodes]
+        free = counted = _ints(room for _, room in space)
+        if placed.forthcoming.any():
+            counted = free - placed.on_both(figures.disk[:, unit], placed.forthcoming)
+        name = of_unit("f_dsk", unit)
+        columns |= {
+            of_unit("t_dsk", unit): _floats(total for total, _ in space),
+            of_unit("lo_dsk", unit): np.zeros(len(nodes), np.int64),
+            name: free,
+            f"{name}_forth": counted,
+        }
+    return columns
 
 
 def _spindles(nodes: Sequence[Node], placed: _Placed, ratio: Floats) -> dict[str, Any]:

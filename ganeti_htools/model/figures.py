@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.model.units import SINGLE, Needs, Units, needs_of
 
 TEMPLATE_CODE = {template: code for code, template in enumerate(DiskTemplate)}
 
@@ -23,11 +25,10 @@ FIELDS = np.dtype(
         ("secondary_mem", np.int64),  # MiB that the secondary has to keep free for it
         ("dsk", np.int64),
         ("vcpus", np.int64),  # 0 if administratively offline
-        ("spindles", np.int64),  # 0 if unknown
+        ("spindles", np.int64),  # 0 if unknown; see units.needs_of
         ("vague", np.bool_),  # its spindles are unknown
-        ("spindle_use", np.int64),  # 0 without local storage
+        ("spindle_use", np.int64),  # 0 without disks on the default unit
         ("template", np.int64),  # position in DiskTemplate
-        ("local", np.bool_),
         ("forthcoming", np.bool_),
         ("tagged", np.bool_),
         ("load", np.float64, (4,)),  # cpu, mem, dsk, net
@@ -40,53 +41,68 @@ FIELDS = np.dtype(
 class Figures:
     """Figures of instances, a record for each row, and the different demands they make on policies.
 
+    ``disk`` and ``wants`` are what each takes of ``units`` and where it has to find them.
     ``verdicts`` caches whether a policy refuses each demand.
     """
 
     rows: tuple[Instance, ...]
     values: NDArray[np.void]
+    units: Units
+    disk: Ints
+    wants: Bools
     demands: dict[Demand, int]
     positions: dict[int, int]  # by identity of the row
     verdicts: dict[tuple[IPolicy, bool], dict[int, bool]]  # by policy and exclusive storage
 
 
 def tabulate(
-    rows: Sequence[Instance], known: Figures | None = None, policies: Collection[IPolicy] = ()
+    rows: Sequence[Instance],
+    known: Figures | None = None,
+    policies: Collection[IPolicy] = (),
+    units: Units = SINGLE,
 ) -> Figures:
     """The figures of instances, taken over from ``known`` where the row is the same object.
 
     Its verdicts are kept for the policies in ``policies`` only.
     """
+    if known and known.units != units:
+        known = None
     demands: dict[Demand, int] = known.demands if known else {}
     positions = known.positions if known else {}
     sources = np.fromiter((positions.get(id(row), -1) for row in rows), np.int64, len(rows))
     values = np.empty(len(rows), FIELDS)
+    disk = np.zeros((len(rows), len(units.local)), np.int64)
+    wants = np.zeros((len(rows), len(units.local) + len(units.pools)), np.bool_)
     fresh = np.flatnonzero(sources < 0)
     if known and len(fresh) < len(rows):
         taken = sources >= 0
         values[taken] = known.values[sources[taken]]
+        disk[taken], wants[taken] = known.disk[sources[taken]], known.wants[sources[taken]]
     if len(demands) > len(rows) + len(fresh):
-        return tabulate(rows)  # forget the demands of instances long gone
-    values[fresh] = np.array([_record(rows[row], demands) for row in fresh.tolist()], FIELDS)
+        return tabulate(rows, units=units)  # forget the demands of instances long gone
+    if len(fresh):
+        needs = [needs_of(rows[row], units) for row in fresh.tolist()]
+        pairs = zip(fresh.tolist(), needs, strict=True)
+        values[fresh] = np.array([_record(rows[row], need, demands) for row, need in pairs], FIELDS)
+        disk[fresh], wants[fresh] = [need.disk for need in needs], [need.wants for need in needs]
     positions = {id(row): position for position, row in enumerate(rows)}
     wanted = frozenset(policies)
     verdicts = {key: of for key, of in known.verdicts.items() if key[0] in wanted} if known else {}
-    return Figures(tuple(rows), values, demands, positions, verdicts)
+    return Figures(tuple(rows), values, units, disk, wants, demands, positions, verdicts)
 
 
-def _record(row: Instance, demands: dict[Demand, int]) -> tuple[object, ...]:
-    local, load, spindles = row.template.local_storage, row.load, row.spindles
+def _record(row: Instance, needs: Needs, demands: dict[Demand, int]) -> tuple[object, ...]:
+    load = row.load
     return (
         row.mem,
         row.mem if row.uses_memory else 0,
         row.mem if row.uses_secondary_memory else 0,
         row.dsk,
         0 if row.status is Status.OFFLINE else row.vcpus,
-        spindles or 0,
-        spindles is None,
-        row.spindle_use if local else 0,
+        needs.spindles or 0,
+        needs.spindles is None,
+        row.spindle_use if needs.wants[0] else 0,
         TEMPLATE_CODE[row.template],
-        local,
         row.forthcoming,
         bool(row.tags),
         (load.cpu, load.mem, load.dsk, load.net),

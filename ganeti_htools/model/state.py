@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Cluster, Instance
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
+from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, of_unit
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.model.units import Units, needs_of, with_free
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +25,19 @@ class Asked:
     """An instance as a placement sees it. Sizes in MiB.
 
     ``record_mem`` is taken from the primary's state of record, ``secondary_mem`` is kept free on the
-    secondary; ``vcpus`` is 0 if it is administratively offline; ``spindles`` is None if a disk does
-    not tell; ``tags`` are the rows of its exclusion tags in the state's table and ``desired`` those
-    of its desired locations, ``unknown_desires`` counts those no node has. ``index`` is its row, or
-    NOWHERE for a new instance.
+    secondary; ``disk`` is what it takes of each storage unit, ``wants`` which units and pools it has to
+    find on its nodes (those that have columns; units first); ``vcpus`` is 0 if it is administratively
+    offline; ``spindles`` is None if a disk does not tell; ``tags`` are the rows of its exclusion tags in the
+    state's table and ``desired`` those of its desired locations, ``unknown_desires`` counts those no node
+    has. ``index`` is its row, or NOWHERE for a new instance.
     """
 
     row: Instance
     mem: int
     record_mem: int
     secondary_mem: int
-    dsk: int
-    local: bool
+    disk: tuple[Any, ...]
+    wants: tuple[bool, ...]
     mirrored: bool
     vcpus: int
     spindles: int | None
@@ -51,6 +53,16 @@ class Asked:
         """All amounts and properties that decide what it takes of a node; tags aside."""
         needs: tuple[Any, ...] = _needs(self)
         return (*needs, self.row.load)
+
+    @property
+    def dsk(self) -> Any:
+        """What it takes of the default storage unit (MiB)."""
+        return self.disk[0]
+
+    @property
+    def local(self) -> bool:
+        """Whether it has disks on its nodes."""
+        return any(self.wants[: len(self.disk)])
 
 
 # Whatever is added to Asked belongs to its needs unless it is named here.
@@ -78,6 +90,7 @@ class State:
 
     cluster: Cluster
     figures: Figures  # of the instances it was derived from
+    units: Units
     nodes: dict[str, int]
     group: Ints
     policies: tuple[IPolicy, ...]  # of each node group, by row
@@ -87,6 +100,8 @@ class State:
     stamp: Ints
     record_mem: Ints
     dsk: Ints
+    disk: Ints  # what instances take of each unit (by instance and unit)
+    wants: Bools  # units and pools that they have to find on their nodes (by instance)
     template: Ints
     forthcoming: Bools
     peers: Ints
@@ -121,18 +136,18 @@ class State:
         exclusion = tags.exclusion_tags(tags.exclusion_prefixes(self.cluster.tags), row.tags)
         desired = tags.desired_locations(self.cluster.tags, row.tags)
         known = [self.location_rows[tag] for tag in desired if tag in self.location_rows]
-        local = row.template.local_storage
+        needs = needs_of(row, self.units)
         return Asked(
             row=row,
             mem=row.mem,
             record_mem=row.mem if row.uses_memory else 0,
             secondary_mem=row.mem if row.uses_secondary_memory else 0,
-            dsk=row.dsk,
-            local=local,
+            disk=needs.disk,
+            wants=needs.wants,
             mirrored=row.template is DiskTemplate.DRBD,
             vcpus=0 if row.status is Status.OFFLINE else row.vcpus,
-            spindles=row.spindles,
-            spindle_use=row.spindle_use if local else 0,
+            spindles=needs.spindles,
+            spindle_use=row.spindle_use if needs.wants[0] else 0,
             tags=np.array([self.tag_rows[tag] for tag in exclusion], np.int64),
             desired=np.array(known, np.int64),
             unknown_desires=len(desired) - len(known),
@@ -152,12 +167,11 @@ class State:
     def settled(self) -> Cluster:
         """The cluster as a backend would describe it after the placements made on this state."""
         columns = self.columns
-        figures = (column.tolist() for column in (columns.n_mem, columns.f_dsk, columns.f_spindles))
+        free = np.array([getattr(columns, of_unit("f_dsk", unit)) for unit in range(len(self.units.local))])
+        figures = (column.tolist() for column in (columns.n_mem, free.T, columns.f_spindles))
         nodes = tuple(
-            node
-            if (node.n_mem, node.f_dsk, node.f_spindles) == (own, dsk, spindles)
-            else replace(node, n_mem=own, f_dsk=dsk, f_spindles=spindles)
-            for node, own, dsk, spindles in zip(self.cluster.nodes, *figures, strict=True)
+            _unless_same(node, n_mem=own, f_spindles=spindles, **with_free(node, self.units, room))
+            for node, own, room, spindles in zip(self.cluster.nodes, *figures, strict=True)
         )
         instances = tuple(
             replace(
@@ -170,3 +184,9 @@ class State:
             )
         )
         return replace(self.cluster, nodes=nodes, instances=instances)
+
+
+def _unless_same(node: Node, **figures: Any) -> Node:
+    """The node with these figures; the same object if it has them."""
+    same = all(getattr(node, name) == figure for name, figure in figures.items())
+    return node if same else replace(node, **figures)

@@ -10,7 +10,6 @@ from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.redundancy import n1
-from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns
 from ganeti_htools.model.state import State
@@ -147,8 +146,10 @@ def components(figures: Statistics) -> str:
 def changes(before: Statistics, after: Statistics) -> str:
     """A table of the components of the score that are not 0 both before and after a plan."""
     rows = [
-        (component.name, fixed(float(old), 8), fixed(float(new), 8), f"x{component.weight:.2f}")
-        for component, old, new in zip(COMPONENTS, before.components(), after.components(), strict=True)
+        (name, fixed(float(old), 8), fixed(float(new), 8), f"x{weight:.2f}")
+        for name, weight, old, new in zip(
+            before.names, before.weights, before.components(), after.components(), strict=True
+        )
         if old or new
     ]
     header = ("Field", "Before", "After", "Weight")
@@ -195,8 +196,10 @@ def report(
             },
             "score": {"before": before.score, "after": after.score},
             "components": {
-                component.name: {"weight": component.weight, "before": float(old), "after": float(new)}
-                for component, old, new in zip(COMPONENTS, *parts, strict=True)
+                name: {"weight": weight, "before": float(old), "after": float(new)}
+                for name, weight, old, new in zip(
+                    before.figures.names, before.figures.weights, *parts, strict=True
+                )
             },
             "cost": cost_of(made, after.sets),
             "steps": steps,

@@ -18,7 +18,6 @@ from ganeti_htools.engine.balancing.balance import Balancing, Step
 from ganeti_htools.engine.explaining.explanation import Explanation, explained
 from ganeti_htools.engine.explaining.places import Place
 from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
-from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
@@ -38,10 +37,9 @@ def tell_moves(
     index = view.instance(state, line.explain or "")
     if not scope[state.pnode[index]]:
         raise HtoolsError(f"{state.cluster.instances[index].name} is not in this node group")
-    figures = _before(before)[1]
     found = possible_moves(state, scope, np.arange(len(state.pnode)) == index, options)[index]
     if line.json:
-        document = [_document(state, each, score, figures) for each in found]
+        document = [_document(state, each, score, before) for each in found]
         print_json(document)
         return
     row = state.cluster.instances[index]
@@ -54,7 +52,7 @@ def tell_moves(
         place = each.place
         step = Step(index, each.kind, each.node, place.pnode, place.snode, place.score)
         move = Names(state).move(step)
-        rows.append((":".join(move.now), move.summary, *_figures(place, score, figures)))
+        rows.append((":".join(move.now), move.summary, *_figures(place, score, before)))
     header = ("Nodes", "Moves", "Score", "Change", COMPONENTS_CHANGED)
     print(_fitted(header, rows, (False, False, True, True, False)), end="")
 
@@ -81,7 +79,7 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
         by, header = "by lost allocations", ("Nodes", "Lost allocations", "Disk left (MiB)")
         rows = [(name, *_losses(place)) for name, place in zip(names, places, strict=True)]
     else:
-        score, before = _before(each.before)
+        before, score = each.before, float(each.before.score())
         about = "now" if isinstance(request, Relocate | NodeEvacuate) else "without it"
         by, header = f"score {about} {fixed(score, 8)}", ("Nodes", "Score", "Change", COMPONENTS_CHANGED)
         rows = [(name, *_figures(place, score, before)) for name, place in zip(names, places, strict=True)]
@@ -91,17 +89,12 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
     print(f"Chosen: {', '.join(state.names(each.nodes))}" if each.nodes else f"No place: {each.why}")
 
 
-def _before(statistics: Statistics) -> tuple[float, tuple[float, ...]]:
-    """The score and its components (unweighted)."""
-    return float(statistics.score()), tuple(float(value) for value in statistics.components())
-
-
 def _losses(place: Place) -> tuple[str, str]:
     """What a place costs, or why it does not do."""
     return (place.why, "") if place.why else (",".join(map(str, place.lost)), str(place.disk))
 
 
-def _figures(place: Place, score: float, before: Sequence[float]) -> tuple[str, str, str]:
+def _figures(place: Place, score: float, before: Statistics) -> tuple[str, str, str]:
     """What a place does to the score and its components, or why it does not do."""
     if place.why:
         return place.why, "", ""
@@ -150,7 +143,7 @@ def _place_json(state: State, place: Place, before: Statistics | None) -> dict[s
         return told | {"why": place.why}
     if before is None:
         return told | {"lost": place.lost, "disk_left": place.disk}
-    return told | _figures_json(place, *_before(before))
+    return told | _figures_json(place, float(before.score()), before)
 
 
 def _rows(*nodes: int) -> list[int]:
@@ -161,17 +154,19 @@ def _places(state: State, index: int) -> list[str]:
     return state.names(_rows(int(state.pnode[index]), int(state.snode[index])))
 
 
-def _changes(after: Sequence[float], before: Sequence[float]) -> list[str]:
+def _changes(after: Sequence[float], before: Statistics) -> list[str]:
     """The components that change the score, with by how much; the largest change first."""
     changes = [
-        (component.name, component.weight * (new - old))
-        for component, old, new in zip(COMPONENTS, before, after, strict=True)
+        (name, weight * (new - float(old)))
+        for name, weight, old, new in zip(
+            before.names, before.weights, before.components(), after, strict=True
+        )
     ]
     changes.sort(key=lambda change: -abs(change[1]))
     return [f"{name}{change:+.6f}" for name, change in changes if abs(change) >= 5e-7]
 
 
-def _document(state: State, each: PossibleMove, score: float, before: Sequence[float]) -> dict[str, object]:
+def _document(state: State, each: PossibleMove, score: float, before: Statistics) -> dict[str, object]:
     place = each.place
     document: dict[str, object] = {
         "move": each.kind.value,
@@ -182,9 +177,11 @@ def _document(state: State, each: PossibleMove, score: float, before: Sequence[f
     return document | _figures_json(place, score, before)
 
 
-def _figures_json(place: Place, score: float, before: Sequence[float]) -> dict[str, object]:
+def _figures_json(place: Place, score: float, before: Statistics) -> dict[str, object]:
     components = {
-        component.name: {"weight": component.weight, "before": old, "after": new}
-        for component, old, new in zip(COMPONENTS, before, place.components, strict=True)
+        name: {"weight": weight, "before": float(old), "after": new}
+        for name, weight, old, new in zip(
+            before.names, before.weights, before.components(), place.components, strict=True
+        )
     }
     return {"score": place.score, "change": place.score - score, "components": components}

@@ -9,7 +9,6 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import tables
 from ganeti_htools.engine.redundancy import check, n1
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
@@ -130,8 +129,8 @@ def as_json(state: State) -> dict[str, object]:
         "n1_happy": all(group.n1_happy for group in found),
         "split_instances": split_names(state),
         "coefficients": {
-            component.name: {"value": float(value), "weight": component.weight}
-            for component, value in zip(COMPONENTS, figures.components(), strict=True)
+            name: {"value": float(value), "weight": weight}
+            for name, weight, value in zip(figures.names, figures.weights, figures.components(), strict=True)
             if figures.online
         },
         "score": float(figures.score()),

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
-from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
@@ -206,8 +205,8 @@ def instance_map(title: str, state: State, scope: Bools | None = None) -> str:
 def components(figures: Statistics) -> str:
     """A table of the components of the score; without rows if no node is online."""
     rows = [
-        (component.name, fixed(float(value), 8), f"x{component.weight:.2f}")
-        for component, value in zip(COMPONENTS, figures.components(), strict=True)
+        (name, fixed(float(value), 8), f"x{weight:.2f}")
+        for name, weight, value in zip(figures.names, figures.weights, figures.components(), strict=True)
         if figures.online
     ]
     return table(("Field", "Value", "Weight"), rows, (False, True, True), "  ")

@@ -91,7 +91,7 @@ def capacities(columns: Columns, samples: Sequence[Asked], shape: tuple[int, ...
                 sample,
                 mem=many * sample.mem,
                 record_mem=many * sample.record_mem,
-                dsk=many * sample.dsk,
+                disk=tuple(many * amount for amount in sample.disk),
                 vcpus=many * sample.vcpus,
                 spindle_use=many * sample.spindle_use,
             )

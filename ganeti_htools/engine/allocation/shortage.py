@@ -15,7 +15,7 @@ from ganeti_htools.engine.rules.node_rules import CODE
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import PRIMARY, RESERVE, SECONDARY, SPINDLES, Limit
 from ganeti_htools.model.cluster import MAX_MIB
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, of_pool, of_unit
 from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
@@ -29,6 +29,7 @@ class Lack:
     unit: str
     nodes: Ints
     amounts: Floats | Ints
+    of: int | None = None  # the storage unit or pool that it is about, see Limit
 
     @property
     def short(self) -> Bools:
@@ -89,10 +90,22 @@ def _remark(
     short = np.flatnonzero(lack.short)
     closest = short[np.argmin(lack.amounts[short])]
     amount = math.ceil(lack.amounts[closest])
+    absent = _absent(state, lack)
+    if absent and absent[1][closest]:
+        return f"most missing: {lack.thing}; {_name(state, int(lack.nodes[closest]))} has no {absent[0]}"
     unit = f" {lack.unit}" if lack.unit else ""
     return (
         f"most missing: {lack.thing}; closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}{unit}"
     )
+
+
+def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
+    """The storage unit or pool that something is about, and which of the nodes do not have or see it."""
+    units, pools, told = state.columns.shape
+    if lack.of is None or not told:
+        return None
+    names = [of_unit("t_dsk", unit) for unit in range(len(units))] + list(map(of_pool, range(len(pools))))
+    return (*units, *pools)[lack.of], getattr(state.columns, names[lack.of])[lack.nodes] == 0
 
 
 def _name(state: State, row: int) -> str:
@@ -113,11 +126,13 @@ def _lacks(
     lacks: dict[str, Lack] = {}
     for role, nodes, old, new in ((PRIMARY, primaries, old_p, new_p), (SECONDARY, secondaries, old_s, new_s)):
         # Secondaries keep to the soft limits all the same.
-        held = node_rules.limits(role, asked.forthcoming, asked.local, force and role is PRIMARY)
+        held = node_rules.limits(
+            state.columns.shape, role, asked.forthcoming, asked.wants, force and role is PRIMARY
+        )
         counted = [(limit, figure) for limit, figure in held if limit.fail is fail]
         for limit, amounts in _missing(counted, old, new, asked).items():
             nothing = np.full(len(everyone), -np.inf)
-            lack = lacks.setdefault(limit.thing, Lack(limit.thing, limit.unit, everyone, nothing))
+            lack = lacks.setdefault(limit.thing, Lack(limit.thing, limit.unit, everyone, nothing, limit.of))
             np.maximum.at(lack.amounts, np.searchsorted(everyone, nodes), amounts)
     return lacks.values()
 

@@ -11,7 +11,6 @@ import numpy as np
 from ganeti_htools.engine.balancing.effects import ScoreParts
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import OwnNodes
-from ganeti_htools.engine.rules.components import CROWDING, WEIGHTS
 from ganeti_htools.model.columns import Floats
 
 TINY = 1e-13  # what a sum may be off by, relatively
@@ -21,17 +20,19 @@ TINIEST = float(np.finfo(float).tiny)
 class Baseline:
     """The statistics of the nodes in scope.
 
-    Of each spread: ``means`` and ``squares`` (the mean of squares), both about its centre, ``above`` (how far
-    each node is from the mean, twice) and ``doubts`` (what its variance may be off by). ``rest`` is the
-    weighted sum of all that is no spread, with the location exclusion score, which is ``crowding``.
+    Of each spread: ``numbers`` (how many nodes it looks at), ``means`` and ``squares`` (the mean of squares),
+    both about its centre, ``above`` (how far each node is from the mean, twice) and ``doubts`` (what its
+    variance may be off by). ``rest`` is the weighted sum of all that is no spread, with the location
+    exclusion score, which is ``crowding``.
     """
 
     def __init__(self, parts: ScoreParts, crowding: float) -> None:
         totals = parts.totals()
-        self.weights, self.number = parts.weights, totals.number
+        self.weights, self.numbers = parts.weights, totals.numbers
         self.values, self.heights = totals.values, totals.heights
-        self.crowding, self.rest = crowding, totals.rest + WEIGHTS[CROWDING] * crowding
-        self.means, self.squares = totals.sums / self.number, totals.squares / self.number
+        told = parts.table
+        self.crowding, self.rest = crowding, totals.rest + told.weights[told.crowding] * crowding
+        self.means, self.squares = totals.sums / self.numbers, totals.squares / self.numbers
         self.above = 2 * (self.heights - self.means[:, np.newaxis])
         self.doubts = TINY * (self.squares + self.means * self.means + 0.01 * parts.centre**2)
 
@@ -49,8 +50,9 @@ class Baseline:
         return scores
 
     def _variances(self, changes: Floats, squares: Floats) -> Floats:
-        means = changes / self.number + self.means[:, np.newaxis]
-        return squares / self.number + self.squares[:, np.newaxis] - means * means
+        numbers = self.numbers[:, np.newaxis]
+        means = changes / numbers + self.means[:, np.newaxis]
+        return squares / numbers + self.squares[:, np.newaxis] - means * means
 
     def score_doubts(self, changes: Floats, squares: Floats) -> Floats:
         """What such scores may be off by."""
@@ -62,13 +64,13 @@ class Baseline:
 
     def chords(self, own: OwnNodes, new: NewNodes) -> tuple[Floats, float]:
         """Slopes of a linear lower bound, in changes of the sums of squares about the mean, and its start."""
-        low, high, largest = own.bounds(self.means, self.number)
-        low_new, high_new, largest_new = new.bounds(self.above, self.number)
-        cross = ((largest + largest_new) / self.number) ** 2
+        low, high, largest = own.bounds(self.means, self.numbers)
+        low_new, high_new, largest_new = new.bounds(self.above, self.numbers)
+        cross = ((largest + largest_new) / self.numbers) ** 2
         variances = np.maximum(self.squares - self.means * self.means, 0.0)
         low, high = np.maximum(low + low_new - cross, -variances), high + high_new
         width = high - low
         rise = np.sqrt(np.maximum(variances + high, 0.0)) - np.sqrt(variances + low)
         slopes = self.weights * np.where(width > 0, rise / np.where(width > 0, width, 1.0), 0.0)
         starts = self.weights * np.sqrt(variances + low) - slopes * (low + cross)
-        return slopes / self.number, float(starts.sum()) + self.rest
+        return slopes / self.numbers, float(starts.sum()) + self.rest

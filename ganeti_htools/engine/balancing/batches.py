@@ -32,17 +32,18 @@ class Batch:
         asked = self.asked
 
         def pick(values: Any) -> Any:
-            return values if values is None else values[which]
+            return values[which] if np.ndim(values) else values
 
         load = asked.row.load
         kinds = {id(amounts): pick(amounts) for amounts in (load.cpu, load.mem, load.dsk, load.net)}
         loads = Load(*(kinds[id(amounts)] for amounts in (load.cpu, load.mem, load.dsk, load.net)))
-        figures = {name: pick(getattr(asked, name)) for name in FIGURES}
-        asked = replace(asked, row=replace(asked.row, load=loads), **figures)
+        figures: Any = {name: pick(getattr(asked, name)) for name in FIGURES}
+        disk = tuple(map(pick, asked.disk))
+        asked = replace(asked, row=replace(asked.row, load=loads), disk=disk, **figures)
         return Batch(self.rows[which], asked, self.tags[which], self.desires[which])
 
 
-FIGURES = ("mem", "record_mem", "secondary_mem", "dsk", "vcpus", "spindles", "spindle_use")
+FIGURES = ("mem", "record_mem", "secondary_mem", "vcpus", "spindles", "spindle_use")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,11 @@ def batches_of(state: State, movable: Bools) -> tuple[list[Batch], NodeFacts]:
     tagged = np.flatnonzero(values["tagged"] & movable).tolist()
     tag_of, tag_sets = _numbered(len(values), tagged, _exclusion(state))
     desire_of, desire_sets = _numbered(len(values), tagged, _desires(state))
-    unit = np.stack([internal, values["local"], state.forthcoming, vague], axis=1)
+    unit = np.column_stack([internal, state.forthcoming, vague, state.wants])
     batches = []
     for traits in sorted({tuple(each) for each in unit[movable].tolist()}, reverse=True):
         rows = np.flatnonzero(movable & (unit == traits).all(axis=1))
-        mirrored, local, forthcoming, unclear = traits
+        mirrored, forthcoming, unclear, *wants = traits
         own = values[rows]
         loads = np.ascontiguousarray(own["load"].T)
         cpu = loads[0]
@@ -119,7 +120,8 @@ def batches_of(state: State, movable: Bools) -> tuple[list[Batch], NodeFacts]:
             figures["spindles"] = None
         asked = Asked(
             row=replace(cluster.instances[int(rows[0])], load=load),
-            local=bool(local),
+            disk=_disk(state, rows),
+            wants=tuple(wants),
             mirrored=bool(mirrored),
             tags=np.zeros(0, np.int64),
             desired=np.zeros(0, np.int64),
@@ -143,6 +145,12 @@ def batches_of(state: State, movable: Bools) -> tuple[list[Batch], NodeFacts]:
     )
     facts.refresh(np.arange(nodes))
     return batches, facts
+
+
+def _disk(state: State, rows: Ints) -> tuple[Any, ...]:
+    """What instances take of each unit; 0 where none takes anything, which rules need not look at."""
+    amounts = (np.ascontiguousarray(column) for column in state.disk[rows].T)
+    return tuple(column if column.any() else 0 for column in amounts)
 
 
 def _numbered(size: int, tagged: Sequence[int], what: Callable[[int], Any]) -> tuple[Ints, list[Any]]:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.rules.components import AGGREGATES, COUNT, LOST, SPREAD, WEIGHTS
-from ganeti_htools.engine.rules.score import changed, node_values
+from ganeti_htools.engine.rules.components import COUNT, LOST, SPREAD, table
+from ganeti_htools.engine.rules.score import changed, counts_of, looked_at, node_values, weights_of
 from ganeti_htools.engine.rules.trial import NodeChange
 from ganeti_htools.model.columns import Bools, Floats
 from ganeti_htools.model.state import State
@@ -30,11 +30,12 @@ def added(effects: Iterable[Effect], spreads: int, moves: int) -> tuple[Floats, 
 
 
 class Totals(NamedTuple):
-    """Count of online nodes, how far they are from the centre (spreads by nodes), sums of that and of its
-    squares, the weighted sum of all that is no spread, and the values of all nodes.
+    """Of each spread: on how many online nodes it looks, how far these are from the centre (spreads by nodes;
+    0 on others), sums of that and of its squares; the weighted sum of all that is no spread, and the values
+    of all nodes.
     """
 
-    number: float
+    numbers: Floats
     heights: Floats
     sums: Floats
     squares: Floats
@@ -45,23 +46,30 @@ class Totals(NamedTuple):
 class ScoreParts:
     """How nodes count in the score: components that are the same thing put together.
 
-    ``weights`` are those of the spreads, ``centre`` a value near the mean of each, so that sums of
-    squares keep their precision.
+    ``weights`` are those of the spreads, ``numbers`` on how many online nodes they look, ``centre`` a value
+    near the mean of each, so that sums of squares keep their precision.
     """
 
     def __init__(self, state: State, scope: Bools) -> None:
         self.state, self.rows = state, np.flatnonzero(scope)
-        values = self.values()
+        columns, values = state.columns.take(self.rows), self.values()
+        looked = looked_at(columns)
+        self.table, counts = table(columns.shape), counts_of(columns, looked)
+        self.every = weights_of(self.table, counts)
+        aggregates = self.table.aggregates
         groups: dict[int, list[int]] = {}
-        for which, aggregate in enumerate(AGGREGATES):
+        for which, aggregate in enumerate(aggregates):
             if aggregate is SPREAD:
                 groups.setdefault(id(values[which]), []).append(which)
         self.leaders = [members[0] for members in groups.values()]
-        self.weights = np.array([sum(WEIGHTS[which] for which in each) for each in groups.values()])
-        self.sums = [which for which, aggregate in enumerate(AGGREGATES) if aggregate in (COUNT, LOST)]
-        online = ~state.columns.offline[self.rows]
-        some = online if online.any() else slice(None)
-        self.centre = np.array([values[which][some].mean() for which in self.leaders])
+        self.weights = np.array([sum(self.every[which] for which in each) for each in groups.values()])
+        self.numbers = np.array([counts[which] or 1.0 for which in self.leaders])
+        self.sums = [which for which, aggregate in enumerate(aggregates) if aggregate in (COUNT, LOST)]
+        online = ~columns.offline
+        self.looked = None if looked is None else looked[self.leaders][:, online]
+        some = [online if looked is None else online & looked[which] for which in self.leaders]
+        pairs = zip(self.leaders, some, strict=True)
+        self.centre = np.array([values[which][at if at.any() else slice(None)].mean() for which, at in pairs])
 
     def values(self) -> list[Any]:
         """The values of the nodes in scope now."""
@@ -72,12 +80,15 @@ class ScoreParts:
         values, offline = self.values(), self.state.columns.offline[self.rows]
         spreads: Floats = np.stack([values[which] for which in self.leaders])[:, ~offline]
         spreads -= self.centre[:, np.newaxis]
+        if self.looked is not None:
+            spreads *= self.looked
+        aggregates = self.table.aggregates
         rest = sum(
-            WEIGHTS[which] * float(values[which][offline if AGGREGATES[which] is LOST else ~offline].sum())
+            self.every[which] * float(values[which][offline if aggregates[which] is LOST else ~offline].sum())
             for which in self.sums
         )
         squares = np.einsum("ij,ij->i", spreads, spreads)
-        return Totals(float(spreads.shape[1]), spreads, spreads.sum(axis=1), squares, rest, values)
+        return Totals(self.numbers, spreads, spreads.sum(axis=1), squares, rest, values)
 
     @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # nodes that report nothing
     def effect(self, touched: NodeChange) -> Effect:
@@ -98,8 +109,8 @@ class ScoreParts:
             spreads[group] = change, square
         for which in self.sums:
             if (pair := changed(which, old, new)) is not None:
-                change = WEIGHTS[which] * (pair[1] - pair[0])
-                if AGGREGATES[which] is LOST:
+                change = self.every[which] * (pair[1] - pair[0])
+                if self.table.aggregates[which] is LOST:
                     rest = rest + np.where(offline, change, 0.0) if some else rest
                 elif not every:
                     rest = rest + (np.where(offline, 0.0, change) if some else change)

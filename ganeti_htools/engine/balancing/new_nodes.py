@@ -8,14 +8,13 @@ import numpy as np
 from ganeti_htools.engine.balancing.batches import FIGURES, Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import ScoreParts
 from ganeti_htools.engine.balancing.relocate import new_node_change
-from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import FORTHCOMING, Floats, Ints
 
 BLOCK = 1 << 15  # pairs of instances and nodes that are looked at together
-# What a new secondary sees of an instance, besides its load of disks; a test watches what resources ask for.
-SECONDARY_FIGURES = ("secondary_mem", "dsk", "spindles", "spindle_use")
+# What a new secondary sees of an instance, besides its disks and their load; a test watches what resources ask.
+SECONDARY_FIGURES = ("secondary_mem", "spindles", "spindle_use")
 SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more
 
 
@@ -55,7 +54,7 @@ class NewNodes:
         """The spreads whose changes are no product: they depend on what is on a node already."""
         # An instance that does not say how many spindles it needs takes all that are left (resources.py).
         vague = {"f_spindles", FORTHCOMING["f_spindles"]} if self.batch.asked.spindles is None else set[str]()
-        leaders = [COMPONENTS[which] for which in self.parts.leaders]
+        leaders = [self.parts.table.components[which] for which in self.parts.leaders]
         return {
             which
             for which, component in enumerate(leaders)
@@ -81,7 +80,7 @@ class NewNodes:
         for which, changes in self.pairs.items():
             changes[:, some] = result[which][0]
 
-    def bounds(self, heights: Floats, number: float) -> tuple[Floats, Floats, Floats]:
+    def bounds(self, heights: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
         """The least and most that each variance can change, and the most that a sum can.
 
         ``heights``: how far the targets are from the mean, twice (spreads by nodes).
@@ -92,13 +91,13 @@ class NewNodes:
             height, units = heights[which], self.units[which]
             first, last = amounts.min() * units, amounts.max() * units
             lowest = np.clip(-height / 2, np.minimum(first, last), np.maximum(first, last))
-            low[which] = (lowest * (lowest + height)).min() / number
+            low[which] = (lowest * (lowest + height)).min() / numbers[which]
             highest = np.maximum(first * (first + height), last * (last + height))
-            high[which] = highest.max() / number
+            high[which] = highest.max() / numbers[which]
             largest[which] = np.abs(amounts).max() * np.abs(units).max()
         for which, changes in self.pairs.items():
             squares = changes * (changes + heights[which])
-            low[which], high[which] = squares.min() / number, squares.max() / number
+            low[which], high[which] = squares.min() / numbers[which], squares.max() / numbers[which]
             largest[which] = np.abs(changes).max()
         return low, high, largest
 
@@ -129,10 +128,11 @@ def alike(batch: Batch, kind: MoveKind = MoveKind.REPLACE_PRIMARY) -> tuple[Ints
     """A class for each instance, of those that a new node cannot tell apart; the first of each class."""
     asked, load = batch.asked, batch.asked.row.load
     figures = [getattr(asked, name) for name in FIGURES if getattr(asked, name) is not None]
-    traits: list[Any] = [*figures, load.cpu, load.mem, load.dsk, load.net, batch.tags, batch.desires]
+    disk = [amounts for amounts in asked.disk if np.ndim(amounts)]
+    traits: list[Any] = [*figures, *disk, load.cpu, load.mem, load.dsk, load.net, batch.tags, batch.desires]
     if not kind.to_primary:
         traits = [getattr(asked, name) for name in SECONDARY_FIGURES if getattr(asked, name) is not None]
-        traits.append(load.dsk)
+        traits += [*disk, load.dsk]
     known: dict[tuple[Any, ...], int] = {}
     keys = zip(*(trait.tolist() for trait in traits), strict=True)
     classes = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)

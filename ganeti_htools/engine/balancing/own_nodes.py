@@ -33,12 +33,12 @@ class OwnNodes:
         changes, squares = added(effects, len(self.changes), len(members))
         self.changes[:, members], self.squares[:, members] = changes, squares
 
-    def bounds(self, means: Floats, number: float) -> tuple[Floats, Floats, Floats]:
+    def bounds(self, means: Floats, numbers: Floats) -> tuple[Floats, Floats, Floats]:
         """The least and most that each variance can change, and the most that a sum can."""
         changes, squares = self.changes, self.squares
         if not self.free.all():
             changes, squares = changes[:, self.free], squares[:, self.free]
-        variances = (squares - 2 * means[:, np.newaxis] * changes) / number
+        variances = (squares - 2 * means[:, np.newaxis] * changes) / numbers[:, np.newaxis]
         largest = np.maximum(changes.max(axis=1), -changes.min(axis=1))
         return variances.min(axis=1), variances.max(axis=1), largest
 

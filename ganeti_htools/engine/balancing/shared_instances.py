@@ -16,15 +16,15 @@ from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component
 from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES
 from ganeti_htools.model import tags
-from ganeti_htools.model.columns import CHANGING, NOWHERE, Bools, Columns, Floats, Ints
+from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State
 
-# The columns that a primary may change: sums of what instances take.
+# The columns that a primary on shared storage may change: sums of what instances take.
 SUMS = frozenset(
     view
     for resource in RESOURCES
     if PRIMARY in resource.roles and resource.is_sum
-    for view in resource.views(forthcoming=False)
+    for view in resource.views(SINGLE, forthcoming=False)
 )
 
 
@@ -116,9 +116,10 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
 def _added(state: State, batch: Batch) -> dict[str, Floats]:
     """What each instance changes on a node on which nothing is, if any changes that."""
     nothing = np.zeros(len(batch.rows), np.int64)
-    empty = state.columns.take(state.pnode[batch.rows]).changed(**dict.fromkeys(CHANGING, nothing))
+    changing = state.columns.changing()
+    empty = state.columns.take(state.pnode[batch.rows]).changed(**dict.fromkeys(changing, nothing))
     came, _ = node_rules.add_primary(empty, batch.asked, 0, 0, force=True)
-    added = {figure: getattr(came, figure) for figure in CHANGING if figure != "fail_n1"}
+    added = {figure: getattr(came, figure) for figure in changing if figure != "fail_n1"}
     added["unallocated"] = came.unallocated - empty.unallocated
     return {figure: np.asarray(each, np.float64) for figure, each in added.items() if np.any(each)}
 
@@ -128,7 +129,7 @@ def first_names(columns: Columns) -> dict[str, str]:
     first: dict[int, str] = {}
     return {
         name: first.setdefault(id(column), name)
-        for name, column in zip(Columns._fields, columns, strict=True)
+        for name, column in zip(columns._fields, columns, strict=True)
     }
 
 

@@ -94,6 +94,6 @@ def _exactly(table: SharedTable, near: list[tuple[int, int]]) -> tuple[tuple[int
             new = node_rules.remove_primary(old, asked, 0, 0)
         before = node_values(old)
         changes.append((rows, before, node_values(new, (old, before))))
-    scores = variants(values, changes, columns.offline, np.zeros(len(pairs)))
+    scores = variants(columns, values, changes, np.zeros(len(pairs)))
     best = int(np.argmin(scores))
     return (int(pairs[best, 0]), int(pairs[best, 1])), float(scores[best])

@@ -12,8 +12,8 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.shared_instances import COUNTS, PER_LOST, SharedInstances, first_names
 from ganeti_htools.engine.rules import node_rules, settling
-from ganeti_htools.engine.rules.components import COMPONENTS, SPREAD
-from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES
+from ganeti_htools.engine.rules.components import SPREAD, table
+from ganeti_htools.engine.rules.resources import PRIMARY, resources
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State
 
@@ -40,12 +40,13 @@ class SharedTable:
         position[self.nodes] = np.arange(len(self.nodes))
         self.place = position[state.pnode[instances.rows]]
         here, names = columns.take(self.nodes), first_names(columns)
+        wants = instances.batch.asked.wants if instances.batch else ()
         figures, weights, self.values, self.units = _spreads(here, list(changes))
         self.weights, self.amounts = np.array(weights), np.array([changes[figure] for figure in figures])
         self.limits = {
             force: dict.fromkeys((limit, names.get(figure, figure)) for limit, figure in limits)
             for force in (False, True)
-            if (limits := node_rules.limits(PRIMARY, False, False, force))
+            if (limits := node_rules.limits(columns.shape, PRIMARY, False, wants, force))
         }
         moving = {"fail_n1", *changes}
         counts = [(each, [names[figure] for figure in each.figures]) for each in COUNTS]
@@ -143,15 +144,15 @@ class SharedTable:
         self.unsettled.clear()
         nodes, signs = np.stack([sources, targets], axis=1).ravel(), np.array([-1, 1])
         for name, amounts in self.instances.changes.items():
-            if name in Columns._fields:
+            if name in columns._fields:
                 column, change = getattr(columns, name), np.multiply.outer(amounts[members], signs).ravel()
                 np.add.at(column, nodes, change.astype(column.dtype))
         settling.place(state, self.instances.rows[members], targets, np.full_like(targets, NOWHERE))
         here = columns.take(nodes)
         columns.fail_n1[nodes] = node_rules.fails_n1(here.unallocated, here.r_mem)
-        for resource in RESOURCES:
+        for resource in resources(columns.shape):
             if PRIMARY in resource.roles and not resource.is_sum:
-                for view in resource.views(forthcoming=False):
+                for view in resource.views(columns.shape, forthcoming=False):
                     getattr(columns, view)[nodes] = resource.after(here, getattr(here, view), 0, 1)
         return state
 
@@ -164,7 +165,7 @@ def _spreads(here: Columns, figures: list[str]) -> tuple[list[str], list[float],
     found: dict[tuple[object, int], int] = {}
     names, weights, values, units = list[str](), list[float](), list[Floats](), list[Floats]()
     by_column = {id(getattr(here, figure)): figure for figure in figures}
-    for component in COMPONENTS:
+    for component in table(here.shape).components:
         concerned = [
             by_column[id(getattr(here, f))] for f in component.figures if id(getattr(here, f)) in by_column
         ]
@@ -178,7 +179,7 @@ def _spreads(here: Columns, figures: list[str]) -> tuple[list[str], list[float],
         found[key] = len(names)
         column = getattr(here, figure)
         more = here.changed(
-            **{name: column + _MUCH for name in Columns._fields if getattr(here, name) is column}
+            **{name: column + _MUCH for name in here._fields if getattr(here, name) is column}
         )
         names.append(figure)
         weights.append(component.weight)

@@ -53,7 +53,7 @@ class StepSearch:
     ) -> None:
         self.space, self.baseline, self.most, self.report = space, baseline, most, report
         self.bound, self.slack = current, baseline.doubt + TINY * abs(current) + loss
-        self.monotone = baseline.number >= MONOTONE
+        self.monotone = baseline.numbers.max() >= MONOTONE
         self.found: list[Found] = []
 
     @property

@@ -30,13 +30,13 @@ class Best(NamedTuple):
 def best_of(space: Space, baseline: Baseline, found: Sequence[Found], limit: float) -> Best | None:
     """Of moves with a score of at most ``limit`` the one that is best when computed from nothing."""
     state = space.facts.state
-    offline = state.columns.offline[space.parts.rows]
+    columns = state.columns.take(space.parts.rows)
     position = np.full(len(space.scope), NOWHERE)  # of nodes among those that count
     position[space.parts.rows] = np.arange(len(space.parts.rows))
     lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
     best: Best | None = None
     for near in _near(space, baseline, found, limit):
-        width = max(1, 8 * BLOCK // len(offline))
+        width = max(1, 8 * BLOCK // len(columns.offline))
         for start in range(0, len(near.members), width):
             some = near.take(slice(start, start + width))
             trial, rows = some.tried(space), some.batch.rows[some.members]
@@ -45,7 +45,7 @@ def best_of(space: Space, baseline: Baseline, found: Sequence[Found], limit: flo
                 old = node_values(node.old)
                 changes.append((position[node.rows], old, node_values(node.new, (node.old, old))))
             crowding = np.broadcast_to(baseline.crowding + trial.crowding, trial.codes.shape)
-            scores = variants(baseline.values, changes, offline, crowding)
+            scores = variants(columns, baseline.values, changes, crowding)
             scores = np.where(trial.codes == FITS, scores, np.inf)
             least = np.fmin.reduce(scores)
             ranks = [

@@ -6,7 +6,7 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Nodes
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.components import AGGREGATES, COUNT, SPREAD
+from ganeti_htools.engine.rules.components import COUNT, SPREAD
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import moments, spread_after, weighted
 from ganeti_htools.model.columns import Floats, Ints
@@ -29,9 +29,9 @@ class OneNodeSearch(BulkSearch):
         fits = np.flatnonzero(self.codes == FITS)
         if not len(fits):
             return None
-        sums, variances = (each[:, np.newaxis] for each in moments(self.now))
+        sums, variances = (each[:, np.newaxis] for each in moments(self.now, self.looked))
         change, squares = self.primary.change[:, fits], self.primary.squares[:, fits]
-        sums, variances = spread_after(self.size, sums, variances, change, squares)
+        sums, variances = spread_after(self.sizes[:, np.newaxis], sums, variances, change, squares)
         scores = self._scores(sums, np.maximum(variances, 0.0))
         near = fits[choice.near_best(scores)]
         if len(near) > 1:
@@ -48,7 +48,8 @@ class OneNodeSearch(BulkSearch):
             some = candidates[start : start + number]
             values = np.repeat(self.now[:, np.newaxis], len(some), axis=1)
             values[:, np.arange(len(some)), self.position[some]] = self.primary.then[:, some]
-            scores[start : start + number] = self._scores(*moments(values))
+            looked = None if self.looked is None else self.looked[:, np.newaxis]
+            scores[start : start + number] = self._scores(*moments(values, looked))
         return scores
 
     def _scores(self, sums: Floats, variances: Floats) -> Any:
@@ -56,9 +57,11 @@ class OneNodeSearch(BulkSearch):
         roots = np.sqrt(variances)
         values = [
             roots[row] if aggregate is SPREAD else sums[row] if aggregate is COUNT else steady
-            for aggregate, row, steady in zip(AGGREGATES, self.row_of, self.steady, strict=True)
+            for aggregate, row, steady in zip(
+                self.score_table.aggregates, self.row_of, self.steady, strict=True
+            )
         ]
-        return weighted(values, roots.shape[1:])
+        return weighted(self.weights, values, roots.shape[1:])
 
     def failures(self) -> dict[Fail, int]:
         """How many candidates each reason rules out."""

@@ -8,22 +8,22 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, NodeKey, Nodes, parts
 from ganeti_htools.engine.rules import affinity, node_rules
-from ganeti_htools.engine.rules.components import AGGREGATES, COMPONENTS, COUNT, SPREAD, Aggregate
+from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import moments, spread_after, spread_change, weighted
-from ganeti_htools.model.columns import FIGURES, Floats, Ints, sorted_unique
+from ganeti_htools.model.columns import SINGLE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
 # Amounts of memory kept free for a primary that are so few are found out about all at once.
 USUAL = 16
 
-# The components that change with the locations that a pair shares, and how: by their number.
-SHARED = [which for which, each in enumerate(COMPONENTS) if "location" in each.figures]
+# The components that change with the locations that a pair shares, and how.
+SHARED = [each.name for each in components(SINGLE) if "location" in each.figures]
 _UNKNOWN = [
-    COMPONENTS[which].name
-    for which in SHARED
-    if COMPONENTS[which].figures != ("location",) or AGGREGATES[which] is not COUNT
+    each.name
+    for each in components(SINGLE)
+    if each.name in SHARED and (each.figures != ("location",) or each.aggregate is not COUNT)
 ]
 if _UNKNOWN:
     raise ValueError(f"bulk allocation does not know what shared locations do to {', '.join(_UNKNOWN)}")
@@ -53,9 +53,9 @@ class PairSearch(BulkSearch):
 
     def best(self) -> Nodes | None:
         """Where the next instance goes, if anywhere."""
-        sums, variances = (each[:, np.newaxis] for each in moments(self.now))
+        sums, variances = (each[:, np.newaxis] for each in moments(self.now, self.looked))
         _, _, change, squares = self.primary
-        sums, variances = spread_after(self.size, sums, variances, change, squares)
+        sums, variances = spread_after(self.sizes[:, np.newaxis], sums, variances, change, squares)
         variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
         found = [block.best(sums[:, block.at], variances[:, block.at]) for block in self.blocks]
         solutions = [solution for solution in found if solution is not None]
@@ -79,9 +79,9 @@ class PairSearch(BulkSearch):
         """Rows of the components that a secondary changes, numbered."""
         old = self.state.columns.take(self.nodes[:1])
         new, _ = node_rules.add_secondary(old, self.asked, 0)
-        changes = {name for name, x, y in zip(FIGURES, old, new, strict=True) if x is not y}
+        changes = {name for name, x, y in zip(old._fields, old, new, strict=True) if x is not y}
         rows: dict[int, int] = {}
-        for row, component in zip(self.row_of, COMPONENTS, strict=True):
+        for row, component in zip(self.row_of, self.score_table.components, strict=True):
             if component.aggregate is aggregate and changes.intersection(component.figures):
                 rows.setdefault(row, len(rows))
         return rows
@@ -102,7 +102,7 @@ class PairSearch(BulkSearch):
         rows, number = [*self.spreads, *self.counts], len(self.spreads)
         x = np.array([outcome.now[rows] for outcome in outcomes])[which].T
         y = self.values([self.which[row] for row in rows], new)
-        change, squares = spread_change(self.size, x, y)
+        change, squares = spread_change(self.sizes[rows][:, np.newaxis], x, y)
         table = AsSecondary(codes[np.newaxis], change[:number], squares[:number], change[number:])
         arrivals = self.arrivals(np.concatenate(table), new)
         for at, amount, arrival in zip(which.tolist(), amounts.tolist(), arrivals, strict=True):
@@ -159,7 +159,7 @@ class _GroupPairs:
         if not fits.any():
             return None
         values = self._components(sums[:, :, np.newaxis], variances[:, :, np.newaxis])
-        scores = np.where(fits, weighted(values, fits.shape), np.inf)
+        scores = np.where(fits, weighted(self.search.weights, values, fits.shape), np.inf)
         lowest = scores.min()
         if np.isnan(lowest):  # Ganeti's htools take the last primary, and its first secondary
             p = int(np.flatnonzero(fits.any(axis=1))[-1])
@@ -172,16 +172,21 @@ class _GroupPairs:
         """The value of each component for pairs, given the statistics with each primary."""
         search, (_, change, squares, counts) = self.search, self.secondary
         some = list(search.spreads)
-        _, both = spread_after(search.size, sums[some], variances[some], change, squares)
+        _, both = spread_after(
+            search.sizes[some][:, np.newaxis, np.newaxis], sums[some], variances[some], change, squares
+        )
         both = np.sqrt(np.fmax(both, 0.0, out=both), out=both)
         one = np.sqrt(variances)
-        for which, (aggregate, row) in enumerate(zip(AGGREGATES, search.row_of, strict=True)):
+        for which, (component, row) in enumerate(
+            zip(search.score_table.components, search.row_of, strict=True)
+        ):
+            aggregate = component.aggregate
             if aggregate is SPREAD:
                 yield both[search.spreads[row]] if row in search.spreads else one[row]
             elif aggregate is COUNT:
                 count = sums[row]
                 if row in search.counts:
                     count = count + counts[search.counts[row]]
-                yield count if which not in SHARED or self.shared is None else count + self.shared
+                yield count if component.name not in SHARED or self.shared is None else count + self.shared
             else:
                 yield search.steady[which]

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.rules import choice, instance_policy, node_rules
-from ganeti_htools.engine.rules.components import COMPONENTS
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
-from ganeti_htools.engine.rules.score import node_values, spread_change
-from ganeti_htools.model.columns import CHANGING, FIGURES, NOWHERE, Columns, Floats, Ints
+from ganeti_htools.engine.rules.score import looked_at, node_values, spread_change
+from ganeti_htools.model.columns import NOWHERE, Columns, Floats, Ints
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
@@ -73,20 +72,23 @@ class BulkSearch:
     """What nodes contribute to the score now, and what they would with a primary more.
 
     Components whose values are one object are kept once: ``row_of`` has the row of each in ``now``, which
-    has a column for each online node. ``steady`` are the sums of all components to begin with.
+    has a column for each online node; ``looked`` tells which of them count, None if all do, ``sizes`` how
+    many. ``steady`` are the sums of all components to begin with.
     """
 
     def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
         self.state, self.asked, self.nodes = state, asked, nodes
         everyone = np.ones(len(state.group), np.bool_)
-        self.steady = choice.base(state, everyone).sums
+        base, looked = choice.base(state, everyone), looked_at(state.columns)
+        self.score_table, self.weights, self.steady = base.table, base.weights, base.sums
         online = np.flatnonzero(~state.columns.offline)
-        self.size = float(len(online))
         self.position = np.searchsorted(online, nodes)
 
         rows: dict[int, int] = {}
         self.row_of = [rows.setdefault(id(value), len(rows)) for value in node_values(state.columns)]
         self.which = [self.row_of.index(row) for row in range(len(rows))]
+        self.sizes = np.array([base.counts[which] or 1.0 for which in self.which])
+        self.looked = None if looked is None else looked[self.which][:, online]
         self.now = self.values(self.which, state.columns)[:, online]
         sizes = (1, len(rows), len(rows), len(rows))
         self.table = np.zeros((sum(sizes), len(nodes)))
@@ -94,11 +96,12 @@ class BulkSearch:
         self.policy = instance_policy.codes(state, asked, nodes)
         # Columns that are one object are kept once, by the first of their names.
         names: dict[int, str] = {}
-        for name, column in zip(FIGURES, state.columns, strict=True):
+        for name, column in zip(state.columns._fields, state.columns, strict=True):
             names.setdefault(id(column), name)
-        self.changing = [name for name in names.values() if name in CHANGING]
+        changing = set(state.columns.changing())
+        self.changing = [name for name in names.values() if name in changing]
         self.figures = [getattr(state.columns, name) for name in self.changing]
-        others = [getattr(state.columns, name)[nodes] for name in names.values() if name not in CHANGING]
+        others = [getattr(state.columns, name)[nodes] for name in names.values() if name not in changing]
         first: dict[tuple[Any, ...], int] = {}
         alike = zip(*(each.tolist() for each in (self.policy, *others)), strict=True)
         self.like = [first.setdefault(each, at) for at, each in enumerate(alike)]
@@ -155,15 +158,16 @@ class BulkSearch:
         new, codes = node_rules.add_primary(old, self.asked, 0, 0)
         codes = np.where(policy != FITS, policy, codes)
         x, y = (self.values(self.which, columns) for columns in (old, new))
-        table = np.concatenate(AsPrimary(codes[np.newaxis], y, *spread_change(self.size, x, y)))
+        table = np.concatenate(
+            AsPrimary(codes[np.newaxis], y, *spread_change(self.sizes[:, np.newaxis], x, y))
+        )
         self.known.update(zip(keys, map(NodeOutcome, x.T, self.arrivals(table, new)), strict=True))
 
-    @staticmethod
-    def values(which: Sequence[int], columns: Columns) -> Floats:
+    def values(self, which: Sequence[int], columns: Columns) -> Floats:
         """What nodes contribute to some components, a row for each."""
         table = np.empty((len(which), len(columns.offline)))
         for each, component in zip(table, which, strict=True):
-            each[:] = COMPONENTS[component].of(columns)
+            each[:] = self.score_table.components[component].of(columns)
         return table
 
     def settle(self, nodes: Nodes) -> None:

@@ -289,6 +289,7 @@ class SizeVerdicts:
             for name in ("mem", "dsk", "vcpus", "spindles")
         }
         figures |= dict.fromkeys(("record_mem", "secondary_mem"), figures["mem"])
+        figures["disk"] = (figures.pop("dsk"),)
         return replace(self.state.ask(self.kind.instance(sizes[0])), **figures)
 
     def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints) -> Ints:

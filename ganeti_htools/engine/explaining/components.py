@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules.components import CROWDING
 from ganeti_htools.engine.rules.score import Statistics, node_values
 from ganeti_htools.engine.rules.trial import NodeChange
 from ganeti_htools.model.columns import Floats
@@ -21,7 +20,7 @@ def scored(
     stays none.
     """
     sums = list(base.sums)
-    sums[CROWDING] = sums[CROWDING] + crowding
+    sums[base.table.crowding] = sums[base.table.crowding] + crowding
     after = replace(base, sums=tuple(sums))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         for node in touched:

@@ -32,7 +32,7 @@ from ganeti_htools.model.policy import Demand, violation
 from ganeti_htools.model.state import Asked, State
 
 # Hard limits on an instance's disks: they stand in the way of a failover on both nodes.
-_OF_DISKS = [limit for limit in LIMITS if limit.local and not limit.soft]
+_OF_DISKS = [limit for limit in LIMITS if limit.of is not None and not limit.soft]
 
 # Sums are made of these. The property tests of redundancy compare what follows from sums with simulations.
 check_hard((MEMORY, DISK, SPINDLES), "global N+1 redundancy")

@@ -32,7 +32,7 @@ def base(state: State, scope: Bools, crowding: float | None = None) -> Statistic
     """
     crowding = affinity.crowding(state, scope) if crowding is None else crowding
     columns = state.columns if scope.all() else state.columns.take(np.flatnonzero(scope))
-    return statistics(node_values(columns), columns.offline, crowding)
+    return statistics(columns, node_values(columns), crowding)
 
 
 def near_best(scores: Floats) -> Ints:

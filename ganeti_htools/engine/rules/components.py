@@ -1,17 +1,19 @@
 """What the score is made of: one entry for each component (``hbal(1)``).
 
-A new component is one entry in COMPONENTS. Everything else follows from its declaration: how the statistics
-are kept, what a move changes, what is computed once for components that are the same, what reports show.
+A new component is one entry in :func:`components`. Everything else follows from its declaration: how the
+statistics are kept, what a move changes, what is computed once for components that are the same, what reports
+show.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.model.columns import CHANGING, FIGURES, FORTHCOMING, Columns, Floats
+from ganeti_htools.model.columns import FORTHCOMING, SINGLE, Columns, Floats, Shape, columns_type, of_unit
 
 
 class Aggregate(Enum):
@@ -23,6 +25,10 @@ class Aggregate(Enum):
     CLUSTER = "figure of the whole cluster, which the caller adds"
 
 
+def _everywhere(_columns: Columns) -> Any:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Component:
     """A component of the score.
@@ -30,7 +36,10 @@ class Component:
     ``formula`` gives what each node contributes. It gets the columns of the nodes, of which it may use
     those that no placement changes, and the columns named in ``figures``, which placements change.
     ``divisors`` are the columns it divides by. ``proportional``: what an instance changes on a node is an
-    amount of the instance times a unit of the node, whatever else is there.
+    amount of the instance times a unit of the node, whatever else is there. ``counted`` tells at which of the
+    online nodes it looks; what placements change on others must not change what they contribute. Components
+    with the same word in ``shared`` share their weight if there is a node at which they look (Ganeti's design
+    "multi-storage htools", "Balancing").
     """
 
     name: str
@@ -40,6 +49,8 @@ class Component:
     formula: Callable[..., Any]
     divisors: tuple[str, ...] = ()
     proportional: bool = True
+    counted: Callable[[Columns], Any] = _everywhere
+    shared: str = ""
 
     def of(self, columns: Columns) -> Any:
         """What each node contributes."""
@@ -65,59 +76,122 @@ def free_disk_share(c: Columns, f_dsk: Any, f_spindles: Any) -> Floats:
     return np.where(total == 0, 1.0, free / np.where(total == 0, 1, total))
 
 
+def _free_disk(shape: Shape) -> tuple[Component, ...]:
+    """The spread of the free shares of each storage unit, over nodes that have it once some tell theirs."""
+    first = Component("free_disk_cv", 0.5, SPREAD, ("f_dsk", "f_spindles"), free_disk_share)
+    if not shape.told:
+        return (first,)
+    first = replace(first, counted=_has_disk, shared=first.name)
+    if len(shape.units) == 1:
+        return (first,)
+    others = range(1, len(shape.units))
+    found = (first, *(replace(first, **_free_unit(unit)) for unit in others))
+    return tuple(
+        replace(each, name=f"{first.name}:{name}") for each, name in zip(found, shape.units, strict=True)
+    )
+
+
+def _has_disk(c: Columns) -> Any:
+    return np.where(c.excl_stor, c.t_spindles, c.t_dsk) > 0
+
+
+def _free_unit(unit: int) -> dict[str, Any]:
+    """How another unit than the default volume group differs, of which alone there are spindles."""
+    free, whole = of_unit("f_dsk", unit), of_unit("t_dsk", unit)
+
+    def share(c: Columns, room: Any) -> Any:
+        total = getattr(c, whole)
+        return np.where(total == 0, 1.0, room / np.where(total == 0, 1, total))
+
+    return {"figures": (free,), "formula": share, "counted": lambda c: getattr(c, whole) > 0}
+
+
 def _forthcoming(component: Component) -> Component:
     """The counterpart of a component in the view that includes forthcoming instances."""
-    figures = tuple(FORTHCOMING.get(name, name) for name in component.figures)
-    return replace(component, name=f"{component.name}_forth", figures=figures)
+    figures = tuple(
+        f"{name}_forth" if name.startswith("f_dsk") else FORTHCOMING.get(name, name)
+        for name in component.figures
+    )
+    base, *unit = component.name.split(":", 1)
+    name, shared = ":".join((f"{base}_forth", *unit)), component.shared and f"{component.shared}_forth"
+    return replace(component, name=name, figures=figures, shared=shared)
 
 
 SPREAD, COUNT, LOST, CLUSTER = Aggregate
 UNCHANGED: Floats = np.zeros(())
 
-_FREE_DISK = Component("free_disk_cv", 0.5, SPREAD, ("f_dsk", "f_spindles"), free_disk_share)
 _CPUS = Component("vcpu_ratio_cv", 0.5, SPREAD, ("u_cpu",), _of_cpus, ("t_cpu", "cpu_speed"))
 _SPINDLES = Component(
     "spindles_cv", 0.5, SPREAD, ("inst_spindles",), lambda c, used: used / c.hi_spindles, ("hi_spindles",)
 )
 
-# The order is that of Ganeti's htools, in which the weighted components are added up.
-COMPONENTS = (
-    Component("free_mem_cv", 0.5, SPREAD, ("i_mem",), lambda c, _used: c.unallocated / c.t_mem, ("t_mem",)),
-    _FREE_DISK,
-    Component(
-        "n1_cnt",
-        1.0,
-        COUNT,
-        ("fail_n1", "primaries", "secondaries"),
-        lambda _c, failing, primaries, secondaries: np.where(failing, primaries + secondaries, 0),
-        proportional=False,
-    ),
-    Component("reserved_mem_cv", 1.0, SPREAD, ("r_mem",), _of_memory, ("t_mem",), proportional=False),
-    Component("offline_all_cnt", 4.0, LOST, ("primaries", "secondaries"), lambda _c, pri, sec: pri + sec),
-    Component("offline_pri_cnt", 16.0, LOST, ("primaries",), _as_it_is),
-    _CPUS,
-    Component("cpu_load_cv", 1.0, SPREAD, ("load_cpu",), _as_it_is),
-    Component("mem_load_cv", 1.0, SPREAD, ("load_mem",), _as_it_is),
-    Component("disk_load_cv", 1.0, SPREAD, ("load_dsk",), _as_it_is),
-    Component("net_load_cv", 1.0, SPREAD, ("load_net",), _as_it_is),
-    Component("pri_tags_score", 2.0, COUNT, ("conflicts",), _as_it_is, proportional=False),
-    _SPINDLES,
-    Component("free_mem_cv_forth", 0.5, SPREAD, ("f_mem_forth",), _of_memory, ("t_mem",)),
-    _forthcoming(_FREE_DISK),
-    _forthcoming(_CPUS),
-    _forthcoming(_SPINDLES),
-    Component("location_score", 1.0, COUNT, ("location",), _as_it_is, proportional=False),
-    # Instances in excess of one for each pair of location and exclusion tag.
-    Component("location_exclusion_score", 1.0, CLUSTER, (), lambda _c: UNCHANGED),
-    Component("reserved_mem_rtotal", 0.25, COUNT, ("r_mem",), _of_memory, ("t_mem",), proportional=False),
-)
 
-INDEX = {component.name: which for which, component in enumerate(COMPONENTS)}
-WEIGHTS = tuple(component.weight for component in COMPONENTS)
-AGGREGATES = tuple(component.aggregate for component in COMPONENTS)
-# Where the columns that a component is made of stand among all columns.
-PARTS = tuple(tuple(map(FIGURES.index, component.figures)) for component in COMPONENTS)
-(CROWDING,) = (which for which, aggregate in enumerate(AGGREGATES) if aggregate is CLUSTER)
+@lru_cache(maxsize=32)
+def components(shape: Shape) -> tuple[Component, ...]:
+    """The components of a cluster's score, in the order in which Ganeti's htools add them up."""
+    disk = _free_disk(shape)
+    return (
+        Component(
+            "free_mem_cv", 0.5, SPREAD, ("i_mem",), lambda c, _used: c.unallocated / c.t_mem, ("t_mem",)
+        ),
+        *disk,
+        Component(
+            "n1_cnt",
+            1.0,
+            COUNT,
+            ("fail_n1", "primaries", "secondaries"),
+            lambda _c, failing, primaries, secondaries: np.where(failing, primaries + secondaries, 0),
+            proportional=False,
+        ),
+        Component("reserved_mem_cv", 1.0, SPREAD, ("r_mem",), _of_memory, ("t_mem",), proportional=False),
+        Component("offline_all_cnt", 4.0, LOST, ("primaries", "secondaries"), lambda _c, pri, sec: pri + sec),
+        Component("offline_pri_cnt", 16.0, LOST, ("primaries",), _as_it_is),
+        _CPUS,
+        Component("cpu_load_cv", 1.0, SPREAD, ("load_cpu",), _as_it_is),
+        Component("mem_load_cv", 1.0, SPREAD, ("load_mem",), _as_it_is),
+        Component("disk_load_cv", 1.0, SPREAD, ("load_dsk",), _as_it_is),
+        Component("net_load_cv", 1.0, SPREAD, ("load_net",), _as_it_is),
+        Component("pri_tags_score", 2.0, COUNT, ("conflicts",), _as_it_is, proportional=False),
+        _SPINDLES,
+        Component("free_mem_cv_forth", 0.5, SPREAD, ("f_mem_forth",), _of_memory, ("t_mem",)),
+        *map(_forthcoming, disk),
+        _forthcoming(_CPUS),
+        _forthcoming(_SPINDLES),
+        Component("location_score", 1.0, COUNT, ("location",), _as_it_is, proportional=False),
+        # Instances in excess of one for each pair of location and exclusion tag.
+        Component("location_exclusion_score", 1.0, CLUSTER, (), lambda _c: UNCHANGED),
+        Component("reserved_mem_rtotal", 0.25, COUNT, ("r_mem",), _of_memory, ("t_mem",), proportional=False),
+    )
 
+
+class Table(NamedTuple):
+    """The components of a cluster's score, and what is often asked about them; all by their position."""
+
+    components: tuple[Component, ...]
+    weights: tuple[float, ...]
+    aggregates: tuple[Aggregate, ...]
+    parts: tuple[tuple[int, ...], ...]  # where the columns stand that it is made of
+    first: dict[str, int]  # the first with that name
+    crowding: int
+    partial: tuple[int, ...]  # those that do not look at all online nodes
+
+
+@lru_cache(maxsize=32)
+def table(shape: Shape = SINGLE) -> Table:
+    """The components of columns of that shape."""
+    found, names = components(shape), columns_type(shape)._fields
+    assert all(set(component.figures) <= set(columns_type(shape).changing()) for component in found)
+    (crowding,) = (which for which, component in enumerate(found) if component.aggregate is CLUSTER)
+    return Table(
+        found,
+        tuple(component.weight for component in found),
+        tuple(component.aggregate for component in found),
+        tuple(tuple(map(names.index, component.figures)) for component in found),
+        {component.name: which for which, component in reversed(list(enumerate(found)))},
+        crowding,
+        tuple(which for which, component in enumerate(found) if component.counted is not _everywhere),
+    )
+
+
+COMPONENTS, WEIGHTS, AGGREGATES, PARTS, INDEX, CROWDING, _ = table()
 assert len(INDEX) == len(COMPONENTS), "two components have the same name"
-assert all(set(component.figures) <= set(CHANGING) for component in COMPONENTS)

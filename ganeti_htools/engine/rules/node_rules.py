@@ -5,26 +5,26 @@ They take columns of any shapes that broadcast, so one call tries an instance on
 limits hold unless ``force`` is set; hard limits (memory, disk and spindles that do not exist) always do.
 """
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ganeti_htools.engine.rules.resources import (
-    DISK,
-    LIMITS,
     PRIMARY,
     RESERVE,
-    RESOURCES,
     SECONDARY,
-    VIEWS,
     Change,
     Limit,
     Resource,
     Role,
+    declared_limits,
+    disk_limits,
+    resources,
+    views,
 )
-from ganeti_htools.model.columns import FIGURES, Columns, Ints
+from ganeti_htools.model.columns import Columns, Ints, Shape, columns_type
 from ganeti_htools.model.state import Asked
 from ganeti_htools.model.types import Fail
 
@@ -36,23 +36,30 @@ FAIL = dict(enumerate(Fail, start=1))
 _CODE = {fail: np.int8(code) for fail, code in CODE.items()}
 
 
-_FAIL_N1 = FIGURES.index("fail_n1")
-
-
-@cache
-def _changing(role: Role, forthcoming: bool) -> tuple[tuple[Resource, tuple[int, ...]], ...]:
+@lru_cache(maxsize=256)
+def _changing(shape: Shape, role: Role, forthcoming: bool) -> tuple[tuple[Resource, tuple[int, ...]], ...]:
     """The resources that an instance changes, each with the positions of the columns."""
-    found = [(each, each.views(forthcoming)) for each in RESOURCES if role in each.roles]
-    return tuple((each, tuple(map(FIGURES.index, views))) for each, views in found if views)
+    names = columns_type(shape)._fields
+    found = [(each, each.views(shape, forthcoming)) for each in resources(shape) if role in each.roles]
+    return tuple((each, tuple(map(names.index, figures))) for each, figures in found if figures)
 
 
-@cache
-def limits(role: Role, forthcoming: bool, local: bool, force: bool) -> tuple[tuple[Limit, str], ...]:
+@lru_cache(maxsize=256)
+def limits(
+    shape: Shape, role: Role, forthcoming: bool, wants: tuple[bool, ...], force: bool
+) -> tuple[tuple[Limit, str], ...]:
     """The limits that hold for an instance, in the order they are looked at, each with its figure."""
-    held = [each for each in LIMITS if role in each.roles and (local or not each.local)]
-    plain = [(each, each.figure) for each in held if not (force and each.soft)]
-    counting = [(each, VIEWS[each.figure]) for each in held if each.figure in VIEWS and not each.settled]
-    return (*([] if forthcoming else plain), *([] if force else counting))
+    counted = views(shape)
+    held = [
+        each
+        for each in declared_limits(shape)
+        if role in each.roles and (each.of is None or wants[each.of]) and not (force and each.soft)
+    ]
+    plain = [(each, each.figure) for each in held if not forthcoming or each.fixed]
+    if force:
+        return tuple(plain)
+    counting = [(each, counted[each.figure]) for each in held if each.figure in counted and not each.settled]
+    return (*plain, *counting)
 
 
 def _changed(columns: Columns, change: Change, sign: int, role: Role) -> tuple[Columns, Ints | None]:
@@ -62,20 +69,20 @@ def _changed(columns: Columns, change: Change, sign: int, role: Role) -> tuple[C
     """
     forthcoming, new = change.asked.forthcoming, list(columns)
     done: dict[Any, tuple[Any, Any]] = {}
-    for resource, views in _changing(role, forthcoming):
+    for resource, figures in _changing(columns.shape, role, forthcoming):
         amount, after = resource.amount(columns, change), resource.after
-        for view in views:
+        for view in figures:
             figure = new[view]
             key = id(figure), after
             if key not in done or not _same(done[key][0], amount):
                 done[key] = amount, after(columns, figure, amount, sign)
             new[view] = done[key][1]
-    made = Columns._make(new)
+    made = type(columns)._make(new)
     if forthcoming:
         return made, None
     unallocated = made.unallocated
-    new[_FAIL_N1] = fails_n1(unallocated, made.r_mem)
-    return Columns._make(new), unallocated
+    new[columns._fields.index("fail_n1")] = fails_n1(unallocated, made.r_mem)
+    return type(columns)._make(new), unallocated
 
 
 def fails_n1(unallocated: Any, r_mem: Any) -> Any:
@@ -98,7 +105,13 @@ def first_reason(codes: Codes, *later: Codes) -> Codes:
 
 
 def _codes(
-    old: Columns, new: Columns, unallocated: Any, asked: Asked, role: Role, force: bool, ignored: Limit | None
+    old: Columns,
+    new: Columns,
+    unallocated: Any,
+    asked: Asked,
+    role: Role,
+    force: bool,
+    ignored: tuple[Limit, ...] = (),
 ) -> Codes:
     """The code of the first broken limit, element by element; FITS where none is."""
 
@@ -106,9 +119,9 @@ def _codes(
         return unallocated if name == "unallocated" else getattr(new, name)
 
     codes: Any = np.zeros(old.offline.shape, np.int8)
-    for limit, name in reversed(limits(role, asked.forthcoming, asked.local, force)):
+    for limit, name in reversed(limits(old.shape, role, asked.forthcoming, asked.wants, force)):
         found = figure(name)
-        if limit is ignored if name == limit.figure else found is figure(limit.figure):
+        if limit in ignored if name == limit.figure else found is figure(limit.figure):
             continue  # with forthcoming instances: the same object has been looked at
         codes = np.where(limit.broken(found, old, new, asked), _CODE[limit.fail], codes)
     return np.asarray(codes)
@@ -127,7 +140,7 @@ def add_primary(
     ``conflicts``, ``location``: see :class:`.Change`.
     """
     new, free = _changed(columns, Change(asked, conflicts, location), 1, PRIMARY)
-    return new, _codes(columns, new, free, asked, PRIMARY, force, None)
+    return new, _codes(columns, new, free, asked, PRIMARY, force)
 
 
 def remove_secondary(columns: Columns, asked: Asked, r_mem: int) -> Columns:
@@ -144,5 +157,6 @@ def add_secondary(
     ``ignore_disk`` a full disk is no obstacle: the instance's disk is there, its primary was lost.
     """
     new, free = _changed(columns, Change(asked, reserved=peer_mem + asked.secondary_mem), 1, SECONDARY)
-    codes = _codes(columns, new, free, asked, SECONDARY, force, DISK if ignore_disk else None)
+    ignored = disk_limits(columns.shape) if ignore_disk else ()
+    codes = _codes(columns, new, free, asked, SECONDARY, force, ignored)
     return new, codes if asked.mirrored else np.full_like(codes, CODE[Fail.DISK])

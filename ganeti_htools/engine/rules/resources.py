@@ -1,22 +1,26 @@
 """What instances take of nodes, and what limits that: one entry for each resource.
 
-A new resource is one entry in RESOURCES, beside its columns. The order of the entries is the order in which
-limits are looked at; so it decides which reason is told where several speak against a node. The rules are
-those of Ganeti's htools (``Node.hs``; ``hbal(1)``).
+A new resource is one entry in :func:`resources`, beside its columns. Each storage unit is one. The order of
+the entries is the order in which limits are looked at; so it decides which reason is told where several speak
+against a node. The rules are those of Ganeti's htools (``Node.hs``; ``hbal(1)``).
 """
 
 from collections.abc import Callable, Collection
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.model.columns import CHANGING, FORTHCOMING, Columns
+from ganeti_htools.model.columns import SINGLE, Columns, Shape, columns_type, forthcoming, of_pool, of_unit
 from ganeti_htools.model.state import Asked
 from ganeti_htools.model.types import Fail
 
-# For each figure, the one that includes forthcoming instances.
-VIEWS = FORTHCOMING | {"unallocated": "f_mem_forth"}
+
+@lru_cache(maxsize=32)
+def views(shape: Shape) -> dict[str, str]:
+    """For each figure, the one that includes forthcoming instances."""
+    return forthcoming(shape) | {"unallocated": "f_mem_forth"}
 
 
 class Role(Enum):
@@ -60,10 +64,12 @@ class Limit(NamedTuple):
     """Something that must hold once an instance has come to a node.
 
     ``figure`` is the column that is limited; ``bound`` gets the columns before and after, and the instance.
-    ``soft``: may be broken with ``force``. ``local``: only for instances with disks on their nodes.
+    ``soft``: may be broken with ``force``. ``of``: only for instances that want this storage unit or pool, by
+    its position in :attr:`.Asked.wants`.
     ``settled``: only for figures without forthcoming instances; else those with them are limited likewise,
     but never with ``force``. ``applies``: for which nodes, given the columns before. ``per``: the column by
-    which the figure is divided first. ``thing`` and ``unit``: what users are told is missing.
+    which the figure is divided first. ``thing`` and ``unit``: what users are told is missing. ``fixed``: no
+    placement changes the figure.
     """
 
     fail: Fail
@@ -72,12 +78,13 @@ class Limit(NamedTuple):
     bound: Callable[[Columns, Columns, Any], Any]
     roles: tuple[Role, ...] = BOTH
     soft: bool = False
-    local: bool = False
+    of: int | None = None
     settled: bool = False
     applies: Callable[[Columns], Any] | None = None
     per: str | None = None
     thing: str = ""
     unit: str = ""
+    fixed: bool = False
 
     def broken(self, figure: Any, old: Columns, new: Columns, asked: Asked | None = None) -> Any:
         """Where a figure of the nodes after the instance has come breaks the limit."""
@@ -106,6 +113,11 @@ def _added(_columns: Columns, used: Any, amount: Any, sign: int) -> Any:
 
 def _taken(_columns: Columns, free: Any, amount: Any, sign: int) -> Any:
     return free - amount if sign > 0 else free + amount
+
+
+def _disk_taken(_columns: Columns, free: Any, amount: Any, sign: int) -> Any:
+    """Free disk space. It is the same object where nothing is taken: most units are not concerned."""
+    return free if type(amount) is int and amount == 0 else _taken(_columns, free, amount, sign)
 
 
 def _spindles(columns: Columns, free: Any, amount: Any, sign: int) -> Any:
@@ -142,12 +154,13 @@ class Resource(NamedTuple):
     @property
     def is_sum(self) -> bool:
         """Whether instances add amounts to the column, or take them, whatever else is there."""
-        return self.after in (_added, _taken)
+        return self.after in (_added, _taken, _disk_taken)
 
-    def views(self, forthcoming: bool) -> tuple[str, ...]:
+    def views(self, shape: Shape, forthcoming: bool) -> tuple[str, ...]:
         """The columns that an instance changes."""
-        if self.figure in VIEWS:
-            return (VIEWS[self.figure],) if forthcoming else (self.figure, VIEWS[self.figure])
+        view = views(shape).get(self.figure)
+        if view is not None:
+            return (view,) if forthcoming else (self.figure, view)
         return (self.figure,) if self.everyone or not forthcoming else ()
 
 
@@ -159,23 +172,40 @@ def _nothing(_old: Columns, _new: Columns, _asked: Asked) -> Any:
 
 
 MEMORY = Limit(Fail.MEM, "unallocated", ABOVE, _nothing, (PRIMARY,), thing="memory", unit=MIB)
-DISK = Limit(Fail.DISK, "f_dsk", ABOVE, _nothing, local=True, thing="disk", unit=MIB)
-RESERVED_DISK = Limit(
-    Fail.DISK,
-    "f_dsk",
-    AT_LEAST,
-    lambda old, _new, _asked: old.lo_dsk,
-    soft=True,
-    local=True,
-    thing=DISK.thing,
-    unit=MIB,
-)
+
+
+def _room(shape: Shape, unit: int) -> Limit:
+    """What must be free on a storage unit, whatever is forced."""
+    thing = f"disk space on {shape.units[unit]}" if shape.told else "disk"
+    return Limit(Fail.DISK, of_unit("f_dsk", unit), ABOVE, _nothing, of=unit, thing=thing, unit=MIB)
+
+
+def _reserved_room(shape: Shape, unit: int) -> Limit:
+    """What an administrator wants to stay free on a storage unit (``--min-disk``)."""
+    reserved = of_unit("lo_dsk", unit)
+    return _room(shape, unit)._replace(
+        relation=AT_LEAST, bound=lambda old, _new, _asked: getattr(old, reserved), soft=True
+    )
+
+
+def _access(shape: Shape, pool: int) -> Limit:
+    """A node must see the pools that the instance is on."""
+    which, thing = len(shape.units) + pool, f"access to {shape.pools[pool]}"
+    return Limit(Fail.DISK, of_pool(pool), ABOVE, _nothing, of=which, thing=thing, fixed=True)
+
+
+@lru_cache(maxsize=32)
+def disk_limits(shape: Shape) -> tuple[Limit, ...]:
+    """What must be free on each storage unit, whatever is forced."""
+    return tuple(_room(shape, unit) for unit in range(len(shape.units)))
+
+
 SPINDLES = Limit(
     Fail.SPINDLES,
     "f_spindles",
     AT_LEAST,
     _nothing,
-    local=True,
+    of=0,
     applies=lambda old: old.excl_stor,
     thing="spindles",
 )
@@ -185,7 +215,7 @@ SPINDLE_RATIO = Limit(
     AT_MOST,
     lambda old, _new, _asked: old.hi_spindles,
     soft=True,
-    local=True,
+    of=0,
     thing="spindles by the policy's ratio",
 )
 KEPT_MEMORY = Limit(
@@ -222,47 +252,69 @@ CPU_RATIO = Limit(
 TAGS = Limit(Fail.TAGS, "conflicts", AT_MOST, lambda old, _new, _asked: old.conflicts, (PRIMARY,), soft=True)
 
 
-def _local_disk(_columns: Columns, change: Change) -> Any:
-    return change.asked.dsk if change.asked.local else 0
-
-
 def _spindle_use(columns: Columns, change: Change) -> Any:
     return np.where(columns.excl_stor, 0.0, 1.0 * change.asked.spindle_use)
 
 
-RESOURCES = (
-    Resource("i_mem", (PRIMARY,), lambda _c, change: change.asked.record_mem, limits=(MEMORY,)),
-    Resource("f_mem_forth", (PRIMARY,), lambda _c, change: change.asked.mem, _taken, everyone=True),
-    Resource("f_dsk", BOTH, _local_disk, _taken, (DISK, RESERVED_DISK)),
-    Resource("f_spindles", BOTH, lambda _c, change: change.asked.spindles, _spindles, limits=(SPINDLES,)),
-    Resource("inst_spindles", BOTH, _spindle_use, limits=(SPINDLE_RATIO,)),
-    Resource("r_mem", (SECONDARY,), lambda _c, change: change.reserved, _reserved, (KEPT_MEMORY, RESERVE)),
-    Resource("u_cpu", (PRIMARY,), lambda _c, change: change.asked.vcpus, limits=(CPU_RATIO,)),
-    Resource("conflicts", (PRIMARY,), lambda _c, change: change.conflicts, limits=(TAGS,), everyone=True),
-    Resource("load_cpu", (PRIMARY,), lambda _c, change: change.asked.row.load.cpu),
-    Resource("load_mem", (PRIMARY,), lambda _c, change: change.asked.row.load.mem),
-    Resource("load_dsk", BOTH, lambda _c, change: change.asked.row.load.dsk),
-    Resource("load_net", (PRIMARY,), lambda _c, change: change.asked.row.load.net),
-    Resource("primaries", (PRIMARY,), lambda _c, _change: 1),
-    Resource("secondaries", (SECONDARY,), lambda _c, _change: 1),
-    Resource("location", (PRIMARY,), lambda _c, change: change.location),
-)
+def _disk(shape: Shape, unit: int) -> Resource:
+    return Resource(
+        of_unit("f_dsk", unit),
+        BOTH,
+        lambda _c, change: change.asked.disk[unit],
+        _disk_taken,
+        (disk_limits(shape)[unit], _reserved_room(shape, unit)),
+    )
 
 
-def check(resources: tuple[Resource, ...]) -> None:
+@lru_cache(maxsize=32)
+def resources(shape: Shape) -> tuple[Resource, ...]:
+    """The resources of a cluster."""
+    return (
+        Resource("i_mem", (PRIMARY,), lambda _c, change: change.asked.record_mem, limits=(MEMORY,)),
+        Resource("f_mem_forth", (PRIMARY,), lambda _c, change: change.asked.mem, _taken, everyone=True),
+        *(_disk(shape, unit) for unit in range(len(shape.units))),
+        Resource("f_spindles", BOTH, lambda _c, change: change.asked.spindles, _spindles, limits=(SPINDLES,)),
+        Resource("inst_spindles", BOTH, _spindle_use, limits=(SPINDLE_RATIO,)),
+        Resource(
+            "r_mem", (SECONDARY,), lambda _c, change: change.reserved, _reserved, (KEPT_MEMORY, RESERVE)
+        ),
+        Resource("u_cpu", (PRIMARY,), lambda _c, change: change.asked.vcpus, limits=(CPU_RATIO,)),
+        Resource("conflicts", (PRIMARY,), lambda _c, change: change.conflicts, limits=(TAGS,), everyone=True),
+        Resource("load_cpu", (PRIMARY,), lambda _c, change: change.asked.row.load.cpu),
+        Resource("load_mem", (PRIMARY,), lambda _c, change: change.asked.row.load.mem),
+        Resource("load_dsk", BOTH, lambda _c, change: change.asked.row.load.dsk),
+        Resource("load_net", (PRIMARY,), lambda _c, change: change.asked.row.load.net),
+        Resource("primaries", (PRIMARY,), lambda _c, _change: 1),
+        Resource("secondaries", (SECONDARY,), lambda _c, _change: 1),
+        Resource("location", (PRIMARY,), lambda _c, change: change.location),
+    )
+
+
+@lru_cache(maxsize=32)
+def declared_limits(shape: Shape) -> tuple[Limit, ...]:
+    """All limits of a cluster, in the order they are looked at."""
+    pools = (_access(shape, pool) for pool in range(len(shape.pools)))
+    return (*pools, *(limit for resource in resources(shape) for limit in resource.limits))
+
+
+def check(declared: tuple[Resource, ...], shape: Shape) -> None:
     """Every column that placements change is declared once, but for ``fail_n1``, which follows from others.
 
     Raises ValueError naming those that are not.
     """
-    declared = [figure for resource in resources for figure in resource.views(forthcoming=False)]
-    wrong = {name for name in {*CHANGING, *declared} if declared.count(name) != (name in _BY_RESOURCES)}
+    figures = [figure for resource in declared for figure in resource.views(shape, forthcoming=False)]
+    changing = set(columns_type(shape).changing())
+    expected = changing - {"fail_n1"}
+    wrong = {name for name in {*changing, *figures} if figures.count(name) != (name in expected)}
     if wrong:
         raise ValueError(f"no resource of its own declares: {', '.join(sorted(wrong))}")
 
 
-_BY_RESOURCES = set(CHANGING) - {"fail_n1"}
-check(RESOURCES)
-LIMITS = tuple(limit for resource in RESOURCES for limit in resource.limits)
+check(resources(SINGLE), SINGLE)
+(DISK,) = disk_limits(SINGLE)
+RESOURCES = resources(SINGLE)
+LIMITS = declared_limits(SINGLE)
+VIEWS = views(SINGLE)
 
 
 def check_hard(known: Collection[Limit], place: str) -> None:

@@ -7,21 +7,14 @@ arithmetic as Ganeti's htools: scores are then equal to the last bit, and so are
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules.components import (
-    AGGREGATES,
-    COMPONENTS,
-    CROWDING,
-    LOST,
-    PARTS,
-    SPREAD,
-    WEIGHTS,
-)
+from ganeti_htools.engine.rules.components import LOST, SPREAD, Table, table
 from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
 
 
@@ -34,8 +27,9 @@ def node_values(columns: Columns, before: tuple[Columns, Sequence[Any]] | None =
     """
     known: dict[Any, Any] = {}
     values = []
+    told = table(columns.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for which, (component, parts) in enumerate(zip(COMPONENTS, PARTS, strict=True)):
+        for which, (component, parts) in enumerate(zip(told.components, told.parts, strict=True)):
             figures = [columns[part] for part in parts]
             if before and all(figure is before[0][part] for figure, part in zip(figures, parts, strict=True)):
                 values.append(before[1][which])
@@ -49,21 +43,31 @@ def node_values(columns: Columns, before: tuple[Columns, Sequence[Any]] | None =
 
 def changed(which: int, old: Columns, new: Columns) -> tuple[Any, Any] | None:
     """What nodes contribute to a component before and after, None if it is made of the same columns."""
-    if all(old[part] is new[part] for part in PARTS[which]):
+    told = table(old.shape)
+    if all(old[part] is new[part] for part in told.parts[which]):
         return None
-    return COMPONENTS[which].of(old), COMPONENTS[which].of(new)
+    return told.components[which].of(old), told.components[which].of(new)
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The score's components as running figures: count of online nodes, sums and variances.
+    """The score's components as running figures: on how many nodes each looks, sums and variances.
 
-    Entries are numbers, or arrays over candidates. ``variances`` is 0 where the aggregate is a sum.
+    ``weights`` are those that the components have on these nodes. Entries of ``sums`` and ``variances`` are
+    numbers, or arrays over candidates. ``variances`` is 0 where the aggregate is a sum.
     """
 
+    table: Table
     online: float
+    counts: tuple[float, ...]
+    weights: tuple[float, ...]
     sums: tuple[Any, ...]
     variances: tuple[Any, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the components."""
+        return tuple(component.name for component in self.table.components)
 
     @property
     def rated(self) -> bool:
@@ -82,13 +86,12 @@ class Statistics:
         ``old`` and ``new`` are from :func:`node_values`, ``offline`` tells which of the nodes are.
         Components that are one object in both have not changed and cost nothing.
         """
-        n = self.online
-        if not n:
+        if not self.online:
             return self
         some, every = bool(offline.any()), bool(offline.all())
         sums, variances = list(self.sums), list(self.variances)
         done: dict[tuple[int, int, int, int], tuple[Any, Any]] = {}
-        for which, (aggregate, x, y) in enumerate(zip(AGGREGATES, old, new, strict=True)):
+        for which, (aggregate, x, y) in enumerate(zip(self.table.aggregates, old, new, strict=True)):
             if x is y or (every if aggregate is not LOST else not some):
                 continue
             key = id(x), id(y), id(sums[which]), id(variances[which])
@@ -100,22 +103,21 @@ class Statistics:
                 counts = offline if aggregate is LOST else ~offline
                 x, y = np.where(counts, x, 0.0), np.where(counts, y, 0.0)
             if aggregate is SPREAD:
-                done[key] = replaced_spread(n, sums[which], variances[which], x, y)
+                done[key] = replaced_spread(self.counts[which], sums[which], variances[which], x, y)
             else:
                 done[key] = sums[which] + (y - x), 0.0
             sums[which], variances[which] = done[key]
-        return Statistics(n, tuple(sums), tuple(variances))
+        return replace(self, sums=tuple(sums), variances=tuple(variances))
 
     def rows(self, block: slice) -> "Statistics":
         """The statistics of some rows, where candidates stand in rows and columns."""
-        return Statistics(
-            self.online, tuple(rows_of(self.sums, block)), tuple(rows_of(self.variances, block))
-        )
+        sums, variances = rows_of(self.sums, block), rows_of(self.variances, block)
+        return replace(self, sums=tuple(sums), variances=tuple(variances))
 
     def components(self) -> Iterator[Any]:
         """The value of each component, unweighted."""
         roots: dict[int, Any] = {}
-        for aggregate, total, variance in zip(AGGREGATES, self.sums, self.variances, strict=True):
+        for aggregate, total, variance in zip(self.table.aggregates, self.sums, self.variances, strict=True):
             if aggregate is SPREAD:
                 if id(variance) not in roots:
                     roots[id(variance)] = np.sqrt(variance)
@@ -126,13 +128,14 @@ class Statistics:
     def score(self) -> Any:
         """The weighted sum of all components, for each candidate."""
         values = list(self.components())
-        return weighted(values, np.broadcast_shapes(*{np.shape(value) for value in values}))
+        shape = np.broadcast_shapes(*{np.shape(value) for value in values})
+        return weighted(self.weights, values, shape)
 
 
-def weighted(values: Iterable[Any], shape: tuple[int, ...]) -> Any:
+def weighted(weights: Sequence[float], values: Iterable[Any], shape: tuple[int, ...]) -> Any:
     """The weighted sum, in this shape, of values as :meth:`Statistics.components` gives them."""
     total = np.zeros(shape)
-    for weight, value in zip(WEIGHTS, values, strict=True):
+    for weight, value in zip(weights, values, strict=True):
         total += value if weight == 1.0 else weight * value
     return total
 
@@ -154,12 +157,12 @@ def replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tupl
     return total, np.fmax(variance, 0.0, out=variance)
 
 
-def spread_change(n: float, x: Any, y: Any) -> tuple[Any, Any]:
+def spread_change(n: Any, x: Any, y: Any) -> tuple[Any, Any]:
     """What a change from x to y adds to the sum of ``n`` values; and ``n`` times what to that of squares."""
     return y - x, n * (y * y - x * x)
 
 
-def spread_after(n: float, total: Any, variance: Any, change: Any, squares: Any) -> tuple[Any, Any]:
+def spread_after(n: Any, total: Any, variance: Any, change: Any, squares: Any) -> tuple[Any, Any]:
     """Sum and variance of ``n`` values after what :func:`spread_change` gives for a change.
 
     Rounding may leave the variance a little below 0.
@@ -179,46 +182,87 @@ def in_order(values: Floats) -> Floats:
     return total
 
 
-def moments(values: Floats) -> tuple[Floats, Floats]:
-    """Sums and variances along the last axis, which is not empty, added up from left to right."""
-    n = float(values.shape[-1])
+def moments(values: Floats, looked: Bools | None = None) -> tuple[Floats, Floats]:
+    """Sums and variances along the last axis, added up from left to right; of those ``looked`` at, or all."""
+    n: Any = float(values.shape[-1]) or 1.0
+    if looked is not None:
+        n, values = np.maximum(np.count_nonzero(looked, axis=-1), 1.0), np.where(looked, values, 0.0)
     sums = in_order(values)
     centred = values - (sums / n)[..., np.newaxis]
+    if looked is not None:
+        centred *= looked
     centred *= centred
     return sums, in_order(centred) / n
 
 
-def _moments(values: Floats, offline: Bools) -> tuple[Floats, Floats, Floats]:
-    """For each row of nodes' values, added up in node order: the sum and variance of those that are online,
-    and the sum of those that are offline. There is an online node.
+def _moments(values: Floats, offline: Bools, looked: Bools | None) -> tuple[Floats, Floats, Floats]:
+    """Along the last axis, which is that of nodes, added up in their order: sums and variances of those that
+    are online and ``looked`` at, and sums of those that are offline; 0 without any.
     """
-    return *moments(values[:, ~offline]), in_order(values[:, offline])
+    online = ~offline
+    at = None if looked is None else looked[..., online]
+    return *moments(values[..., online], at), in_order(values[..., offline])
 
 
-def statistics(values: Sequence[Any], offline: Bools, crowding: float = 0.0) -> Statistics:
-    """The statistics of nodes in order, from :func:`node_values`; all 0 without online nodes."""
+def looked_at(columns: Columns) -> Bools | None:
+    """At which nodes each component looks while they are online (components by nodes); None if at all."""
+    told = table(columns.shape)
+    if not told.partial:
+        return None
+    found: Bools = np.ones((len(told.components), len(columns.offline)), np.bool_)
+    for which in told.partial:
+        found[which] = told.components[which].counted(columns)
+    return found
+
+
+def counts_of(columns: Columns, looked: Bools | None) -> list[float]:
+    """At how many online nodes each component looks."""
+    online = ~columns.offline
+    if looked is None:
+        return [float(np.count_nonzero(online))] * len(table(columns.shape).components)
+    counts: list[float] = np.count_nonzero(looked & online, axis=1).astype(np.float64).tolist()
+    return counts
+
+
+def weights_of(told: Table, counts: Sequence[float]) -> tuple[float, ...]:
+    """The weights of the components: some share theirs, those that look at some node."""
+    if not told.partial:
+        return told.weights
+    families = [component.shared for component in told.components]
+    having = Counter(family for family, count in zip(families, counts, strict=True) if count)
+    return tuple(
+        weight / max(1, having[family]) if family else weight
+        for family, weight in zip(families, told.weights, strict=True)
+    )
+
+
+def statistics(columns: Columns, values: Sequence[Any], crowding: float = 0.0) -> Statistics:
+    """The statistics of nodes in order, ``values`` from :func:`node_values`; all 0 without online nodes."""
+    told, offline, looked = table(columns.shape), columns.offline, looked_at(columns)
     matrix = np.array([np.broadcast_to(value, offline.shape) for value in values], np.float64)
-    n = float(np.count_nonzero(~offline))
+    counts = counts_of(columns, looked)
+    n, weights, nothing = float(np.count_nonzero(~offline)), weights_of(told, counts), (0.0,) * len(counts)
     if not n:
-        return Statistics(n, (0.0,) * len(AGGREGATES), (0.0,) * len(AGGREGATES))
+        return Statistics(told, n, tuple(counts), weights, nothing, nothing)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):  # nodes that report nothing
-        sums, variances, lost = (each.tolist() for each in _moments(matrix, offline))
+        sums, variances, lost = (each.tolist() for each in _moments(matrix, offline, looked))
     first: dict[int, int] = {}
     same = [first.setdefault(id(value), which) for which, value in enumerate(values)]
     figures = [
         (sums[same[which]], variances[same[which]])
         if aggregate is SPREAD
         else ((lost if aggregate is LOST else sums)[which], 0.0)
-        for which, aggregate in enumerate(AGGREGATES)
+        for which, aggregate in enumerate(told.aggregates)
     ]
-    figures[CROWDING] = crowding, 0.0
-    return Statistics(n, tuple(total for total, _ in figures), tuple(spread for _, spread in figures))
+    figures[told.crowding] = crowding, 0.0
+    totals, spreads = zip(*figures, strict=True)
+    return Statistics(told, n, tuple(counts), weights, totals, spreads)
 
 
 def variants(
+    columns: Columns,
     values: Sequence[Any],
     changes: Sequence[tuple[Ints, Sequence[Any], Sequence[Any]]],
-    offline: Bools,
     crowding: Floats,
 ) -> Floats:
     """The scores of many variants of nodes, each computed afresh as :func:`statistics` does.
@@ -226,15 +270,16 @@ def variants(
     ``values`` are from :func:`node_values`. A change gives every variant one node (by position, NOWHERE
     for none) another value: positions, old values and new values (the same object where they are).
     """
-    base, number = statistics(values, offline), len(crowding)
+    base, number, offline = statistics(columns, values), len(crowding), columns.offline
+    told = base.table
     sums, spreads = list(base.sums), list(base.variances)
-    sums[CROWDING] = crowding
+    sums[told.crowding] = crowding
     groups: dict[int, list[int]] = {}  # components that change, those with the same values together
-    for which, aggregate in enumerate(AGGREGATES):
+    for which, aggregate in enumerate(told.aggregates):
         if any(old[which] is not new[which] for _, old, new in changes):
             groups.setdefault(id(values[which]) if aggregate is SPREAD else -1 - which, []).append(which)
     if groups:
-        firsts = [group[0] for group in groups.values()]
+        firsts, looked = [group[0] for group in groups.values()], looked_at(columns)
         matrix = np.empty((len(groups), number, len(offline)))
         matrix[:] = np.array([values[which] for which in firsts], np.float64)[:, np.newaxis]
         for places, old, new in changes:
@@ -242,17 +287,15 @@ def variants(
             for row, which in enumerate(firsts):
                 if old[which] is not new[which]:
                     matrix[row, there, places[there]] = np.broadcast_to(new[which], places.shape)[there]
-        found = [
-            each.reshape(len(groups), number) for each in _moments(matrix.reshape(-1, len(offline)), offline)
-        ]
+        found = _moments(matrix, offline, None if looked is None else looked[firsts][:, np.newaxis])
         for group, total, variance, lost in zip(groups.values(), *found, strict=True):
             for which in group:
-                sums[which] = lost if AGGREGATES[which] is LOST else total
-                spreads[which] = variance if AGGREGATES[which] is SPREAD else 0.0
-    scores: Floats = Statistics(base.online, tuple(sums), tuple(spreads)).score()
+                sums[which] = lost if told.aggregates[which] is LOST else total
+                spreads[which] = variance if told.aggregates[which] is SPREAD else 0.0
+    scores: Floats = replace(base, sums=tuple(sums), variances=tuple(spreads)).score()
     return scores
 
 
 def score(columns: Columns, crowding: float = 0.0) -> float:
     """The score of these nodes."""
-    return float(statistics(node_values(columns), columns.offline, crowding).score())
+    return float(statistics(columns, node_values(columns), crowding).score())

@@ -83,12 +83,14 @@ def _append(state: State, asked: Asked, rows: Sequence[Instance]) -> int:
         ("snode", NOWHERE),
         ("stamp", 0),
         ("record_mem", asked.record_mem),
-        ("dsk", asked.dsk),
+        ("dsk", asked.row.dsk),
         ("template", TEMPLATE_CODE[asked.row.template]),
         ("forthcoming", asked.forthcoming),
     ):
         known = getattr(state, name)
         setattr(state, name, np.append(known, np.full(number, value, known.dtype)))
+    state.disk = np.concatenate([state.disk, np.tile(np.array(asked.disk, np.int64), (number, 1))])
+    state.wants = np.concatenate([state.wants, np.tile(np.array(asked.wants, np.bool_), (number, 1))])
     return first
 
 

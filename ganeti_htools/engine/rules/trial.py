@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules.components import CROWDING
 from ganeti_htools.engine.rules.node_rules import Codes
 from ganeti_htools.engine.rules.score import Statistics, node_values, rows_of
 from ganeti_htools.model.columns import Columns, Floats, Ints
@@ -45,7 +44,7 @@ class Trial:
     def scores(self, base: Statistics) -> Floats:
         """The score of each candidate, fit or not."""
         sums = list(base.sums)
-        sums[CROWDING] = sums[CROWDING] + self.crowding
+        sums[base.table.crowding] = sums[base.table.crowding] + self.crowding
         base = replace(base, sums=tuple(sums))
         *first, last = self.changes
         with np.errstate(invalid="ignore", over="ignore"):  # nodes that report nothing

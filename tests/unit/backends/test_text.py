@@ -172,8 +172,8 @@ def test_older_files_have_no_policies() -> None:
 
 
 def test_what_newer_files_add_is_ignored() -> None:
-    newer = FILE.replace("|1.0\n", "|1.0|new\n").replace("|net-1\n", "|net-1|new|new\n") + "\nnew\n\nnew\n"
-    assert text.parse(newer, "x.data") == text.parse(FILE, "x.data")
+    newer = FILE.replace("|1.0\n", "|1.0||new\n").replace("|net-1\n", "|net-1|new|new\n") + "\nnew\n\nnew\n"
+    assert text.parse(newer, "x.data") == text.parse(FILE.replace("|1.0\n", "|1.0|\n"), "x.data")
 
 
 def test_a_policy_may_name_its_group_by_uuid() -> None:

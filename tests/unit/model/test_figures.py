@@ -26,7 +26,8 @@ def readable(figures: Figures) -> list[object]:
 def test_a_row() -> None:
     figures = tabulate([INSTANCE])
     (row,) = figures.values
-    assert (row["mem"], row["dsk"], row["vcpus"], row["spindles"], row["local"]) == (128, 256, 1, 2, True)
+    assert (row["mem"], row["dsk"], row["vcpus"], row["spindles"]) == (128, 256, 1, 2)
+    assert (figures.disk.tolist(), figures.wants.tolist()) == ([[256]], [[True]])
     assert figures.demands == {INSTANCE.demand: 0}
 
 

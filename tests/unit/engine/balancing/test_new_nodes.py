@@ -15,7 +15,7 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
-OF_ALL = {"local", "mirrored", "forthcoming"}  # the same for a whole batch
+OF_ALL = {"wants", "mirrored", "forthcoming", "disk"}  # the same for a whole batch
 LOADS = {"load.cpu", "load.mem", "load.dsk", "load.net"}
 
 
@@ -29,7 +29,7 @@ class Watched:
         if name in ("row", "load"):
             return Watched(self._seen, "load." if name == "load" else "")
         self._seen.add(self._prefix + name)
-        return 1
+        return (1,) if name == "disk" else 1
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ def test_bounds_are_those_of_who_may_go() -> None:
     effect = Effect({0: (np.array([3.0, -9.0]), np.array([5.0, 99.0]))}, 0.0)
     own.put(np.array([0, 1]), [effect], ALL, np.array([True, False]))
     # Squares about a mean of 1: 5 - 2 * 3, of two nodes.
-    assert [each.tolist() for each in own.bounds(np.array([1.0]), 2.0)] == [[-0.5], [-0.5], [3.0]]
+    assert [each.tolist() for each in own.bounds(np.array([1.0]), np.array([2.0]))] == [[-0.5], [-0.5], [3.0]]
     own.put(np.array([0, 1]), [effect], ALL, ALL)
-    assert [each.tolist() for each in own.bounds(np.array([1.0]), 2.0)] == [[-0.5], [58.5], [9.0]]
+    assert [each.tolist() for each in own.bounds(np.array([1.0]), np.array([2.0]))] == [[-0.5], [58.5], [9.0]]
 
 
 def test_what_a_replaced_primary_leaves() -> None:

@@ -8,34 +8,34 @@ import pytest
 
 from ganeti_htools.engine.rules import node_rules, resources
 from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES, SECONDARY, Resource
-from ganeti_htools.model.columns import CHANGING, FORTHCOMING
+from ganeti_htools.model.columns import CHANGING, FORTHCOMING, SINGLE
 
 NEW = Resource("f_gpus", (PRIMARY,), lambda _columns, _change: 1)
 
 
 def test_every_column_that_changes_is_declared() -> None:
-    settled = {view for resource in RESOURCES for view in resource.views(forthcoming=False)}
+    settled = {view for resource in RESOURCES for view in resource.views(SINGLE, forthcoming=False)}
     assert settled == set(CHANGING) - {"fail_n1"}
 
 
 def test_forthcoming_instances_change_their_own_views_only() -> None:
-    changed = {view for resource in RESOURCES for view in resource.views(forthcoming=True)}
+    changed = {view for resource in RESOURCES for view in resource.views(SINGLE, forthcoming=True)}
     assert changed == {*FORTHCOMING.values(), "f_mem_forth", "conflicts"}
 
 
 def test_a_resource_without_a_column_is_refused() -> None:
     with pytest.raises(ValueError, match="f_gpus"):
-        resources.check((*RESOURCES, NEW))
+        resources.check((*RESOURCES, NEW), SINGLE)
 
 
 def test_a_column_that_two_resources_declare_is_refused() -> None:
     with pytest.raises(ValueError, match="f_dsk"):
-        resources.check((*RESOURCES, NEW._replace(figure="f_dsk")))
+        resources.check((*RESOURCES, NEW._replace(figure="f_dsk")), SINGLE)
 
 
 def test_a_column_that_no_resource_declares_is_refused() -> None:
     with pytest.raises(ValueError, match="location"):
-        resources.check(tuple(each for each in RESOURCES if each.figure != "location"))
+        resources.check(tuple(each for each in RESOURCES if each.figure != "location"), SINGLE)
 
 
 def test_a_place_that_does_not_know_a_hard_limit_says_so() -> None:
@@ -56,7 +56,10 @@ def test_the_order_in_which_limits_are_looked_at() -> None:
     """It decides which reason is told; the figures of a full node, then those with forthcoming instances."""
 
     def order(role: resources.Role, force: bool = False) -> list[str]:
-        return [figure for _, figure in node_rules.limits(role, forthcoming=False, local=True, force=force)]
+        return [
+            figure
+            for _, figure in node_rules.limits(SINGLE, role, forthcoming=False, wants=(True,), force=force)
+        ]
 
     storage = ["f_dsk", "f_dsk", "f_spindles", "inst_spindles"]
     forthcoming = [f"{name}_forth" for name in storage]

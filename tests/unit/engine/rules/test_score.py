@@ -30,7 +30,7 @@ def state_of(instances: list[Instance], offline: str = "") -> State:
 
 
 def statistics_of(state: State) -> Statistics:
-    return statistics(node_values(state.columns), state.columns.offline)
+    return statistics(state.columns, node_values(state.columns))
 
 
 def test_an_even_cluster_has_the_score_0() -> None:
@@ -83,7 +83,7 @@ def test_variants_are_scored_as_computed_from_nothing() -> None:
     places = np.array([-1, 0])  # the first variant leaves all as it is
     old, new = before.columns.take([0, 0]), after.columns.take([0, 0])
     changes = [(places, node_values(old), node_values(new))]
-    scores = variants(node_values(before.columns), changes, before.columns.offline, np.zeros(2))
+    scores = variants(before.columns, node_values(before.columns), changes, np.zeros(2))
     assert scores.tolist() == [score(before.columns), score(after.columns)]
 
 

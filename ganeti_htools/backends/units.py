@@ -1,0 +1,194 @@
+"""Storage units as the text format and JSON write them (Ganeti's design "multi-storage htools").
+
+In text a unit is ``FREE,TOTAL,TYPE,KEY[,PARAM...]``, a disk ``SIZE,TYPE,KEY[,SPINDLES[,METAVG]]``, with ``;``
+between them; ``-`` is unknown. Characters that have a meaning in the format are percent-encoded in keys.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ganeti_htools.backends import values
+from ganeti_htools.backends.fields import Fields
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
+from ganeti_htools.model.errors import DataError, on_one_line
+from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate
+
+UNKNOWN = "-"
+_ENCODED = re.compile(r"[%,;|\x00-\x1f\x7f]|^-$")
+_DECODED = re.compile(r"%([0-9A-Fa-f]{2})")
+_FLAGS = {"Y": True, "N": False}
+
+
+def desired(kind: str, key: str) -> DesiredUnit | None:
+    """The unit of a type and key; None for a type on which no disk can be. Raises DataError."""
+    if kind == IGNORED:
+        return None
+    if kind not in TYPE_NAMES:
+        raise DataError(f"unknown storage type {values.shown(kind)}, expected one of {', '.join(TYPE_NAMES)}")
+    if not key:
+        raise DataError(f"no key for storage type {kind}, expected the name of a unit")
+    return DesiredUnit(TYPE_NAMES[kind], key)
+
+
+def node_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
+    """Units of one node, checked: none twice, none with more free than there is. Raises DataError."""
+    found: dict[DesiredUnit, Unit] = {}
+    for unit in units:
+        if unit.desired in found:
+            raise DataError(f"{on_one_line(str(unit.desired))} appears more than once")
+        if unit.free > unit.total:
+            raise DataError(
+                f"{on_one_line(str(unit.desired))}: free: expected at most the total of {unit.total} MiB,"
+                f" got {unit.free}"
+            )
+        found[unit.desired] = unit
+    return tuple(found.values())
+
+
+def read_units(text: str) -> tuple[Unit, ...]:
+    """Units of a node from text. Raises DataError."""
+    read = (_unit(part) for part in text.split(";")) if text else ()
+    return node_units(unit for unit in read if unit)
+
+
+def _unit(text: str) -> Unit | None:
+    fields = text.split(",")
+    if len(fields) < 4:
+        raise DataError(f"expected FREE,TOTAL,TYPE,KEY, not {values.shown(text)}")
+    free, total, kind, key, *params = fields
+    unit = desired(kind, decoded(key))
+    if unit is None:
+        return None
+    place = on_one_line(str(unit))
+    return Unit(
+        unit,
+        values.read(values.whole, total, place, "total"),
+        values.read(lambda text: values.whole(text, -MAX_MIB), free, place, "free"),
+        tuple(_FLAGS.get(param, decoded(param)) for param in params),
+    )
+
+
+def write_units(units: Iterable[Unit]) -> str:
+    """The text of a node's units."""
+    return ";".join(_unit_text(unit) for unit in units)
+
+
+def _unit_text(unit: Unit) -> str:
+    words = (("Y" if param else "N") if isinstance(param, bool) else encoded(param) for param in unit.params)
+    return ",".join((str(unit.free), str(unit.total), *_desired_text(unit.desired), *words))
+
+
+def _desired_text(unit: DesiredUnit | None) -> tuple[str, str]:
+    return (unit.type.value, encoded(unit.key)) if unit else (UNKNOWN, UNKNOWN)
+
+
+def encoded(text: str) -> str:
+    """A key with the characters percent-encoded that have a meaning in the format."""
+    return _ENCODED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def decoded(text: str) -> str:
+    """A key from the format."""
+    return _DECODED.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+def read_disks(text: str) -> tuple[Disk, ...]:
+    """Disks of an instance from text. Raises DataError."""
+    return tuple(_disk(part, number) for number, part in enumerate(text.split(";"))) if text else ()
+
+
+def _disk(text: str, number: int) -> Disk:
+    size, kind, key, spindles, metavg, *_ = *text.split(","), *[UNKNOWN] * 5
+    place = f"disk {number}"
+    return Disk(
+        values.read(values.whole, size, place, "size"),
+        None if spindles == UNKNOWN else values.read(values.whole, spindles, place, "spindles"),
+        None if kind == UNKNOWN else values.read(lambda key: desired(kind, decoded(key)), key, place),
+        None if metavg == UNKNOWN else decoded(metavg),
+    )
+
+
+def differ(cluster: Cluster) -> bool:
+    """Whether disks say more than their size: nodes tell their units, or disks name different ones."""
+    if any(node.storage is not None for node in cluster.nodes):
+        return True
+    disks = [disk for row in cluster.instances for disk in row.disks]
+    named = {disk.unit for disk in disks if disk.unit}
+    named |= {DesiredUnit(StorageType.LVM_VG, disk.metavg) for disk in disks if disk.metavg}
+    return len({unit.type for unit in named}) < len(named)
+
+
+def write_disks(disks: Iterable[Disk]) -> str:
+    """The text of an instance's disks."""
+    return ";".join(_disk_text(disk) for disk in disks)
+
+
+def _disk_text(disk: Disk) -> str:
+    words = [str(disk.size), *_desired_text(disk.unit)]
+    words.append(UNKNOWN if disk.spindles is None else str(disk.spindles))
+    words.append(UNKNOWN if disk.metavg is None else encoded(disk.metavg))
+    while len(words) > 3 and words[-1] == UNKNOWN:
+        words.pop()
+    return ",".join(words)
+
+
+def units_of(fields: Fields, key: str = "storage") -> tuple[Unit, ...]:
+    """Units of a node from a JSON list of ``{"sunit": [TYPE, KEY, [PARAM...]], "free": N, "total": N}``.
+
+    Raises DataError naming the node, the unit and the field.
+    """
+    found = []
+    for each in fields.objects(key):
+        unit = _sunit(each, "sunit")
+        if unit is None:
+            continue
+        each.owner = f"{each.owner}: {key}: {on_one_line(str(unit))}"
+        params = _params(each)
+        found.append(Unit(unit, each.integer("total"), each.integer("free"), params))
+    try:
+        return node_units(found)
+    except DataError as error:
+        raise DataError(f"{fields.owner}: {key}: {error}") from error
+
+
+def _params(fields: Fields) -> tuple[bool | str, ...]:
+    params = fields.value("sunit")[2:3] or [[]]
+    if not isinstance(params[0], list) or not all(isinstance(param, bool | str) for param in params[0]):
+        raise fields.wrong("sunit", "parameters", "a list of booleans and strings")
+    return tuple(params[0])
+
+
+def _sunit(fields: Fields, key: str) -> DesiredUnit | None:
+    value: Any = fields.value(key)
+    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(part, str) for part in value[:2]):
+        raise fields.wrong(key, "storage unit", "a list of type, key and parameters")
+    try:
+        return desired(*value[:2])
+    except DataError as error:
+        raise DataError(f"{fields.owner}: key '{key}': {error}") from error
+
+
+# What names the unit of a disk in requests, and the type that it is of. Ganeti tells the volume group of
+# disks with any template; of others than these it means nothing.
+_NAMED_BY = {
+    DiskTemplate.PLAIN: ("vg", StorageType.LVM_VG),
+    DiskTemplate.DRBD: ("vg", StorageType.LVM_VG),
+    DiskTemplate.EXT: ("provider", StorageType.EXT),
+}
+
+
+def disk_of(fields: Fields, template: DiskTemplate) -> Disk:
+    """A disk of a JSON request. Raises DataError."""
+    spindles = fields.count("spindles") if fields.has("spindles") else None
+    mirrored = template is DiskTemplate.DRBD and fields.has("metavg")
+    metavg = fields.text("metavg") if mirrored else None
+    return Disk(fields.integer("size"), spindles, _unit_of(fields, template), metavg)
+
+
+def _unit_of(fields: Fields, template: DiskTemplate) -> DesiredUnit | None:
+    if fields.has("sunit"):
+        return _sunit(fields, "sunit")
+    key, kind = _NAMED_BY.get(template, ("", StorageType.DISKLESS))
+    return DesiredUnit(kind, fields.text(key)) if key and fields.has(key) else None

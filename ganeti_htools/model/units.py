@@ -1,0 +1,179 @@
+"""The storage units of a cluster: which there are, what instances take of them, which nodes see which pool.
+
+While no node tells its units there is one, of which ``t_dsk`` and ``f_dsk`` speak, and instances on volume
+groups take their ``dsk`` of it. Otherwise (Ganeti's design "multi-storage htools", "Interpretation") an
+instance takes of each unit what its disks there need.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node, spindles_of
+from ganeti_htools.model.storage import DRBD_META, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType
+from ganeti_htools.model.types import DiskTemplate
+
+POOL_TAG = "htools:storage:"
+
+
+class Units(NamedTuple):
+    """The units of a cluster.
+
+    ``local`` are those on nodes, the default volume group first; ``pools`` those pools that some nodes do
+    not see. ``told`` are the types of which nodes tell units; disks of other local types take nothing.
+    ``mirrored`` are the volume groups whose DRBD disks want a unit of their own. ``defaults`` are the units
+    of disks that do not tell theirs.
+    """
+
+    local: tuple[DesiredUnit, ...]
+    pools: tuple[DesiredUnit, ...] = ()
+    told: frozenset[StorageType] = frozenset()
+    mirrored: frozenset[str] = frozenset()
+    defaults: tuple[DesiredUnit, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether nodes tell their units."""
+        return bool(self.told)
+
+    def default(self, kind: StorageType) -> DesiredUnit:
+        """The unit of a disk of that type that does not tell its own."""
+        return next((unit for unit in self.defaults if unit.type is kind), DesiredUnit(kind, ""))
+
+    def wanted_by(self, disk: Disk, template: DiskTemplate) -> DesiredUnit:
+        """The unit that a disk wants, of an instance with that template."""
+        unit = disk.unit or self.default(TYPE_OF[template])
+        if template is DiskTemplate.DRBD and unit.type is StorageType.LVM_VG and unit.key in self.mirrored:
+            return DesiredUnit(StorageType.DRBD, unit.key)
+        return unit
+
+    def wants(self, row: Instance) -> dict[DesiredUnit, int]:
+        """What an instance needs (MiB) of each unit that its disks want, on each of its nodes.
+
+        Where one unit has it all that is ``dsk``, which is what Ganeti counts.
+        """
+        if not self.known:
+            return {self.local[0]: row.dsk} if row.template.local_storage else {}
+        needs: Counter[DesiredUnit] = Counter()
+        for disk in row.disks:
+            unit = self.wanted_by(disk, row.template)
+            needs[unit] += disk.size
+            if row.template is DiskTemplate.DRBD:
+                elsewhere = disk.metavg is not None and disk.metavg != unit.key
+                needs[DesiredUnit(StorageType.LVM_VG, disk.metavg or "") if elsewhere else unit] += DRBD_META
+        if len(needs) == 1:
+            return dict.fromkeys(needs, row.dsk)
+        if not needs and row.template.local_storage:
+            return {self.local[0]: row.dsk}
+        return dict(needs)
+
+
+class Needs(NamedTuple):
+    """What an instance takes of a node's storage: see :class:`.state.Asked`."""
+
+    disk: tuple[int, ...]
+    wants: tuple[bool, ...]
+    spindles: int | None
+
+
+def needs_of(row: Instance, units: Units) -> Needs:
+    """What an instance needs of the units and pools that have columns.
+
+    Spindles are those of the default volume group; an instance without disks on its node takes spindles all
+    the same, as with Ganeti's htools.
+    """
+    needs = units.wants(row)
+    disk = tuple(needs.get(unit, 0) for unit in units.local)
+    wants = tuple(unit in needs for unit in (*units.local, *units.pools))
+    spindles: int | None = row.spindles
+    if units.known and any(wants[: len(disk)]):
+        there = [disk for disk in row.disks if units.wanted_by(disk, row.template) == units.local[0]]
+        spindles = spindles_of(there)
+    return Needs(disk, wants, spindles)
+
+
+SINGLE = Units((DesiredUnit(StorageType.LVM_VG, ""),))
+
+
+def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
+    """The units of a cluster, and of instances that are going to be placed on it."""
+    told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
+    if all(node.storage is None for node in cluster.nodes):
+        return SINGLE
+    defaults = _defaults(cluster)
+    mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
+    types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
+    units = Units((DesiredUnit(StorageType.LVM_VG, ""),), (), types, mirrored, defaults)
+    first = units.default(StorageType.LVM_VG)
+    wanted = {unit for row in (*cluster.instances, *requested) for unit in units.wants(row)}
+    local = {unit for unit in told | wanted if unit.type.local and unit.type in types} - {first}
+    pools = {unit for unit in told | wanted | set(_tagged(cluster)) if unit.type.pool}
+    hidden = [pool for pool in sorted(pools, key=str) if not all(sees(cluster, pool))]
+    return units._replace(local=(first, *sorted(local, key=str)), pools=tuple(hidden))
+
+
+def _defaults(cluster: Cluster) -> tuple[DesiredUnit, ...]:
+    """The default unit of each type: the cluster's, else the one that most nodes list first of its type.
+
+    A volume group for mirrored disks only is a volume group all the same.
+    """
+    firsts: dict[StorageType, Counter[DesiredUnit]] = {}
+    for node in cluster.nodes:
+        met: dict[StorageType, DesiredUnit] = {}
+        for unit in node.storage or ():
+            kind, key = unit.desired
+            kind = StorageType.LVM_VG if kind is StorageType.DRBD else kind
+            met.setdefault(kind, DesiredUnit(kind, key))
+        for kind, first in met.items():
+            firsts.setdefault(kind, Counter())[first] += 1
+    told = {unit.type: unit for unit in cluster.default_units}
+    found = {kind: counted.most_common(1)[0][0] for kind, counted in firsts.items()}
+    return tuple((found | told).values())
+
+
+def _tagged(cluster: Cluster) -> list[DesiredUnit]:
+    """The pools that tags of nodes and groups tell of (``htools:storage:TYPE/KEY``)."""
+    owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
+    return [unit for tags in owners for unit in map(_tag_unit, tags) if unit]
+
+
+def _tag_unit(tag: str) -> DesiredUnit | None:
+    kind, _, key = tag.removeprefix(POOL_TAG).partition("/")
+    known = tag.startswith(POOL_TAG) and key and kind in TYPE_NAMES
+    return DesiredUnit(TYPE_NAMES[kind], key) if known else None
+
+
+def sees(cluster: Cluster, pool: DesiredUnit) -> list[bool]:
+    """Whether each node sees a pool.
+
+    If nodes list it in their storage: those; else if nodes or their groups have its tag: those; else all.
+    """
+    listed = [any(unit.desired == pool for unit in node.storage or ()) for node in cluster.nodes]
+    if any(listed):
+        return listed
+    groups = {group.uuid for group in cluster.groups if _has(group.tags, pool)}
+    tagged = [node.group in groups or _has(node.tags, pool) for node in cluster.nodes]
+    return tagged if any(tagged) else [True] * len(cluster.nodes)
+
+
+def _has(tags: Iterable[str], pool: DesiredUnit) -> bool:
+    return any(_tag_unit(tag) == pool for tag in tags)
+
+
+def space_of(node: Node, units: Units, unit: int) -> tuple[float, int]:
+    """Total and free space (MiB) of a unit on a node; 0 where the node does not have it.
+
+    A node that tells no units has the default one.
+    """
+    if node.storage is None:
+        return (node.t_dsk, node.f_dsk) if unit == 0 else (0.0, 0)
+    there = (each for each in node.storage if each.desired == units.local[unit])
+    return next(((float(each.total), each.free) for each in there), (0.0, 0))
+
+
+def with_free(node: Node, units: Units, free: Sequence[int]) -> dict[str, Any]:
+    """The fields of a node that tell its free space (MiB), given that of each unit."""
+    if node.storage is None:
+        return {"f_dsk": free[0]}
+    room = dict(zip(units.local, free, strict=True))
+    return {"storage": tuple(each._replace(free=room.get(each.desired, each.free)) for each in node.storage)}
