@@ -13,7 +13,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import FORTHCOMING, Floats, Ints
 
 BLOCK = 1 << 15  # pairs of instances and nodes that are looked at together
-# What a new secondary sees of an instance, besides its disks and their load; a test watches what resources ask.
+# What a new secondary sees of an instance, besides its disks and their load; a test watches what is asked.
 SECONDARY_FIGURES = ("secondary_mem", "spindles", "spindle_use")
 SMALL = 1 << 18  # products that a library for matrices does not spread over threads, which costs more
 
