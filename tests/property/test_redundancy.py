@@ -1,5 +1,7 @@
 """What is said of redundancy without trying is what trying says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost
-from ganeti_htools.engine.rules import affinity, choice, placements, settling
+from ganeti_htools.engine.rules import affinity, choice, node_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
@@ -80,6 +82,28 @@ def test_with_a_new_instance(options: Options, case: tuple[State, Instance]) -> 
         if redundant:
             for suspect in range(len(state.group)):
                 assert not redundancy.rejects(asked, int(chosen.pnode[0]), [suspect])
+
+
+@settings(max_examples=100)
+@given(case=cases)
+def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
+    state, new = case
+    asked, columns = state.ask(replace(new, forthcoming=False)), state.columns
+    redundancy = of_all(state, Options())
+    after, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
+    for node in range(len(state.group)):
+        before, (displaced, free) = redundancy.displaced, redundancy._after(asked, node)
+        sums = [
+            (before.memory, displaced.memory, free.memory, columns.unallocated, after.unallocated),
+            (before.disk, displaced.disk, free.disk, columns.f_dsk, after.f_dsk),
+        ]
+        if columns.excl_stor[node] and asked.spindles is not None:
+            spindles = before.spindles, displaced.spindles, free.spindles
+            sums.append((*spindles, columns.f_spindles, after.f_spindles))
+        for alone, together, left, figure, then in sums:
+            assert left[node] == then[node]
+            if not asked.mirrored:
+                assert together.total[node] - alone.total[node] == figure[node] - then[node]
 
 
 @settings(max_examples=40)

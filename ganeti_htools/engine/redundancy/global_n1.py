@@ -1,7 +1,7 @@
 """Global N+1 redundancy: could every node be lost, one at a time, and all its instances live on?
 
 The rule is that of Ganeti's htools (``GlobalN1.hs``); :mod:`.node_loss` has it. Trying it is slow, and rarely
-needed. What mirrored instances need follows from sums, and :mod:`.displaced` proves for most nodes that the
+needed. What mirrored instances need follows from sums, and :mod:`.room` proves for most nodes that the
 others find room, or that they do not. Only nodes where neither settles it are tried.
 """
 
@@ -13,16 +13,14 @@ import numpy as np
 
 from ganeti_htools.engine.redundancy.displaced import (
     DRBD,
-    ROUNDING,
     SURVIVES,
     Displaced,
     displaced_by_node,
-    largest_sum,
-    shares,
     spindles_of,
 )
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode
 from ganeti_htools.engine.redundancy.node_loss import all_can_be_lost, can_be_lost, failed_over
+from ganeti_htools.engine.redundancy.room import Free, surely_found, surely_missing
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import DISK, LIMITS, MEMORY, SPINDLES, check_hard
@@ -123,24 +121,24 @@ class Redundancy:
             )
         return admitted
 
-    def _after(
-        self, asked: Asked | None, primary: int, joins: bool = True
-    ) -> tuple[Displaced, Ints, Ints, Ints]:
-        """Displaced, free memory, disk, spindles, with an instance placed; its secondary may be anywhere.
+    def _after(self, asked: Asked | None, primary: int, joins: bool = True) -> tuple[Displaced, Free]:
+        """What is displaced and what is free with an instance placed; its secondary may be anywhere.
 
-        Unless it ``joins``, what its primary's loss displaces is not wanted, and stays what it was.
+        It takes what RESOURCES declares: ``test_sums_take_what_resources_declare`` compares them. Unless it
+        ``joins``, what its primary's loss displaces is not wanted, and stays what it was.
         """
-        displaced, free, disk = self.displaced, self.free, self.state.columns.f_dsk
-        spindles = self.state.columns.f_spindles
-        if asked is not None and not asked.forthcoming:
-            free = _less(free, primary, asked.record_mem)
-            if asked.local:
-                disk = disk - asked.dsk if asked.mirrored else _less(disk, primary, asked.dsk)
-            taken = spindles_of(asked.spindles)
-            spindles = spindles - taken if asked.mirrored else _less(spindles, primary, taken)
-            if joins and not asked.mirrored:
-                displaced = displaced.joined(asked, primary)
-        return displaced, free, disk, spindles
+        displaced, columns = self.displaced, self.state.columns
+        free = Free(self.free, columns.f_dsk, columns.f_spindles)
+        if asked is None or asked.forthcoming:
+            return displaced, free
+        if joins and not asked.mirrored:
+            displaced = displaced.joined(asked, primary)
+        everywhere = slice(None) if asked.mirrored else primary
+        return displaced, Free(
+            _less(free.memory, primary, asked.record_mem),
+            _less(free.disk, everywhere, asked.dsk) if asked.local else free.disk,
+            _less(free.spindles, everywhere, spindles_of(asked.spindles)),
+        )
 
     @property
     def _paired(self) -> Bools:
@@ -164,54 +162,27 @@ class Redundancy:
 
     def _doubtful(self, group: int, asked: Asked | None, primary: int) -> Ints:
         """Those of a group, to whose nodes alone the placement makes a difference."""
-        displaced, free, disk, spindles = self._after(asked, primary)
+        displaced, free = self._after(asked, primary)
         moved_mem = asked.record_mem if asked is not None and asked.mirrored else 0
         mates = np.flatnonzero(self.scope & (self.state.group == group))
         rows = mates[(displaced.number[mates] > 0) & self.looked[mates]]
         # What some nodes of a group take by its policy others may not, if only some have exclusive storage.
-        mixed = len(sorted_unique(self.state.columns.excl_stor[mates])) > 1
+        exclusive = self.state.columns.excl_stor
+        mixed = len(sorted_unique(exclusive[mates])) > 1
         unsure = displaced.recreated[rows] & mixed
         unknown, rows = rows[unsure], rows[~unsure]
-        roomiest = mates[np.argsort(free[mates])[-ROOMIEST:]]
+        roomiest = mates[np.argsort(free.memory[mates])[-ROOMIEST:]]
         for targets in (roomiest, mates) if len(mates) > ROOMIEST else (mates,):
             if len(rows):
+                lost = rows[:, np.newaxis]
                 # A new mirrored instance may fail over to any node.
-                away = moved_mem * (rows == primary)[:, np.newaxis]
-                left = free[targets] - self.load[rows[:, np.newaxis], targets] - away
-                rows = rows[~self._surely(displaced, rows, targets, left, disk, spindles)]
+                left = free.memory[targets] - self.load[lost, targets] - moved_mem * (lost == primary)
+                reach = targets != lost
+                if self.state.migrates is not None:
+                    reach &= self.state.migrates[lost, targets] | ~displaced.shared[lost]
+                there = Free(left, free.disk[targets], free.spindles[targets])
+                rows = rows[~surely_found(displaced, rows, reach, there, exclusive[targets])]
         return np.concatenate([unknown, rows])
-
-    def _surely(
-        self, displaced: Displaced, rows: Ints, targets: Ints, left: Ints, disk: Ints, spindles: Ints
-    ) -> Bools:
-        """Whether what each of the rows displaces finds room on the targets, whatever goes where.
-
-        A target with less left than the largest needs has taken a share of what the others need. It may
-        be full of anything: it must not be possible that some are full of disk or spindles, and all others
-        of memory.
-        """
-        lost = rows[:, np.newaxis]
-        reach = targets != lost
-        if self.state.migrates is not None:
-            reach &= self.state.migrates[lost, targets] | ~displaced.shared[lost]
-        share = shares(left, displaced.mem_total[lost], displaced.mem_largest[lost], displaced.mem_unit[lost])
-        share = np.where(reach, share, 0.0)
-        room, full = share > 0, np.zeros(len(rows))
-        on_disk = (displaced.dsk_largest[rows] > 0)[:, np.newaxis]
-        if on_disk.any():
-            sizes = displaced.dsk_total[lost], displaced.dsk_largest[lost], displaced.dsk_unit[lost]
-            others = [np.where(on_disk, shares(disk[targets], *sizes), np.inf)]
-            exclusive = self.state.columns.excl_stor[targets]
-            if exclusive.any():
-                needs = displaced.spindles_total[lost], displaced.spindles_largest[lost]
-                free = spindles[targets] + 1  # none need be left
-                others.append(np.where(on_disk & exclusive, shares(free, *needs, 1), np.inf))
-            for other in others:
-                room = room & (other > 0)
-                if (other <= 1 + ROUNDING).any():
-                    full = full + largest_sum(share, other)
-        enough = np.count_nonzero(room, axis=1) >= displaced.number[rows]
-        return np.asarray(enough | (share.sum(axis=1) - full > 1 + ROUNDING))
 
     def holds(self) -> bool:
         """Whether the state is redundant as it is, by simulation where need be."""
@@ -315,17 +286,23 @@ class Redundancy:
 
     def _without_room(self, asked: Asked, primary: int, secondary: int, lost: Sequence[int]) -> int | None:
         """The first of some nodes whose instances certainly find no room after a placement."""
-        displaced, free, disk, _ = self._after(asked, primary, primary in lost)
+        displaced, free = self._after(asked, primary, primary in lost)
         away = free
         if asked.mirrored and not asked.forthcoming:
-            away = _less(self.free, secondary, asked.record_mem)  # what it takes when its primary is lost
             disk = _less(_less(self.state.columns.f_dsk, primary, asked.dsk), secondary, asked.dsk)
-        found = (
-            node
-            for node in lost
-            if _room_missing(self, node, displaced, away if node == primary else free, disk)
+            free = free._replace(disk=disk)
+            # What it takes when its primary is lost:
+            away = free._replace(memory=_less(self.free, secondary, asked.record_mem))
+        return next(
+            (node for node in lost if self.lacks(node, displaced, away if node == primary else free)), None
         )
-        return next(found, None)
+
+    def lacks(self, node: int, displaced: Displaced, free: Free) -> bool:
+        """Whether what a lost node displaces certainly does not all find what it needs in its group."""
+        mates = self.scope & (self.state.group == self.state.group[node])
+        mates[node] = False
+        left = free.memory - self.load[node]
+        return surely_missing(displaced, node, left[mates], free.disk[mates])
 
     def hopeless(self, suspects: list[int]) -> bool:
         """As :class:`Check` says."""
@@ -369,7 +346,7 @@ class Unmirrored:
         return self.before.hopeless(suspects)
 
 
-def _less(values: Ints, row: int, amount: int) -> Ints:
+def _less(values: Ints, row: int | slice, amount: int) -> Ints:
     values = values.copy()
     values[row] -= amount
     return values
@@ -404,41 +381,10 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     displaced = displaced_by_node(state, settled)
     broken |= _against_policy(state, settled, scope)
     redundancy = Redundancy(state, scope, looked, broken, free, load, (lost, partners), displaced)
+    there = Free(free, columns.f_dsk, columns.f_spindles)
     for node in redundancy.unsettled().tolist():
-        broken[node] |= _room_missing(redundancy, node, displaced, free, columns.f_dsk)
+        broken[node] |= redundancy.lacks(node, displaced, there)
     return redundancy
-
-
-def _room_missing(redundancy: Redundancy, node: int, displaced: Displaced, free: Ints, disk: Ints) -> bool:
-    """Whether the largest displaced instance fits nowhere, or there are more than there is room for.
-
-    Nodes without room for the smallest take none.
-    """
-    mates = redundancy.scope & (redundancy.state.group == redundancy.state.group[node])
-    mates[node] = False
-    left = free - redundancy.load[node]
-    mates &= left > displaced.mem_least[node]
-    if displaced.dsk_least[node]:
-        mates &= disk > displaced.dsk_least[node]
-    number = int(displaced.number[node])
-
-    def missing(left: Ints, total: int, largest: int, least: int, unit: int) -> bool:
-        unit, room, places, fits = max(unit, 1), 0, 0 if least else number, False
-        for free in left.tolist():  # a few nodes are often enough
-            here = (free - 1) // unit * unit  # as in usable()
-            if here > 0:
-                room += here
-                places += here // max(least, 1)
-            fits = fits or free > largest
-            if fits and room >= total and places >= number:
-                return False
-        return True
-
-    memory = (displaced.mem_total, displaced.mem_largest, displaced.mem_least, displaced.mem_unit)
-    disks = (displaced.dsk_total, displaced.dsk_largest, displaced.dsk_least, displaced.dsk_unit)
-    if missing(left[mates], *(int(figures[node]) for figures in memory)):
-        return True
-    return bool(displaced.dsk_largest[node]) and missing(disk[mates], *(int(each[node]) for each in disks))
 
 
 def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:

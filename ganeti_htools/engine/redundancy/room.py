@@ -1,0 +1,104 @@
+"""Whether the instances that a lost node displaces find room, as far as sums tell.
+
+Whatever the order and choice: an instance that is placed takes room on one node only, so if as many nodes as
+there are instances have room for the largest of them, there is always one left. And an instance finds no room
+only if every node is filled until less than its size is left; so if the room beyond the largest adds up to
+more than all the others take, that cannot happen. (Sizes are multiples of some unit; what is left and less
+than that does not count.)
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ganeti_htools.engine.redundancy.displaced import Amounts, Displaced
+from ganeti_htools.model.columns import Bools, Ints
+
+# By how much a sum of shares may be off.
+ROUNDING = 1e-9
+
+
+class Free(NamedTuple):
+    """What nodes have free: memory and disk (MiB), and spindles."""
+
+    memory: Ints
+    disk: Ints
+    spindles: Ints
+
+
+def surely_found(displaced: Displaced, rows: Ints, reach: Bools, free: Free, exclusive: Bools) -> Bools:
+    """Whether what each of the rows displaces finds room on some targets (columns), whatever goes where.
+
+    ``reach`` are the targets that count for a row, and ``free.memory`` what they have left for it; other
+    figures are the same for all rows, and spindles count on ``exclusive`` targets. A target with less left
+    than the largest needs has taken a share of what the others need. It may be full of anything: it must not
+    be possible that some are full of disk or spindles, and all others of memory.
+    """
+    share = np.where(reach, shares(free.memory, displaced.memory, rows), 0.0)
+    room, full = share > 0, np.zeros(len(rows))
+    on_disk = (displaced.disk.largest[rows] > 0)[:, np.newaxis]
+    if on_disk.any():
+        others = [np.where(on_disk, shares(free.disk, displaced.disk, rows), np.inf)]
+        if exclusive.any():
+            left = free.spindles + 1  # none need be left
+            others.append(np.where(on_disk & exclusive, shares(left, displaced.spindles, rows, 1), np.inf))
+        for other in others:
+            room = room & (other > 0)
+            if (other <= 1 + ROUNDING).any():
+                full = full + largest_sum(share, other)
+    enough = np.count_nonzero(room, axis=1) >= displaced.number[rows]
+    return np.asarray(enough | (share.sum(axis=1) - full > 1 + ROUNDING))
+
+
+def surely_missing(displaced: Displaced, node: int, memory: Ints, disk: Ints) -> bool:
+    """Whether the largest instance that a node displaces fits on none of some nodes with this much free, or
+    there are more instances than there is room for. Nodes without room for the smallest take none.
+    """
+    takes = memory > displaced.memory.least[node]
+    if displaced.disk.least[node]:
+        takes &= disk > displaced.disk.least[node]
+    number = int(displaced.number[node])
+    if _missing(memory[takes], displaced.memory, node, number):
+        return True
+    return bool(displaced.disk.largest[node]) and _missing(disk[takes], displaced.disk, node, number)
+
+
+def _missing(left: Ints, amounts: Amounts, node: int, number: int) -> bool:
+    total, largest, least = int(amounts.total[node]), int(amounts.largest[node]), int(amounts.least[node])
+    unit, room, places, fits = max(int(amounts.unit[node]), 1), 0, 0 if least else number, False
+    for free in left.tolist():  # a few nodes are often enough
+        here = (free - 1) // unit * unit  # as in usable()
+        if here > 0:
+            room += here
+            places += here // max(least, 1)
+        fits = fits or free > largest
+        if fits and room >= total and places >= number:
+            return False
+    return True
+
+
+def usable(free: Any, unit: Any) -> Any:
+    """How much of what is free can be taken by sizes that are multiples of a unit; something stays free."""
+    unit = np.maximum(unit, 1)
+    return (free - 1) // unit * unit
+
+
+def shares(free: Any, amounts: Amounts, rows: Ints, unit: Any = None) -> Any:
+    """What has to go to a node before the largest of a row does not fit there, as a share of all others.
+
+    Amounts are multiples of ``unit``, of their own unless given.
+    """
+    lost = rows[:, np.newaxis]
+    total, largest = amounts.total[lost], amounts.largest[lost]
+    unit = np.maximum(amounts.unit[lost] if unit is None else unit, 1)
+    return np.maximum(usable(free, unit) - largest + unit, 0) / np.maximum(total - largest, 0.5)
+
+
+def largest_sum(values: Any, weights: Any) -> Any:
+    """At least the largest sum of values of each row whose weights add up to 1; parts of a value count."""
+    values, weights = np.where(weights > 1 + ROUNDING, 0.0, values), np.minimum(weights, 1 + ROUNDING)
+    order = np.argsort(-values / np.maximum(weights, ROUNDING), axis=1)
+    values, weights = (np.take_along_axis(each, order, axis=1) for each in (values, weights))
+    before = np.add.accumulate(weights, axis=1) - weights
+    parts = np.clip((1 + ROUNDING - before) / np.maximum(weights, ROUNDING), 0.0, 1.0)
+    return (values * parts).sum(axis=1)
