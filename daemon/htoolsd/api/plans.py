@@ -83,8 +83,9 @@ class PlanMethods:
         return proposal, begin(tool, proposal.purpose, proposal.jobs, options.execution)
 
     async def _make_again(self, plan: Plan) -> None:
-        """Make a plan of an earlier daemon ready to be executed: what is on disk only tells of it, so it is
-        made again, and has to be the same.
+        """Make a plan of an earlier daemon ready to be executed.
+
+        Nothing that is submitted comes from the disk, so the plan is made again, and has to be the same.
         """
         tool, model = plan.facts["tool"], self._sync.model
         if plan.facts["options"] is None:

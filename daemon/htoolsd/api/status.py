@@ -21,7 +21,7 @@ def resident_mib() -> float:
 
 
 def teller(socket: str, server: Server, sync: Sync, decisions: Decisions, plans: Plans) -> Handler:
-    """What carries out ``status``; times are seconds of the epoch unless their name says otherwise."""
+    """The handler of ``status``. Times are seconds of the epoch unless their name says otherwise."""
     started, clock = time.time(), time.monotonic()
 
     async def run(_args: Args, _file: File) -> object:

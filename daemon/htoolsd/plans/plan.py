@@ -1,4 +1,4 @@
-"""One plan: what it is, how far it is carried out; as it is told and as it is kept on disk."""
+"""One plan and how far it is carried out: in memory, as JSON for clients, and on disk."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _LARGEST = 64 << 20  # bytes of a record
 
 
 class PlanState(StrEnum):
-    """How it stands with a plan."""
+    """The state of a plan."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -32,7 +32,7 @@ class PlanState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"  # as somebody wished
-    INTERRUPTED = "interrupted"  # left while jobs were under way, by its wish or since the daemon ended
+    INTERRUPTED = "interrupted"  # left with jobs under way: somebody wished it, or the daemon ended
 
     @property
     def going(self) -> bool:
@@ -49,8 +49,8 @@ class Plan:
     A score that is no finite number is null in JSON.
 
     ``serial`` goes up whenever something changes. ``log`` has what the tool would say, with the kind of each
-    line; ``standing`` is how far it is, in words. ``review`` makes what looks at it before each set of jobs;
-    a plan of an earlier daemon has none. Times are seconds of the epoch.
+    line; ``standing`` is how far it is, in words. ``review`` makes the check before each jobset; a plan of an
+    earlier daemon has none. Times are seconds of the epoch.
     """
 
     facts: dict[str, Any]
@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """What it is called; jobs have it in their comments."""
+        """Its name, which stands in the comments of its jobs."""
         return self.run.signature.run
 
     def say(self, *texts: str) -> None:
@@ -81,28 +81,28 @@ class Plan:
         self.log += [("warned", text) for text in texts]
 
     def stand(self, text: str) -> None:
-        """How far it is."""
+        """Say how far it is."""
         self.standing = text
 
     def changed(self) -> None:
-        """Let those know who wait for news."""
+        """Wake those who wait for news."""
         self.serial += 1
         self.news.set()
         self.news = trio.Event()
 
     def begin(self, now: float) -> None:
-        """It is being carried out from now on."""
+        """Count it as being carried out from now on."""
         self.state, self.began = PlanState.RUNNING, now
         self.changed()
 
     def cancel(self) -> None:
-        """It is to end once the jobs under way have ended."""
+        """Have it end once the jobs under way have ended."""
         self.state = PlanState.STOPPING
         self.stop.set()
         self.changed()
 
     def end(self, now: float) -> None:
-        """It is not carried out any more, as its run tells."""
+        """Count it as over; its run tells how it ended."""
         self.state, self.ended, self.standing = _ENDED.get(self.run.ending, PlanState.FAILED), now, ""
         self.error = complaint(record(self.run))
         self.say(*summary(self.run))
@@ -134,7 +134,7 @@ class Plan:
         return {"state": self.state, "error": self.error, "began": self.began, "ended": self.ended}
 
     def text(self) -> str:
-        """What is kept of it."""
+        """What is kept on disk."""
         return orjson.dumps(versioned(self.document()), option=orjson.OPT_INDENT_2).decode() + "\n"
 
 

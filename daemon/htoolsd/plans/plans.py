@@ -58,11 +58,11 @@ class Plans:
 
     @property
     def stopping(self) -> bool:
-        """Whether they are to end."""
+        """Whether they were told to stop."""
         return self._stopping.is_set()
 
     async def add(self, plan: Plan) -> None:
-        """Know one more."""
+        """Keep a new plan."""
         self._plans[plan.id] = plan
         await self._record_if_possible(plan)
         await self._forget_old()
@@ -74,7 +74,7 @@ class Plans:
         return {state.value: states.count(state) for state in PlanState if state in states}
 
     def stop(self) -> None:
-        """Let those that are carried out end after the jobs under way, and no other begin."""
+        """Stop each plan after its jobs under way; no other begins from now on."""
         self._stopping.set()
         for plan in self._plans.values():
             if plan.state.going:
@@ -93,7 +93,7 @@ class Plans:
             self._traces.cancel_scope.cancel()
 
     async def _recall(self) -> None:
-        """Know the plans of earlier daemons."""
+        """Read the plans that earlier daemons have kept."""
         try:
             found = await trio.to_thread.run_sync(lambda: list(kept(self._directory)))
         except OSError as error:
@@ -214,7 +214,7 @@ class Plans:
             raise NotRecordedError(str(error)) from None
 
     async def _record_if_possible(self, plan: Plan) -> None:
-        """What has happened has happened, known to the disk or not."""
+        """Record what has happened already; if that fails, it is only logged."""
         try:
             await self._record(plan)
         except NotRecordedError as error:

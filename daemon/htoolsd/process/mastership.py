@@ -18,7 +18,7 @@ from htoolsd.sync.model import LIVE
 
 _log = structlog.get_logger()
 
-EXIT_NOT_MASTER = 11  # of Ganeti's daemons that belong on the master
+EXIT_NOT_MASTER = 11  # as Ganeti's own daemons of the master exit on other nodes
 
 _USUAL = "/var/lib/ganeti"
 _LONGEST = 4096  # bytes of a file with one name
@@ -66,7 +66,10 @@ def here(directory: str) -> Ssconf:
 
 
 def role(ssconf: Ssconf) -> Callable[[], Awaitable[bool | None]]:
-    """What tells whether this is the master node; what cannot be read now leaves it as it was."""
+    """A function that tells whether this is the master node.
+
+    While that cannot be read, it tells what it told last; None at first.
+    """
     told: bool | None = None
     complaint = ""
 

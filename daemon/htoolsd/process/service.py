@@ -63,10 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HtoolsError as err:
         complain(str(err))
         return 1
-    # A thread that computes gives way after this long, each time the event loop wants to go on; an answer
-    # takes it about ten such waits.
+    # Seconds that a computing thread keeps the GIL while the event loop wants it. One answer takes about ten
+    # such waits.
     sys.setswitchinterval(0.0005)
-    gc.freeze()  # a full collection stops all threads; it need not look at what was imported
+    gc.freeze()  # a full collection stops all threads, so it is spared what was imported
     door = Door(listener, config.group)
     try:
         trio.run(_run, config, read_config, ssconf, door)
@@ -84,7 +84,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         config.live_seconds,
         tell=lambda summary: notify(f"STATUS={summary}"),
     )
-    decisions = Decisions(*_patience(config), partial(mastership.known, sync, ssconf))
+    decisions = Decisions(*_decision_limits(config), partial(mastership.known, sync, ssconf))
     offered = Methods()
     server = Server(offered, _limits(config))
     plans = Plans(os.path.join(config.state_dir, "plans"), sync)
@@ -101,7 +101,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     def heed(new: Config) -> None:
         nonlocal config
         config = new
-        decisions.limit(*_patience(new))
+        decisions.limit(*_decision_limits(new))
         server.limit(_limits(new))
         sync.pace(new.config_seconds, new.live_seconds)
 
@@ -136,7 +136,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     _log.info("stopped", unfinished=finishing.cancelled_caught)
 
 
-def _patience(config: Config) -> tuple[float, float, int]:
+def _decision_limits(config: Config) -> tuple[float, float, int]:
     return config.wait_seconds, config.decision_seconds, config.request_mib << 20
 
 

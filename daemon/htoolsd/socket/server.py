@@ -22,7 +22,7 @@ _SHOWN = 80  # characters of a method's name in the log
 
 
 def _say_refused(error: RefusalError, **about: str) -> None:
-    """Log a refusal; for want of capacity as a warning, since the client then decides without us, slowly."""
+    """Log a refusal. BUSY is a warning, because the client then decides by itself, which is slow."""
     say = _log.warning if error.kind is Refusal.BUSY else _log.info
     say("refused", **about, error=error.kind, message=str(error))
 
@@ -34,7 +34,7 @@ class Server:
         self._clients = Clients(limits)
         self._methods = methods
         self._stopping = False
-        self._reading = trio.CapacityLimiter(1)  # of long messages, whatever is sent: a parser lets nobody in
+        self._parsing = trio.CapacityLimiter(1)  # one long message at a time, because parsers hold the GIL
 
     @property
     def connections(self) -> int:
@@ -46,7 +46,7 @@ class Server:
         return self._clients.limits
 
     def limit(self, limits: Limits) -> None:
-        """Have other limits from now on."""
+        """Set the limits that hold from now on."""
         self._clients.limits = limits
 
     def stop(self) -> None:
@@ -110,7 +110,7 @@ class Server:
         """Raises RefusalError."""
         if len(message) <= _LONG:
             return decode_call(message)
-        return await trio.to_thread.run_sync(decode_call, message, limiter=self._reading)
+        return await trio.to_thread.run_sync(decode_call, message, limiter=self._parsing)
 
     async def _answer_unless_gone(self, peer: Peer, call: Call, file: PassedFile | None) -> bytes | None:
         answer = None

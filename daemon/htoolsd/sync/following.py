@@ -41,7 +41,7 @@ class NotSyncedError(LuxiError):
 
 
 class Sync:
-    """Keeps ``model`` up to date; take it for a snapshot, it never changes.
+    """Keeps ``model`` up to date. A model never changes: new data makes another one.
 
     ``is_master`` tells whether this is the master node, None if that cannot be told. Durations are seconds.
     """
