@@ -5,8 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.rules.components import COUNT, LOST, SPREAD, table
-from ganeti_htools.engine.rules.score import changed, counts_of, looked_at, node_values, weights_of
+from ganeti_htools.engine.rules.components import COUNT, LOST, table
+from ganeti_htools.engine.rules.score import (
+    changed,
+    counts_of,
+    distinct_spreads,
+    looked_at,
+    node_values,
+    weights_of,
+)
 from ganeti_htools.engine.rules.trial import NodeChange
 from ganeti_htools.model.columns import Bools, Floats
 from ganeti_htools.model.state import State
@@ -57,12 +64,8 @@ class ScoreParts:
         self.table, counts = table(columns.shape), counts_of(columns, looked)
         self.every = weights_of(self.table, counts)
         aggregates = self.table.aggregates
-        groups: dict[int, list[int]] = {}
-        for which, aggregate in enumerate(aggregates):
-            if aggregate is SPREAD:
-                groups.setdefault(id(values[which]), []).append(which)
-        self.leaders = [members[0] for members in groups.values()]
-        self.weights = np.array([sum(self.every[which] for which in each) for each in groups.values()])
+        weights = distinct_spreads(aggregates, self.every, values)
+        self.leaders, self.weights = list(weights), np.array(list(weights.values()))
         self.numbers = np.array([counts[which] or 1.0 for which in self.leaders])
         self.sums = [which for which, aggregate in enumerate(aggregates) if aggregate in (COUNT, LOST)]
         online = ~columns.offline

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules.score import Statistics, node_values
-from ganeti_htools.engine.rules.trial import NodeChange
+from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.engine.rules.trial import NodeChange, updated
 from ganeti_htools.model.columns import Floats
 
 
@@ -19,13 +19,8 @@ def scored(
     ``crowding`` is the change of the location exclusion score. A component that is no number in ``base``
     stays none.
     """
-    sums = list(base.sums)
-    sums[base.table.crowding] = sums[base.table.crowding] + crowding
-    after = replace(base, sums=tuple(sums))
+    after = updated(base, touched, crowding)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        for node in touched:
-            old = node_values(node.old)
-            after = after.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
         spreads = zip(after.variances, base.variances, strict=True)
         after = replace(after, variances=tuple(old if np.isnan(old) else new for new, old in spreads))
         parts = [np.broadcast_to(part, shape) for part in after.components()]

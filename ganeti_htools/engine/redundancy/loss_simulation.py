@@ -28,7 +28,7 @@ from ganeti_htools.engine.rules.components import (
 )
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
-from ganeti_htools.engine.rules.score import node_values
+from ganeti_htools.engine.rules.score import distinct_spreads, node_values
 from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats
 from ganeti_htools.model.state import Asked, State
@@ -103,16 +103,6 @@ class _Score:
 
     rows: tuple[int, ...]
     weights: tuple[float, ...]
-
-
-def _made_up(values: Sequence[Any]) -> _Score:
-    weights: dict[int, float] = {}
-    first: dict[int, int] = {}
-    for which, aggregate in enumerate(AGGREGATES):
-        if aggregate is SPREAD:
-            row = first.setdefault(id(values[which]), which)
-            weights[row] = weights.get(row, 0.0) + WEIGHTS[which]
-    return _Score(tuple(weights), tuple(weights.values()))
 
 
 def _spreads(score: _Score, values: Sequence[Any], online: Bools) -> Floats:
@@ -204,7 +194,8 @@ class _Nodes:
         self.number: list[int] = (columns.primaries + columns.secondaries).tolist()
         base, online = node_values(columns), ~columns.offline
         self.failing: list[int] = base[N1].tolist()
-        self.score = _made_up(base)
+        weights = distinct_spreads(AGGREGATES, WEIGHTS, base)
+        self.score = _Score(tuple(weights), tuple(weights.values()))
         spreads = _spreads(self.score, base, online)
         self.rated = bool(np.isfinite(spreads).all())
         self.values: list[list[float]] = spreads.tolist()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.rules.components import LOST, SPREAD, Table, table
+from ganeti_htools.engine.rules.components import LOST, SPREAD, Aggregate, Table, table
 from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
 
 
@@ -39,6 +39,19 @@ def node_values(columns: Columns, before: tuple[Columns, Sequence[Any]] | None =
                 known[key] = component.formula(columns, *figures)
             values.append(known[key])
     return values
+
+
+def distinct_spreads(
+    aggregates: Sequence[Aggregate], weights: Sequence[float], values: Sequence[Any]
+) -> dict[int, float]:
+    """The weights of spreads, by component; of those with the same values the first has that of all."""
+    first: dict[int, int] = {}
+    found: dict[int, float] = {}
+    for which, (aggregate, weight) in enumerate(zip(aggregates, weights, strict=True)):
+        if aggregate is SPREAD:
+            leader = first.setdefault(id(values[which]), which)
+            found[leader] = found.get(leader, 0.0) + weight
+    return found
 
 
 def changed(which: int, old: Columns, new: Columns) -> tuple[Any, Any] | None:

@@ -1,5 +1,6 @@
 """A placement tried on all candidates at once: what speaks against each, and what becomes of the nodes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,18 @@ class NodeChange:
     new: Columns
 
 
+def updated(base: Statistics, changes: Iterable[NodeChange], crowding: Any) -> Statistics:
+    """The statistics after changes of nodes, and of the location exclusion score, for each candidate."""
+    sums = list(base.sums)
+    sums[base.table.crowding] = sums[base.table.crowding] + crowding
+    base = replace(base, sums=tuple(sums))
+    with np.errstate(invalid="ignore", over="ignore"):  # nodes that report nothing
+        for node in changes:
+            old = node_values(node.old)
+            base = base.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
+    return base
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """An instance tried with ``pnode`` and ``snode``: rows, one for all candidates or one for each.
@@ -43,14 +56,9 @@ class Trial:
 
     def scores(self, base: Statistics) -> Floats:
         """The score of each candidate, fit or not."""
-        sums = list(base.sums)
-        sums[base.table.crowding] = sums[base.table.crowding] + self.crowding
-        base = replace(base, sums=tuple(sums))
         *first, last = self.changes
+        base = updated(base, first, self.crowding)
         with np.errstate(invalid="ignore", over="ignore"):  # nodes that report nothing
-            for node in first:
-                old = node_values(node.old)
-                base = base.replaced(old, node_values(node.new, (node.old, old)), node.old.offline)
             old, offline = node_values(last.old), last.old.offline
             new = node_values(last.new, (last.old, old))
             if self.codes.ndim < 2:

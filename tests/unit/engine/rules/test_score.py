@@ -6,9 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
+from ganeti_htools.engine.rules.components import AGGREGATES, INDEX, WEIGHTS
 from ganeti_htools.engine.rules.score import (
     Statistics,
+    distinct_spreads,
+    in_order,
+    moments,
     node_values,
     replaced_spread,
     score,
@@ -76,6 +79,23 @@ def test_a_node_replaced_is_as_computed_from_nothing(offline: str) -> None:
     old, new = before.columns.take(node), after.columns.take(node)
     updated = statistics_of(before).replaced(node_values(old), node_values(new), old.offline)
     assert updated.score() == pytest.approx(score(after.columns))
+
+
+def test_spreads_with_the_same_values_are_put_together() -> None:
+    """Without forthcoming instances, their view of the CPUs is the plain one."""
+    weights = distinct_spreads(AGGREGATES, WEIGHTS, node_values(state_of(ON_A).columns))
+    assert weights[INDEX["vcpu_ratio_cv"]] == 0.5 + 0.5
+    assert INDEX["vcpu_ratio_cv_forth"] not in weights
+    apart = distinct_spreads(
+        AGGREGATES, WEIGHTS, node_values(state_of(ON_A).columns.with_forthcoming_apart())
+    )
+    assert (apart[INDEX["vcpu_ratio_cv"]], apart[INDEX["vcpu_ratio_cv_forth"]]) == (0.5, 0.5)
+
+
+def test_moments_along_the_last_axis() -> None:
+    sums, variances = moments(np.array([[1.0, 2.0, 6.0], [4.0, 4.0, 4.0]]))
+    assert (sums.tolist(), variances.tolist()) == ([9.0, 12.0], [14 / 3, 0.0])
+    assert in_order(np.zeros((2, 0))).tolist() == [0.0, 0.0]
 
 
 def test_variants_are_scored_as_computed_from_nothing() -> None:
