@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.batches import Batch, batches_of
+from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component
 from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES
@@ -69,13 +69,14 @@ PER_LOST: float = sum(
 
 @dataclass(frozen=True, slots=True)
 class SharedInstances:
-    """The instances that move (``rows``), all on storage that every node sees.
+    """The instances that move (``rows``, a ``batch``), all on storage that every node sees.
 
     ``changes`` are what each adds to columns of the node it comes to, and to ``unallocated``; columns that
     no instance changes are left out, columns that are one object are there once. ``alike`` numbers instances
     that change the same.
     """
 
+    facts: NodeFacts
     batch: Batch | None
     rows: Ints
     changes: dict[str, Floats]
@@ -97,10 +98,10 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
     ):
         return None
     auto = np.array([instance.auto_balance for instance in cluster.instances], np.bool_)
-    batches, _ = batches_of(state, movable & auto)
+    batches, facts = batches_of(state, movable & auto)
     if not batches:
         nobody = np.zeros(0, np.int64)
-        return SharedInstances(None, nobody, {}, nobody)
+        return SharedInstances(facts, None, nobody, {}, nobody)
     batch = batches[0]
     if len(batches) > 1 or (state.snode[batch.rows] != NOWHERE).any():
         return None
@@ -110,7 +111,7 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
     names = first_names(columns)
     changes = {figure: amounts for figure, amounts in added.items() if names.get(figure, figure) == figure}
     alike = np.unique(np.array(list(changes.values())), axis=1, return_inverse=True)[1].ravel()
-    return SharedInstances(batch, batch.rows, changes, alike)
+    return SharedInstances(facts, batch, batch.rows, changes, alike)
 
 
 def _added(state: State, batch: Batch) -> dict[str, Floats]:

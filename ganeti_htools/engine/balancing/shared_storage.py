@@ -7,14 +7,17 @@ too close to tell apart are scored afresh, by the same functions. A property tes
 states with :func:`.balance.rebalance`.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step, score_of
+from ganeti_htools.engine.balancing.relocate import relocate
 from ganeti_htools.engine.balancing.shared_instances import PER_LOST, SharedInstances
 from ganeti_htools.engine.balancing.shared_table import SharedTable
-from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.engine.rules.score import node_values, variants
+from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.state import State
 
@@ -78,22 +81,13 @@ def _unlike(table: SharedTable, members: Ints) -> Ints:
 
 def _exactly(table: SharedTable, near: list[tuple[int, int]]) -> tuple[tuple[int, int], float]:
     """Of candidates close to the lowest the first that is lowest computed afresh, and its score."""
-    state, here = table.settled(), np.flatnonzero(table.scope)
-    columns = state.columns.take(here)
-    values = node_values(columns)
+    state, here, instances = table.settled(), np.flatnonzero(table.scope), table.instances
+    assert instances.batch is not None
     pairs = np.array(sorted(near))
-    members, targets = pairs[:, 0], np.searchsorted(here, table.nodes[pairs[:, 1]])
-    sources = np.searchsorted(here, state.pnode[table.instances.rows[members]])
-    assert table.instances.batch is not None
-    asked, changes = table.instances.batch.take(members).asked, []
-    for rows, sign in ((sources, -1), (targets, 1)):
-        old = columns.take(rows)
-        if sign > 0:
-            new, _ = node_rules.add_primary(old, asked, 0, 0, force=True)
-        else:
-            new = node_rules.remove_primary(old, asked, 0, 0)
-        before = node_values(old)
-        changes.append((rows, before, node_values(new, (old, before))))
-    scores = variants(columns, values, changes, np.zeros(len(pairs)))
+    batch, new = instances.batch.take(pairs[:, 0]), table.nodes[pairs[:, 1]]
+    facts = replace(instances.facts, state=state)
+    changes, _ = relocate(facts, batch, MoveKind.FAILOVER_TO, True, new)
+    columns, nobody = state.columns.take(here), np.zeros(len(pairs))
+    scores = choice.scores_afresh(changes, here, columns, node_values(columns), nobody)
     best = int(np.argmin(scores))
     return (int(pairs[best, 0]), int(pairs[best, 1])), float(scores[best])

@@ -9,11 +9,10 @@ import numpy as np
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.new_nodes import BLOCK
 from ganeti_htools.engine.balancing.scoring import Found, Space, exact
+from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import node_values, variants
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE
 
 TIES = 1 << 14  # so many figures are looked at to settle ties
 
@@ -30,9 +29,7 @@ class Best(NamedTuple):
 def best_of(space: Space, baseline: Baseline, found: Sequence[Found], limit: float) -> Best | None:
     """Of moves with a score of at most ``limit`` the one that is best when computed from nothing."""
     state = space.facts.state
-    columns = state.columns.take(space.parts.rows)
-    position = np.full(len(space.scope), NOWHERE)  # of nodes among those that count
-    position[space.parts.rows] = np.arange(len(space.parts.rows))
+    nodes, columns = space.parts.rows, state.columns.take(space.parts.rows)
     lowest: tuple[float, int, int, int] = (np.inf, 0, 0, 0)
     best: Best | None = None
     for near in _near(space, baseline, found, limit):
@@ -40,12 +37,8 @@ def best_of(space: Space, baseline: Baseline, found: Sequence[Found], limit: flo
         for start in range(0, len(near.members), width):
             some = near.take(slice(start, start + width))
             trial, rows = some.tried(space), some.batch.rows[some.members]
-            changes = []
-            for node in trial.changes:
-                old = node_values(node.old)
-                changes.append((position[node.rows], old, node_values(node.new, (node.old, old))))
             crowding = np.broadcast_to(baseline.crowding + trial.crowding, trial.codes.shape)
-            scores = variants(columns, baseline.values, changes, crowding)
+            scores = choice.scores_afresh(trial.changes, nodes, columns, baseline.values, crowding)
             scores = np.where(trial.codes == FITS, scores, np.inf)
             least = np.fmin.reduce(scores)
             ranks = [

@@ -12,14 +12,15 @@ anew, the last for one that moves, and for a mirrored one the last primary and i
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import Statistics, node_values, score, statistics
-from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.engine.rules.score import Statistics, node_values, score, statistics, variants
+from ganeti_htools.engine.rules.trial import NodeChange, Trial
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State
 
 CLOSE = 1e-9
@@ -60,6 +61,23 @@ def afresh(state: State, trial: Trial, candidate: int, scope: Bools, crowding: f
     columns = columns if scope.all() else columns.take(np.flatnonzero(scope))
     change = trial.crowding if np.ndim(trial.crowding) == 0 else trial.crowding[candidate]
     return score(columns, crowding + float(change))
+
+
+def scores_afresh(
+    changes: Sequence[NodeChange], rows: Ints, columns: Columns, values: Sequence[Any], crowding: Floats
+) -> Floats:
+    """The score of each candidate, computed from nothing; ``crowding`` is its location exclusion score.
+
+    The nodes that count are ``rows``, in order, with their ``columns``, and values from
+    :func:`.score.node_values`.
+    """
+    told = []
+    for node in changes:
+        at = np.minimum(np.searchsorted(rows, node.rows), len(rows) - 1)
+        old = node_values(node.old)
+        position = np.where(rows[at] == node.rows, at, NOWHERE)
+        told.append((position, old, node_values(node.new, (node.old, old))))
+    return variants(columns, values, told, crowding)
 
 
 def restricted(trial: Trial, scope: Bools) -> Trial:
