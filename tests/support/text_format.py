@@ -1,5 +1,7 @@
 """Generated clusters in the htools' text format (``htools(1)``)."""
 
+from collections.abc import Sequence
+
 from tests.support.clusters import Json
 
 
@@ -7,10 +9,11 @@ def text(data: Json) -> str:
     """A cluster in the htools' text format (``htools(1)``)."""
     groups = data["nodegroups"]
     policies = [("", data["ipolicy"]), *((group["name"], group["ipolicy"]) for group in groups.values())]
+    units = any("storage" in node for node in data["nodes"].values())
     sections = [
         [_group_row(uuid, group) for uuid, group in groups.items()],
         [_node_row(name, node) for name, node in data["nodes"].items()],
-        [_instance_row(name, instance) for name, instance in data["instances"].items()],
+        [_instance_row(name, instance, units) for name, instance in data["instances"].items()],
         data["cluster_tags"],
         [_policy_row(owner, policy) for owner, policy in policies],
     ]
@@ -41,10 +44,11 @@ def _node_row(name: str, node: Json) -> str:
         node.get("free_spindles", 0),
         node.get("reserved_cpus", 0),
         float(params["cpu_speed"]),
+        *([_units(node["storage"])] if "storage" in node else []),
     )
 
 
-def _instance_row(name: str, instance: Json) -> str:
+def _instance_row(name: str, instance: Json, units: bool) -> str:
     status = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
     spindles = [disk["spindles"] for disk in instance["disks"]]
     primary, secondary = [*instance["nodes"], ""][:2]
@@ -62,7 +66,39 @@ def _instance_row(name: str, instance: Json) -> str:
         instance["spindle_use"],
         "-" if None in spindles else sum(spindles),
         "Y" if instance.get("forthcoming", False) else "N",
+        *([";".join(_disk(instance, disk) for disk in instance["disks"])] if units else []),
     )
+
+
+def _units(storage: Sequence[Json]) -> str:
+    return ";".join(
+        ",".join(
+            (
+                str(unit["free"]),
+                str(unit["total"]),
+                unit["sunit"][0],
+                _key(unit["sunit"][1]),
+                *("Y" if param else "N" for param in unit["sunit"][2]),
+            )
+        )
+        for unit in storage
+    )
+
+
+def _disk(instance: Json, disk: Json) -> str:
+    unit = ["-", "-"]
+    if "vg" in disk and instance["disk_template"] in ("plain", "drbd"):
+        unit = ["lvm-vg", disk["vg"]]
+    if "provider" in disk:
+        unit = ["ext", disk["provider"]]
+    kind, key = disk.get("sunit", unit)[:2]
+    spindles = disk["spindles"]
+    fields = (disk["size"], kind, _key(key), "-" if spindles is None else spindles, disk.get("metavg", "-"))
+    return ",".join(map(str, fields))
+
+
+def _key(key: str) -> str:
+    return key.translate({ord(letter): f"%{ord(letter):02X}" for letter in "%,;|"})
 
 
 def _policy_row(owner: str, policy: Json) -> str:
