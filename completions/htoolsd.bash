@@ -10,6 +10,7 @@ _htoolsd_words() {
 -S,--save none
 -t,--text-data file
 --simulate string
+--simulate-storage string
 -v,--verbose none
 -U,--dynu-file file
 --ignore-dynu none
@@ -36,6 +37,7 @@ END
 -C,--print-commands none
 -t,--text-data file
 --simulate string
+--simulate-storage string
 -E,--evac-mode none
 --restricted-migration none
 -m,--master host
@@ -88,6 +90,7 @@ END
         'hcheck') cat <<'END'
 -t,--text-data file
 --simulate string
+--simulate-storage string
 -m,--master host
 -L,--luxi ?file
 -D,--daemon ?file
@@ -131,6 +134,7 @@ END
 --print-instances none
 -t,--text-data file
 --simulate string
+--simulate-storage string
 -m,--master host
 -L,--luxi ?file
 -D,--daemon ?file
@@ -155,6 +159,7 @@ END
         'hroller') cat <<'END'
 -t,--text-data file
 --simulate string
+--simulate-storage string
 -m,--master host
 -L,--luxi ?file
 -D,--daemon ?file
@@ -203,6 +208,7 @@ END
 --disk-template choices=diskless,file,sharedfile,plain,blockdev,drbd,rbd,ext,gluster
 --spindle-use float
 --simulate string
+--simulate-storage string
 -m,--master host
 -L,--luxi ?file
 -D,--daemon ?file
@@ -232,6 +238,7 @@ END
         'hsqueeze') cat <<'END'
 -t,--text-data file
 --simulate string
+--simulate-storage string
 -m,--master host
 -L,--luxi ?file
 -D,--daemon ?file

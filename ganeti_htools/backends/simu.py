@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ganeti_htools.backends import values
+from ganeti_htools.backends import units, values
 from ganeti_htools.model.cluster import Cluster, Group, Node
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import AllocPolicy
 
 T = TypeVar("T")
@@ -20,6 +21,9 @@ _POLICIES = {
 }
 _FLAGS = {"True": True, "False": False}
 
+# The volume group that Ganeti uses unless it is told another: the disk of a simulated node is in it.
+DEFAULT_GROUP = DesiredUnit(StorageType.LVM_VG, "xenvg")
+
 # More than any cluster has, so that a typing error does not fill the memory.
 _MOST_NODES = 100_000
 
@@ -27,19 +31,25 @@ _MOST_NODES = 100_000
 def parse(specs: Sequence[str]) -> Cluster:
     """One node group for each specification, numbered from 1 in the given order.
 
-    A specification is ``POLICY,NODES,DISK,MEMORY,CPUS[,SPINDLES[,EXCLUSIVE]]``. The first node of the
-    first group is the master. Ganeti's tools number the groups from the last ``--simulate`` on their
-    command line to the first; that order is the caller's to make. Raises DataError.
+    A specification is ``POLICY,NODES,DISK,MEMORY,CPUS[,SPINDLES[,EXCLUSIVE]]``, and, after a ``;`` each,
+    storage units of every node, ``TYPE,KEY,SIZE``. Nodes with such units have their disk in the default
+    volume group, unless it is 0. The first node of the first group is the master. Ganeti's tools number
+    the groups from the last ``--simulate`` on their command line to the first; that order is the caller's
+    to make. Raises DataError.
     """
     parts = [_group(index, spec) for index, spec in enumerate(specs, 1)]
+    nodes = tuple(node for _, nodes in parts for node in nodes)
+    told = any(node.storage is not None for node in nodes) and any(node.t_dsk for node in nodes)
     return Cluster(
         groups=tuple(group for group, _ in parts),
-        nodes=tuple(node for _, nodes in parts for node in nodes),
+        nodes=nodes,
+        default_units=(DEFAULT_GROUP,) if told else (),
     )
 
 
 def _group(index: int, spec: str) -> tuple[Group, list[Node]]:
-    fields = spec.split(",")
+    figures, _, storage = spec.partition(";")
+    fields = figures.split(",")
     if not 5 <= len(fields) <= 7:
         raise DataError(
             f"Invalid cluster specification {values.shown(spec)}: expected {_FIELDS}, separated by commas,"
@@ -66,9 +76,25 @@ def _group(index: int, spec: str) -> tuple[Group, list[Node]]:
         t_cpu=float(read("CPUs", values.whole, cpus)),
         t_spindles=read("spindles", values.whole, spindles),
         excl_stor=read("exclusive storage", lambda text: values.choice(text, _FLAGS), exclusive),
+        storage=read("storage", lambda text: _units(dsk, text), storage) if storage else None,
     )
     last = read("node count", lambda text: values.whole(text, high=_MOST_NODES), count)
     return group, [
         replace(node, name=f"node-{index:02}-{number:03}", master=(index, number) == (1, 1))
         for number in range(1, last + 1)
     ]
+
+
+def _units(dsk: int, text: str) -> tuple[Unit, ...]:
+    """The units of a node with so much disk (MiB). Raises DataError."""
+    default = [Unit(DEFAULT_GROUP, dsk, dsk)] if dsk else []
+    return units.node_units((*default, *map(_unit, text.split(";"))))
+
+
+def _unit(text: str) -> Unit:
+    fields = text.split(",")
+    if len(fields) != 3:
+        raise DataError(f"expected TYPE,KEY,SIZE, not {values.shown(text)}")
+    kind, key, size = fields
+    space = values.read(values.size, size, "size")
+    return Unit(units.named(kind, key), space, space)

@@ -32,6 +32,14 @@ def desired(kind: str, key: str) -> DesiredUnit | None:
     return DesiredUnit(TYPE_NAMES[kind], key)
 
 
+def named(kind: str, key: str) -> DesiredUnit:
+    """The unit that a user names; its key may be percent-encoded. Raises DataError."""
+    unit = desired(kind, decoded(key))
+    if unit is None:
+        raise DataError(f"no disk can be on storage type {kind}")
+    return unit
+
+
 def node_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
     """Units of one node, checked: none twice, none with more free than there is. Raises DataError."""
     found: dict[DesiredUnit, Unit] = {}

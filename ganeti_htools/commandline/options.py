@@ -74,6 +74,12 @@ def _fields(_old: object, argument: str) -> tuple[str, ...]:
     return ("+", *_list(argument[1:])) if argument.startswith("+") else _list(argument)
 
 
+def _with_storage(groups: tuple[str, ...], unit: str) -> tuple[str, ...]:
+    if not groups:
+        raise DataError("expected a --simulate before it")
+    return (f"{groups[0]};{unit}", *groups[1:])
+
+
 PRINT_NODES = Option(
     "p",
     "print-nodes",
@@ -92,6 +98,17 @@ SIMULATE = Option(
     Takes.ARGUMENT,
     "SPEC",
     "string",
+)
+SIMULATE_STORAGE = Option(
+    "",
+    "simulate-storage",
+    "give the nodes of the last --simulate a storage unit: TYPE,KEY,SIZE; may be repeated",
+    _with_storage,
+    Takes.ARGUMENT,
+    "UNIT",
+    "string",
+    field="simulate",
+    whole=True,
 )
 VERBOSE = Option("v", "verbose", "say more; may be repeated", lambda old, _argument: old + 1)
 DYNU_FILE = _file("U", "dynu-file", "take the instances' dynamic utilisation from this file")

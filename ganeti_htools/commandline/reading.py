@@ -19,7 +19,8 @@ from ganeti_htools.model.types import DiskTemplate
 class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms of every program's start
     """What was given: the value of each option, by its long name, and all other arguments.
 
-    ``simulate`` holds the specification given last first, as Ganeti's tools number the groups.
+    ``simulate`` holds the specification given last first, as Ganeti's tools number the groups; each with the
+    storage that was given after it (``backends/simu.py``).
     """
 
     arguments: tuple[str, ...] = ()
@@ -114,7 +115,8 @@ class Option:
 
     ``update`` makes the new value of the old one and the argument, which is empty where none was given
     and none is required; it raises DataError. ``completion`` is in Ganeti's words. The value is found
-    under the option's long name unless ``field`` names another.
+    under the option's long name unless ``field`` names another. An option that is ``whole`` cannot be
+    shortened, so that an older one stays unique where it was.
     """
 
     short: str
@@ -125,6 +127,7 @@ class Option:
     metavar: str = ""
     completion: str = "none"
     field: str = ""
+    whole: bool = False
 
     def applied(self, line: CommandLine, argument: str) -> CommandLine:
         """The command line with this option added."""
@@ -219,7 +222,7 @@ def _split(program: Program, argv: Sequence[str]) -> tuple[list[tuple[Option, st
 def _long(program: Program, word: str, rest: list[str]) -> tuple[Option, str]:
     name, attached, argument = word.removeprefix("--").partition("=")
     options = [option for option in program.all_options if option.long == name] or [
-        option for option in program.all_options if option.long.startswith(name)
+        option for option in program.all_options if option.long.startswith(name) and not option.whole
     ]
     if not options:
         raise UsageError(f"unrecognized option `{word}'")

@@ -3,6 +3,7 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.model.cluster import Group, Node
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import AllocPolicy
 
 
@@ -47,6 +48,24 @@ def test_an_empty_group() -> None:
     assert cluster.nodes == ()
 
 
+def test_units_besides_the_default_volume_group() -> None:
+    cluster = simu.parse(["p,2,1g,8,4;lvm-vg,ssdvg,2g;rbd,pool%2C1,1t", "p,1,0,8,4;file,/srv,5", "p,1,3,8,4"])
+    xenvg, ssdvg = (DesiredUnit(StorageType.LVM_VG, key) for key in ("xenvg", "ssdvg"))
+    pool = DesiredUnit(StorageType.RADOS, "pool,1")
+    first, second, without, plain = cluster.nodes
+    assert first.storage == (Unit(xenvg, 1024, 1024), Unit(ssdvg, 2048, 2048), Unit(pool, 1 << 20, 1 << 20))
+    assert second.storage == first.storage
+    assert (first.t_dsk, first.f_dsk) == (1024.0, 1024)
+    assert without.storage == (Unit(DesiredUnit(StorageType.FILE, "/srv"), 5, 5),)
+    assert plain.storage is None
+    assert cluster.default_units == (xenvg,)
+
+
+def test_without_a_disk_the_nodes_units_are_all_there_is() -> None:
+    assert simu.parse(["p,1,0,8,4;lvm-vg,ssdvg,2g"]).default_units == ()
+    assert simu.parse(["p,1,5,8,4"]).default_units == ()
+
+
 @pytest.mark.parametrize(
     ("spec", "error"),
     [
@@ -60,6 +79,12 @@ def test_an_empty_group() -> None:
         ("p,2,1g,-1,3", "memory: cannot parse string '-1'"),
         ("p,2,1g,1g,many", "CPUs: cannot parse string 'many'"),
         ("p,2,1g,1g,3,-1", "spindles: cannot parse string '-1'"),
+        ("p,2,1g,1g,3;lvm-vg,a", "storage: expected TYPE,KEY,SIZE, not 'lvm-vg,a'"),
+        ("p,2,1g,1g,3;lvm,a,1g", "storage: unknown storage type 'lvm', expected one of lvm-vg, "),
+        ("p,2,1g,1g,3;lvm-pv,a,1g", "storage: no disk can be on storage type lvm-pv"),
+        ("p,2,1g,1g,3;file,,1g", "storage: no key for storage type file"),
+        ("p,2,1g,1g,3;file,a,-1", "storage: size: cannot parse string '-1'"),
+        ("p,2,1g,1g,3;lvm-vg,xenvg,1g", "storage: lvm-vg/xenvg appears more than once"),
         ("p,2,1g,1g,3,1,yes", "exclusive storage: expected one of True, False, not 'yes'"),
     ],
 )

@@ -38,6 +38,10 @@ def reply(*argv: str) -> Reply:
         (("-v-", "-v"), CommandLine(("-v",), verbose=2)),
         (("--simu", "p,1,1,1,1"), CommandLine(simulate=("p,1,1,1,1",))),
         (("--simulate=a", "--simulate=b"), CommandLine(simulate=("b", "a"))),
+        (
+            ("--simulate=a", "--simulate-storage", "b", "--simulate=c", "--simulate-storage=d"),
+            CommandLine(simulate=("c;d", "a;b")),
+        ),
         (("--no-cap",), CommandLine(no_capacity_checks=True)),
         (("--no-capacity-checks=", "--mond-xen="), CommandLine(no_capacity_checks=True, mond_xen=True)),
         (("-p",), CommandLine(print_nodes=())),
@@ -93,6 +97,19 @@ def test_what_is_not_understood_is_told_with_the_usage(argv: tuple[str, ...], er
     assert result.status == 2
     assert result.text.startswith(f"Command line error: {error}")
     assert result.text.endswith("\n\n" + reply("--help").text)
+
+
+def test_storage_belongs_to_a_simulated_group() -> None:
+    result = reply("--simulate-storage=lvm-vg,ssdvg,1g", "--simulate=a")
+    assert (result.status, result.text) == (
+        1,
+        "Error while parsing command line arguments:\n--simulate-storage: expected a --simulate before it\n",
+    )
+
+
+def test_an_option_that_cannot_be_shortened_leaves_older_ones_unique() -> None:
+    assert line("--simulat=a") == CommandLine(simulate=("a",))
+    assert "unrecognized option `--simulate-st=b'" in reply("--simulate=a", "--simulate-st=b").text
 
 
 def test_the_usage_is_a_table_of_all_options() -> None:
