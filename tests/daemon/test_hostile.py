@@ -59,6 +59,7 @@ MESSAGES = {
     "too long": (b"[" + b"[]," * (20 * MIB), b"longer than 16777216 bytes"),
     "text": (quoted("\U0001f600" * (3 * MIB)), b"Invalid JSON"),
     "lists in a text": (quoted("[" + "[]," * (5 * MIB) + "0]"), b"more than 1000000 values"),
+    "ends": (b"\x03" * MIB, b"more than 1000 calls are not answered yet"),
     "a method": (json.dumps({"method": "x" * (15 * MIB), "args": {}, "version": 1}).encode(), b"no method"),
 }
 
@@ -92,6 +93,7 @@ FILES = {
     "too long": (b"[" + b"[]," * (80 * MIB), b"longer than 16777216 bytes"),
     "members": (b'{"nodegroups": {}, "nodes": {"' + b'}, "' * (3 * MIB), b"more than 1000000 values"),
     "nodes": (many_nodes(20_000), b"more than 3000 nodes"),
+    "objects": (b'{"nodes":[' + b'{"a":0.5},' * 499_000 + b"0]}", b"key 'request' not found"),
     "a name twice": (b'{"a":{' + b'"b":[],' * 300_000 + b'"b":0}}', b"key 'request' not found"),
 }
 

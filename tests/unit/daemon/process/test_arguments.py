@@ -1,0 +1,33 @@
+"""The command line of the daemon."""
+
+from dataclasses import fields
+
+import pytest
+
+from htoolsd.process.arguments import parser
+from htoolsd.process.config import Config
+
+
+def test_what_is_not_given_is_left_to_the_configuration() -> None:
+    given = vars(parser().parse_args([]))
+    keys = {key.name for key in fields(Config)}
+    assert {name: value for name, value in given.items() if name in keys} == {
+        "socket": None,
+        "state_dir": None,
+        "luxi": None,
+    }
+    assert given.keys() - keys == {"config", "stay", "check_config"}
+
+
+def test_every_key_of_the_configuration_is_in_the_help() -> None:
+    text = parser().format_help()
+    for key in fields(Config):
+        assert f"\n  {key.name} = " in text
+
+
+@pytest.mark.parametrize("word", ["--stat=x", "--sta", "x"])
+def test_options_are_whole_words(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parser().parse_args([word])
+    assert caught.value.code == 2
+    assert f"unrecognized arguments: {word}" in capsys.readouterr().err
