@@ -8,7 +8,8 @@ from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Group, Instance, Node
 from ganeti_htools.model.types import DiskTemplate, Mirror, Status
 from ganeti_htools.simulator.opcodes import OpcodeError, refused
-from ganeti_htools.simulator.world import World, charged, find, lose, with_role
+from ganeti_htools.simulator.storage import query_disks, query_storage
+from ganeti_htools.simulator.world import World, charged, find, lacking, lose, with_role
 
 LogicalUnit = Callable[[World, Opcode], tuple[World, Any]]
 
@@ -77,7 +78,10 @@ def _go(world: World, instance: Instance, target: Node) -> World:
         raise refused(text, "insufficient_resources")
     source = _node(world, instance.pnode)
     doubled = instance.template.mirror is Mirror.INTERNAL
-    nodes = charged(source, instance, memory=-1), charged(target, instance, memory=1)
+    nodes = (
+        charged(source, instance, world.units, memory=-1),
+        charged(target, instance, world.units, memory=1),
+    )
     lost = instance.status in (Status.NODE_DOWN, Status.NODE_OFFLINE)
     moved = replace(
         instance,
@@ -121,12 +125,23 @@ def _replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
         raise refused("The specified node is already the secondary node of the instance", "wrong_input")
     if not world.answers(instance.pnode):
         raise OpcodeError("OpExecError", f"Can't reach node {instance.pnode}, the source of the data")
-    taken = charged(target, instance, storage=1)
-    if taken.f_dsk < 0 or (taken.excl_stor and taken.f_spindles < 0):
+    _check_default_group(world, instance)
+    taken = charged(target, instance, world.units, storage=1)
+    short = lacking(target, instance, world.units)
+    if short or (taken.excl_stor and taken.f_spindles < 0):
         text = f"Can't create block device on node {name} for instance {instance.name}: no space"
-        raise OpcodeError("OpExecError", text)
-    moved = world.with_nodes((charged(left, instance, storage=-1), taken))
+        where = f" on {short}" if short and world.units.known else ""
+        raise OpcodeError("OpExecError", text + where)
+    moved = world.with_nodes((charged(left, instance, world.units, storage=-1), taken))
     return moved.with_instance(replace(instance, snode=name)), None
+
+
+def _check_default_group(world: World, instance: Instance) -> None:
+    """New secondaries need the cluster's volume group on the primary, whatever groups the disks are on."""
+    group, primary = world.units.local[0], _node(world, instance.pnode)
+    if primary.storage is not None and all(unit.desired != group for unit in primary.storage):
+        text = f"Volume group '{group.key}' not found on node {primary.name}"
+        raise OpcodeError("OpExecError", text)
 
 
 def _tags(change: Callable[[Sequence[str], Sequence[str]], tuple[str, ...]]) -> LogicalUnit:
@@ -220,6 +235,10 @@ def _out_of_band(world: World, opcode: Opcode) -> tuple[World, Any]:
     return world, result
 
 
+def _told(query: Callable[[World, Opcode], Any]) -> LogicalUnit:
+    return lambda world, opcode: (world, query(world, opcode))
+
+
 def _nothing(world: World, _opcode: Opcode) -> tuple[World, Any]:
     return world, None
 
@@ -232,5 +251,7 @@ _UNITS: Mapping[str, LogicalUnit] = {
     "OP_TAGS_DEL": _tags(_removed),
     "OP_NODE_SET_PARAMS": _set_node,
     "OP_OOB_COMMAND": _out_of_band,
+    "OP_NODE_QUERY_STORAGE": _told(query_storage),
+    "OP_INSTANCE_QUERY_DATA": _told(query_disks),
     "OP_TEST_DELAY": _nothing,
 }

@@ -11,6 +11,7 @@ from ganeti_htools.simulator import tables
 from ganeti_htools.simulator.fields import QueryTable
 from ganeti_htools.simulator.job_table import JOBS
 from ganeti_htools.simulator.jobs import Jobs, QueuedJob
+from ganeti_htools.simulator.locks import LOCKS, locks
 from ganeti_htools.simulator.logical_units import tagged
 from ganeti_htools.simulator.opcodes import OpcodeError
 from ganeti_htools.simulator.queries import (
@@ -29,6 +30,7 @@ _TABLES: Mapping[str, QueryTable] = {
     "group": tables.GROUPS,
     "network": tables.NETWORKS,
     "job": JOBS,
+    "lock": LOCKS,
 }
 
 
@@ -103,6 +105,8 @@ class Luxid:
                 return cluster.groups
             case "job":
                 return self._jobs.known()
+            case "lock":
+                return locks(self._jobs.world, self._jobs.known())
             case _:
                 return ()
 

@@ -8,7 +8,11 @@ from typing import Any
 
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.storage import IGNORED as PHYSICAL
+from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.simulator.world import World
+
+STORAGE_TYPES = frozenset(each.value for each in TYPE_OF.values())
 
 
 class OpcodeError(HtoolsError):
@@ -33,6 +37,8 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "OP_TAGS_DEL": ("kind", "tags"),
     "OP_NODE_SET_PARAMS": ("node_name",),
     "OP_OOB_COMMAND": ("node_names", "command"),
+    "OP_NODE_QUERY_STORAGE": ("output_fields",),
+    "OP_INSTANCE_QUERY_DATA": (),
     "OP_TEST_DELAY": ("duration",),
 }
 
@@ -49,11 +55,14 @@ _KINDS: Mapping[type, frozenset[str]] = {
             "command",
             "target_node",
             "remote_node",
+            "storage_type",
         }
     ),
-    bool: frozenset({"offline", "drained", "allow_failover"}),
+    bool: frozenset({"offline", "drained", "allow_failover", "static", "use_locking"}),
     int: frozenset({"priority"}),
-    list: frozenset({"reason", "tags", "node_names", "depends"}),
+    list: frozenset(
+        {"reason", "tags", "node_names", "depends", "output_fields", "nodes", "instances"},
+    ),
 }
 
 
@@ -69,9 +78,11 @@ def check(opcode: Any) -> Opcode:
         for key in keys & opcode.keys():
             if opcode[key] is not None and type(opcode[key]) is not kind:
                 raise DataError(f"key '{key}': Unable to read {kind.__name__}")
-    for key in ("tags", "node_names"):
+    for key in ("tags", "node_names", "output_fields", "nodes", "instances"):
         if not all(isinstance(item, str) for item in opcode.get(key) or ()):
             raise DataError(f"key '{key}': Unable to read String")
+    if (opcode.get("storage_type") or PHYSICAL) not in (*STORAGE_TYPES, PHYSICAL):
+        raise DataError(f"key 'storage_type': Invalid value {opcode['storage_type']} for type StorageType")
     if type(opcode.get("duration", 0)) not in (int, float) or not 0 <= opcode.get("duration", 0) < 1e6:
         raise DataError("key 'duration': Unable to read Double")
     if opcode["OP_ID"] not in _REQUIRED:
@@ -92,7 +103,14 @@ def seconds(opcode: Opcode, usual: float) -> float:
 
 
 def subjects(world: World, opcode: Opcode) -> frozenset[str]:
-    """Names of the instances and nodes that no other job may change at the same time."""
+    """Names of the instances and nodes that no other job may change at the same time.
+
+    A question about storage locks its nodes, which keeps away whatever works on their instances.
+    """
+    if opcode["OP_ID"] == "OP_NODE_QUERY_STORAGE":
+        asked = set(opcode.get("nodes") or (node.name for node in world.cluster.nodes))
+        there = {row.name for row in world.cluster.instances if not asked.isdisjoint((row.pnode, row.snode))}
+        return frozenset(asked | there)
     if "instance_name" in opcode:
         return frozenset({opcode["instance_name"]})
     nodes = {opcode["node_name"]} if "node_name" in opcode else set(opcode.get("node_names") or ())

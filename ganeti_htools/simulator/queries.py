@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.simulator import tables
+from ganeti_htools.simulator import storage, tables
 from ganeti_htools.simulator.fields import NORMAL, UNKNOWN, Entry, Field, QueryTable
 from ganeti_htools.simulator.opcodes import refused
 from ganeti_htools.simulator.world import World
@@ -169,5 +169,5 @@ def cluster_info(world: World) -> dict[str, Any]:
         "max_running_jobs": 20,
         "max_tracked_jobs": 25,
         "tags": cluster.tags,
-        "enabled_disk_templates": sorted({row.template.value for row in cluster.instances}),
+        **storage.settings(world),
     }

@@ -6,6 +6,7 @@ from typing import Any
 from ganeti_htools.model.cluster import Group, Instance, Node
 from ganeti_htools.model.policy import IPolicy, ISpec
 from ganeti_htools.model.types import Status
+from ganeti_htools.simulator import storage
 from ganeti_htools.simulator.fields import (
     NO_DATA,
     NORMAL,
@@ -61,6 +62,7 @@ def _secondary(instance: Instance) -> str | None:
 NODES = QueryTable(
     {
         "name": field("Node", "text", "Node name", lambda node: node.name),
+        "uuid": field("UUID", "text", "Node UUID", lambda node: storage.uuid(node.name)),
         "mtotal": _live(
             "MTotal", "unit", "Total amount of memory of physical machine", lambda node: plain(node.t_mem)
         ),
@@ -287,6 +289,9 @@ GROUPS = QueryTable(
             lambda group: ipolicy(group.ipolicy),
         ),
         "tags": field("Tags", "other", "Tags", lambda group: group.tags),
+        "diskparams": placed(
+            "DiskParameters", "other", "Disk parameters (merged)", lambda world, _: storage.parameters(world)
+        ),
         "node_cnt": placed(
             "Nodes", "number", "Number of nodes", lambda world, group: len(_nodes_of(world, group))
         ),

@@ -9,18 +9,24 @@ from dataclasses import dataclass, replace
 
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import Status
+from ganeti_htools.model.units import SINGLE, Units, survey
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A cluster, the name of its master, and the names of nodes that are drained, offline, or silent."""
+    """A cluster, the name of its master, and the names of nodes that are drained, offline, or silent.
+
+    ``units`` are its storage units, which stay the same whatever happens.
+    """
 
     cluster: Cluster
     master: str
     drained: frozenset[str] = frozenset()
     offline: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
+    units: Units = SINGLE
 
     def node(self, name: str) -> Node | None:
         """The node of that name, if there is one."""
@@ -68,6 +74,7 @@ def _without_figures(node: Node) -> Node:
         n_cpu=0,
         t_spindles=spindles,
         f_spindles=0,
+        storage=None,
     )
 
 
@@ -85,15 +92,16 @@ def begin(cluster: Cluster) -> World:
     masters = [node.name for node in cluster.nodes if node.master] or [node.name for node in answering]
     if not masters:
         raise DataError("expected a node that is not offline, to be the master")
-    furnished = (_furnished(cluster, node, answering) for node in unused if node.name in offline)
-    return World(cluster, masters[0], drained, offline).with_nodes(furnished)
+    units = survey(cluster)
+    furnished = (_furnished(cluster, units, node, answering) for node in unused if node.name in offline)
+    return World(cluster, masters[0], drained, offline, units=units).with_nodes(furnished)
 
 
 def _reports(node: Node) -> bool:
     return any((node.t_mem, node.f_mem, node.t_dsk, node.t_cpu))
 
 
-def _furnished(cluster: Cluster, node: Node, models: Iterable[Node]) -> Node:
+def _furnished(cluster: Cluster, units: Units, node: Node, models: Iterable[Node]) -> Node:
     model = next((other for other in models if other.group == node.group), None)
     if model is None:
         return node
@@ -106,31 +114,44 @@ def _furnished(cluster: Cluster, node: Node, models: Iterable[Node]) -> Node:
         f_dsk=int(model.t_dsk),
         t_cpu=model.t_cpu,
         n_cpu=model.n_cpu,
+        storage=model.storage and tuple(unit._replace(free=unit.total) for unit in model.storage),
     )
     if node.excl_stor:
         node = replace(node, t_spindles=model.t_spindles, f_spindles=model.t_spindles)
     for row in cluster.instances:
         if node.name in (row.pnode, row.snode):
-            node = charged(node, row, memory=int(node.name == row.pnode), storage=1)
+            node = charged(node, row, units, memory=int(node.name == row.pnode), storage=1)
     return node
 
 
-def takes_disk(instance: Instance) -> bool:
-    """Whether an instance takes space that its nodes report."""
-    return instance.template.local_storage and not instance.forthcoming
-
-
-def charged(node: Node, instance: Instance, *, memory: int = 0, storage: int = 0) -> Node:
+def charged(node: Node, instance: Instance, units: Units, *, memory: int = 0, storage: int = 0) -> Node:
     """The node after the instance's memory or storage came (1) or went (-1)."""
     mem = instance.mem * memory if instance.uses_memory else 0
-    storage = storage if takes_disk(instance) else 0
-    spindles = instance.spindles or 0 if node.excl_stor else 0
+    storage = 0 if instance.forthcoming else storage
+    needs = units.wants(instance) if storage else {}
+    spindles = instance.spindles or 0 if node.excl_stor and instance.template.local_storage else 0
     return replace(
         node,
         f_mem=node.f_mem - mem,
-        f_dsk=node.f_dsk - storage * instance.dsk,
+        f_dsk=node.f_dsk - storage * needs.get(units.local[0], 0),
         f_spindles=node.f_spindles - storage * spindles,
+        storage=node.storage
+        and tuple(
+            unit._replace(free=unit.free - storage * needs.get(unit.desired, 0))
+            if unit.desired.type.local
+            else unit
+            for unit in node.storage
+        ),
     )
+
+
+def lacking(node: Node, instance: Instance, units: Units) -> DesiredUnit | None:
+    """A unit on which the node has no room for what the instance wants of it, if there is one."""
+    room = {units.local[0]: node.f_dsk}
+    if node.storage is not None:
+        room = {unit.desired: unit.free for unit in node.storage}
+    needs = {} if instance.forthcoming else units.wants(instance)
+    return next((unit for unit, need in needs.items() if need > room.get(unit, -1)), None)
 
 
 def lose(world: World, name: str) -> World:

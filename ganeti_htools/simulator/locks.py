@@ -1,0 +1,66 @@
+"""The locks that jobs hold and wait for, as queries tell of them (``Ganeti.Query.Locks``)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.simulator import fields, storage
+from ganeti_htools.simulator.fields import QueryTable
+from ganeti_htools.simulator.jobs import QueuedJob
+from ganeti_htools.simulator.world import World
+
+EXCLUSIVE, SHARED = "exclusive", "shared"
+
+
+@dataclass(slots=True)
+class Lock:
+    """A lock: the mode in which jobs hold it, their numbers, and those of jobs that wait, by mode."""
+
+    name: str
+    mode: str | None = None
+    owners: list[str] = field(default_factory=list)
+    pending: list[tuple[str, list[str]]] = field(default_factory=list)
+
+
+LOCKS = QueryTable(
+    {
+        "name": fields.field("Name", "other", "Lock name", lambda lock: lock.name),
+        "mode": fields.field(
+            "Mode", "other", "Mode in which the lock is currently acquired", lambda lock: lock.mode
+        ),
+        "owner": fields.field("Owner", "other", "Current lock owner(s)", lambda lock: lock.owners),
+        "pending": fields.field("Pending", "other", "Jobs waiting for the lock", lambda lock: lock.pending),
+    }
+)
+
+
+def locks(world: World, jobs: Iterable[QueuedJob]) -> list[Lock]:
+    """The locks of instances and nodes that jobs under way hold or wait for."""
+    found: dict[str, Lock] = {}
+    for job in jobs:
+        if job.state not in (JobStatus.WAITING, JobStatus.RUNNING):
+            continue
+        needs = {name: mode for op in job.ops for name, mode in _needs(world, op.opcode).items()}
+        for name, mode in needs.items():
+            lock = found.setdefault(name, Lock(name))
+            if job.state is JobStatus.RUNNING:
+                lock.mode = mode
+                lock.owners.append(str(job.number))
+            else:
+                lock.pending.append((mode, [str(job.number)]))
+    return list(found.values())
+
+
+def _needs(world: World, opcode: Opcode) -> dict[str, str]:
+    """The locks that an opcode takes, and how; an instance's also those of its nodes."""
+    mode, nodes, needs = EXCLUSIVE, set(opcode.get("node_names") or ()), {}
+    if opcode["OP_ID"] == "OP_NODE_QUERY_STORAGE":
+        mode = SHARED
+        nodes = set(opcode.get("nodes") or (node.name for node in world.cluster.nodes))
+    nodes |= {opcode[key] for key in ("node_name", "target_node", "remote_node") if opcode.get(key)}
+    row = world.instance(opcode.get("instance_name", ""))
+    if row is not None:
+        needs[f"instance/{row.name}"] = EXCLUSIVE
+        nodes |= {name for name in (row.pnode, row.snode) if name}
+    return needs | {f"node/{storage.uuid(name)}": mode for name in nodes}

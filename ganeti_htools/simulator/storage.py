@@ -1,0 +1,206 @@
+"""What a simulated Ganeti tells of storage: its settings, the units on nodes, where disks are.
+
+The questions are answered as by ``LUNodeQueryStorage`` (``lib/cmdlib/node.py``) and ``LUInstanceQueryData``
+(``lib/cmdlib/instance_query.py``) of Ganeti 3.0. What files do not tell is as in a fresh cluster.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
+
+from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.cluster import Disk, Instance, Node
+from ganeti_htools.model.storage import (
+    DRBD_META,
+    IGNORED,
+    TYPE_OF,
+    DesiredUnit,
+    StorageType,
+)
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.simulator.opcodes import refused
+from ganeti_htools.simulator.world import World
+
+_FIELDS = ("name", "size", "free", "used", "allocatable", "node", "type")
+_REPORTED = {StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER}
+_GROUPS = (StorageType.DRBD, StorageType.LVM_VG)  # to Ganeti both are volume groups
+_USUAL = {
+    StorageType.LVM_VG: "xenvg",
+    StorageType.FILE: "/srv/ganeti/file-storage",
+    StorageType.SHARED_FILE: "/srv/ganeti/shared-file-storage",
+    StorageType.GLUSTER: "/var/run/ganeti/gluster",
+    StorageType.RADOS: "rbd",
+    StorageType.EXT: "ext",
+    StorageType.BLOCK: "/dev/disk",
+}
+
+
+def uuid(name: str) -> str:
+    """A UUID for an object, which files do not tell."""
+    return str(uuid5(NAMESPACE_DNS, name))
+
+
+def _default(world: World, kind: StorageType) -> str:
+    """The key of the cluster's own unit of a type."""
+    return world.units.default(kind).key or _USUAL[kind]
+
+
+def settings(world: World) -> dict[str, Any]:
+    """What QueryClusterInfo tells of storage."""
+    return {
+        "enabled_disk_templates": [template.value for template in _enabled(world)],
+        "volume_group_name": _default(world, StorageType.LVM_VG),
+        "file_storage_dir": _default(world, StorageType.FILE),
+        "shared_file_storage_dir": _default(world, StorageType.SHARED_FILE),
+        "gluster_storage_dir": _default(world, StorageType.GLUSTER),
+    }
+
+
+def parameters(world: World) -> dict[str, Any]:
+    """The disk parameters of a group, as far as they tell of units."""
+    return {
+        DiskTemplate.DRBD.value: {"metavg": _default(world, StorageType.LVM_VG)},
+        DiskTemplate.RBD.value: {"pool": _default(world, StorageType.RADOS)},
+    }
+
+
+def _enabled(world: World) -> list[DiskTemplate]:
+    """The templates that the cluster's policy allows, and those in use."""
+    used = {row.template for row in world.cluster.instances}
+    allowed = world.cluster.ipolicy.disk_templates
+    found = [*allowed, *(template for template in DiskTemplate if template in used - set(allowed))]
+    return found or [DiskTemplate.DISKLESS]
+
+
+def query_storage(world: World, opcode: Opcode) -> list[list[Any]]:
+    """The units of one type on nodes, a row each; nodes that do not answer are missing.
+
+    Without ``nodes`` all are asked, without ``storage_type`` for that of the first enabled template.
+    """
+    fields = opcode["output_fields"]
+    unknown = [name for name in fields if name not in _FIELDS]
+    if unknown:
+        raise refused(f"Unknown output fields selected: {','.join(unknown)}", "wrong_input")
+    kind = _asked_type(world, opcode.get("storage_type"))
+    wanted = opcode.get("nodes") or [node.name for node in world.cluster.nodes]
+    missing = [name for name in wanted if world.node(name) is None]
+    if missing:
+        raise refused(f"Node '{missing[0]}' not known", "unknown_entity")
+    nodes = [node for node in world.cluster.nodes if node.name in wanted and world.answers(node.name)]
+    rows = [(node, row) for node in nodes for row in _units(world, node, kind)] if kind else []
+    only = opcode.get("name")
+    told = [
+        {
+            "name": name,
+            "size": size,
+            "free": free,
+            "used": size - free,
+            "allocatable": True,
+            "node": node.name,
+            "type": kind.value if kind else None,
+        }
+        for node, (name, size, free) in rows
+        if only in (None, name)
+    ]
+    return [[row[field] for field in fields] for row in told]
+
+
+def _asked_type(world: World, name: str | None) -> StorageType | None:
+    """The type that is asked for; None for physical volumes, of which there are none."""
+    enabled = _enabled(world)
+    types = [TYPE_OF[template] for template in enabled]
+    if name is None:
+        if types[0] not in _REPORTED:
+            raise refused(
+                f"Storage reporting for storage type '{types[0].value}' is not supported.", "wrong_input"
+            )
+        return types[0]
+    kind = StorageType.LVM_VG if name == IGNORED else StorageType(name)
+    if kind not in types:
+        told = ",".join(template.value for template in enabled)
+        raise refused(
+            f"No disk template of storage type '{name}' is enabled in this cluster."
+            f" Enabled disk templates are: {told}",
+            "wrong_input",
+        )
+    return None if name == IGNORED else kind
+
+
+def _units(world: World, node: Node, kind: StorageType) -> list[tuple[str, int, int]]:
+    """Name, size and free space of the units of a type on a node.
+
+    Of directories there is the cluster's own only. A node that tells no units has the default volume group.
+    """
+    if kind is StorageType.LVM_VG:
+        if node.storage is None:
+            return [(_default(world, kind), int(node.t_dsk), node.f_dsk)] if node.t_dsk else []
+        groups = [unit for kind in _GROUPS for unit in node.storage if unit.desired.type is kind]
+        found = {unit.desired.key: (unit.desired.key, unit.total, max(0, unit.free)) for unit in groups}
+        return [found[name] for name in sorted(found)]
+    if kind not in _REPORTED:
+        return []
+    own = DesiredUnit(kind, _default(world, kind))
+    there = [unit for unit in node.storage or () if unit.desired == own]
+    return [(unit.desired.key, unit.total, max(0, unit.free)) for unit in there]
+
+
+def query_disks(world: World, opcode: Opcode) -> dict[str, dict[str, Any]]:
+    """The configuration of instances, by name; of all without ``instances``."""
+    wanted: Sequence[str] = opcode.get("instances") or [row.name for row in world.cluster.instances]
+    rows = [(name, world.instance(name)) for name in wanted]
+    for name, row in rows:
+        if row is None:
+            raise refused(f"Instance '{name}' not known", "unknown_entity")
+    return {name: _data(world, row) for name, row in rows if row}
+
+
+def _data(world: World, row: Instance) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "uuid": uuid(row.name),
+        "run_state": None,
+        "pnode": row.pnode,
+        "snodes": [] if row.snode is None else [row.snode],
+        "disk_template": row.template.value,
+        "disks": [_disk(world, row, disk, place) for place, disk in enumerate(row.disks)],
+    }
+
+
+def _disk(world: World, row: Instance, disk: Disk, place: int) -> dict[str, Any]:
+    name = f"{uuid(f'{row.name}/{place}')}.disk{place}"
+    key = disk.unit.key if disk.unit else _default(world, TYPE_OF[row.template])
+    made: dict[str, Any] = {
+        "iv_name": f"disk/{place}",
+        "dev_type": row.template.value,
+        "mode": "rw",
+        "size": disk.size,
+        "spindles": disk.spindles,
+        "uuid": uuid(name),
+        "drbd_info": None,
+        "pstatus": None,
+        "sstatus": None,
+        "children": [],
+    }
+    if row.template is not DiskTemplate.DRBD:
+        return made | {"logical_id": _logical_id(row, key, name)}
+    nodes = [uuid(node) for node in (row.pnode, row.snode or row.pnode)]
+    parts = ((key, f"{name}_data", disk.size), (disk.metavg or key, f"{name}_meta", DRBD_META))
+    children: list[Mapping[str, Any]] = [
+        made | {"dev_type": "plain", "logical_id": [group, volume], "size": size}
+        for group, volume, size in parts
+    ]
+    return made | {"logical_id": [*nodes, 11000 + place, 0, 0, None], "children": children}
+
+
+def _logical_id(row: Instance, key: str, name: str) -> list[str]:
+    match row.template:
+        case DiskTemplate.FILE | DiskTemplate.SHARED_FILE:
+            return ["loop", f"{key}/{row.name}/{name}"]
+        case DiskTemplate.GLUSTER:
+            return ["loop", f"ganeti/{name}"]
+        case DiskTemplate.BLOCK:
+            return ["manual", f"/dev/disk/{name}"]
+        case DiskTemplate.RBD:
+            return ["rbd", name]
+        case _:
+            return [key, name]

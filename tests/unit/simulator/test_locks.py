@@ -1,0 +1,34 @@
+from typing import Any
+
+from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.simulator.jobs import QueuedJob, QueuedOpcode
+from ganeti_htools.simulator.locks import locks
+from ganeti_htools.simulator.opcodes import check, subjects
+from ganeti_htools.simulator.storage import uuid
+from tests.support.worlds import opcode, replace_disks, world
+
+QUESTION = opcode("NODE_QUERY_STORAGE", output_fields=["name"], nodes=["two"])
+
+
+def job(number: int, state: JobStatus, work: dict[str, Any]) -> QueuedJob:
+    return QueuedJob(number, [QueuedOpcode(check(work))], (0, 0), frozenset(), state)
+
+
+def test_jobs_hold_and_wait_for_locks() -> None:
+    jobs = [
+        job(1, JobStatus.RUNNING, replace_disks("mirrored", "three")),
+        job(2, JobStatus.WAITING, QUESTION),
+        job(3, JobStatus.SUCCESS, QUESTION),
+    ]
+    found = {lock.name: (lock.mode, lock.owners, lock.pending) for lock in locks(world(), jobs)}
+    held: tuple[str, list[str], list[Any]] = ("exclusive", ["1"], [])
+    assert found == {
+        "instance/mirrored": held,
+        f"node/{uuid('one')}": held,
+        f"node/{uuid('two')}": ("exclusive", ["1"], [("shared", ["2"])]),
+        f"node/{uuid('three')}": held,
+    }
+
+
+def test_a_question_keeps_away_what_works_on_the_instances_of_its_nodes() -> None:
+    assert subjects(world(), QUESTION) == {"two", "mirrored"}
