@@ -8,7 +8,7 @@ where they are few. Restated are the hard limits of ``node_rules.add_primary`` a
 test compares with :func:`.node_loss.recover`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any
@@ -267,27 +267,39 @@ class LostNode:
 
     def survived(self) -> bool:
         """Whether all instances find room."""
-        instances, nodes, state = self.instances, self.nodes.copy(), self.state
+        instances, nodes = self.instances, self.nodes.copy()
         free = (
-            state.migrates is None
+            self.state.migrates is None
             and self.exclusive is None
             and all(arrival.welcome for _, arrival in instances)
         )
-        if any(len(asked.tags) for asked, _ in instances):
+        places = self.places(nodes)
+        for at, largest in enumerate(self.largest):
+            if free and self._surely_take(nodes, len(instances) - at, *largest):
+                return True
+            if next(places) == NOWHERE:
+                return False
+        return True
+
+    def places(self, nodes: _Nodes) -> Iterator[int]:
+        """The node of each instance, one after the other, NOWHERE for the first that finds no room.
+
+        ``nodes`` are changed on the way.
+        """
+        state = self.state
+        if any(len(asked.tags) for asked, _ in self.instances):
             counts = state.tag_counts.copy(), state.settled_tag_counts.copy()
             state = replace(state, tag_counts=counts[0], settled_tag_counts=counts[1])
-        for at, (asked, arrival) in enumerate(instances):
-            if free and self._surely_take(nodes, len(instances) - at, *self.largest[at]):
-                return True
+        for asked, arrival in self.instances:
             places = self._with_room(nodes, asked, arrival)
-            if not places or at == len(instances) - 1:
-                return bool(places)
-            moves = asked.row.template.survives_node
+            if not places:
+                yield NOWHERE
+                return
+            moves, best = asked.row.template.survives_node, places[0]
             if moves:  # what is recreated takes nothing off the lost node
                 nodes.change(self.node, [-change for change in arrival.spreads[self.node]])
             elif len(asked.tags):
                 asked = replace(asked, index=NOWHERE)
-            best = places[0]
             if len(places) > 1:
                 balance = nodes.balanced(self.moving if moves else self.recreating)
                 best = self._best(state, nodes, balance, asked, arrival, places)
@@ -295,7 +307,7 @@ class LostNode:
             for table in (state.tag_counts, state.settled_tag_counts) if len(asked.tags) else ():
                 table[asked.tags, best] += 1
                 table[asked.tags, self.node] -= moves
-        return True
+            yield best
 
     def _surely_take(self, nodes: _Nodes, number: int, mem: int, disk: int) -> bool:
         """Whether instances, none larger than this, find room wherever they go: for as many of the largest

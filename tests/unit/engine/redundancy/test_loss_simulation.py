@@ -1,37 +1,85 @@
 """The quicker simulation of a lost node says what the rule itself says."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
+from ganeti_htools.engine.redundancy import loss_simulation
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, lost_node
-from ganeti_htools.engine.redundancy.node_loss import can_be_lost
+from ganeti_htools.engine.redundancy.node_loss import Means, can_be_lost, failed_over, recover
+from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import Shape, cluster
 from tests.support.text_format import text as text_of
 
+TEMPLATES = (
+    {"plain": 1},
+    {"ext": 1},
+    {"plain": 2, "sharedfile": 1},
+    {"plain": 1, "ext": 1},
+    {"drbd": 1, "plain": 1},
+)
 
-@pytest.mark.parametrize("seed", range(40))
-def test_simulations_agree_where_room_is_scarce(seed: int) -> None:
+
+def scarce(seed: int) -> State:
+    """A small cluster with little room left."""
     rng = random.Random(seed)
     shape = Shape(
         nodes=rng.randint(3, 7),
         instances=rng.randint(10, 40),
         groups=rng.choice((1, 2)),
-        templates=rng.choice(
-            ({"plain": 1}, {"ext": 1}, {"plain": 2, "sharedfile": 1}, {"drbd": 1, "plain": 1})
-        ),
+        templates=rng.choice(TEMPLATES),
         fill=rng.choice((0.6, 0.7, 0.85)),
+        offline=rng.choice((0, 0, 1)),
         tags=rng.choice(((), ("exclusion", "location"), ("migration",), ("desired",))),
         exclusive_storage=rng.random() < 0.2,
     )
-    state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+    return derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_simulations_agree_where_room_is_scarce(seed: int) -> None:
+    state = scarce(seed)
     everyone, known = np.ones(len(state.group), np.bool_), Arrivals()
     for node in range(len(state.group)):
         for scope in (everyone, state.group == state.group[node]):
             assert can_be_lost(state, node, scope, known) == can_be_lost(state, node, scope)
+
+
+@pytest.mark.parametrize("many", [2, loss_simulation.MANY])
+@pytest.mark.parametrize("seed", range(25))
+def test_one_more_instance_is_as_if_it_had_been_there(
+    seed: int, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss_simulation, "MANY", many)
+    state, rng = scarce(seed), random.Random(seed)
+    everyone, known, rows = np.ones(len(state.group), np.bool_), Arrivals(), np.arange(len(state.group))
+    template = rng.choice((DiskTemplate.PLAIN, DiskTemplate.EXT))
+    row = rng.choice([each for each in state.cluster.instances if not each.forthcoming])
+    mem = row.mem // rng.choice((1, 2))
+    asked = state.ask(replace(row, name="new", mem=mem, template=template, snode=None, tags=()))
+    trial = placements.allocate_one(state, asked, rows, everyone, force=True)
+    for node in rows.tolist():
+        lost = failed_over(state, node, everyone, known)
+        for primary in np.flatnonzero(trial.codes == FITS).tolist():
+            together = None if lost is None else lost.placed(asked, primary)
+            if together is None or together.nodes.mem[primary] <= 0:
+                continue
+            placed = state.copy()
+            settling.settle(placed, trial.only(primary))
+            others = [
+                each.node for each in recover(placed, node, everyone) if each.kind is not Means.FAILOVER
+            ]
+            assert together.survived() is (NOWHERE not in others)
+            until = others.index(NOWHERE) + 1 if NOWHERE in others else len(others)
+            assert list(together.places(together.nodes.copy())) == others[:until]
 
 
 def test_nothing_is_left_to_do_without_instances() -> None:
