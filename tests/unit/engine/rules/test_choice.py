@@ -80,3 +80,10 @@ def test_the_location_exclusion_score_is_found_out_unless_it_is_given() -> None:
     found, without = (choice.base(state, everywhere(state), given) for given in (None, 0.0))
     assert found.sums[INDEX["location_exclusion_score"]] == 2.0
     assert found.score() - without.score() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    "scores", [[3.0, 1.0, 1.0 + 1e-12, 2.0], [5.0], [-2.0, -2.0], [1e6, 1e6 + 1e-4, 1e6 + 1]]
+)
+def test_the_last_near_best_is_found_likewise_in_plain_numbers(scores: list[float]) -> None:
+    assert choice.last_near_best(scores) == choice.near_best(np.array(scores))[-1]

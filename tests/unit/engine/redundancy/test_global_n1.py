@@ -1,0 +1,105 @@
+"""What is known of redundancy before anything is placed, and what a placement makes of it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess
+from ganeti_htools.engine.redundancy.node_loss import failed_over
+from ganeti_htools.engine.rules import placements
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import cluster, instance
+
+DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
+# Of three nodes with 10,000 MiB each, one can be lost, but not once the empty one has less than 6,001 MiB.
+TIGHT = [instance(f"on-{name}", EXT, name, mem=6_000) for name in "ab"]
+
+
+def known(instances: Sequence[Instance], options: Options | None = None) -> Redundancy:
+    state = derive(cluster(dict.fromkeys("abc", 10_000), instances))
+    return assess(state, np.ones(len(state.group), np.bool_), options or Options())
+
+
+def on_each(state: State, new: Instance) -> Trial:
+    """A new instance on each node."""
+    rows = np.arange(len(state.group))
+    return placements.allocate_one(state, state.ask(new), rows, np.ones(len(rows), np.bool_))
+
+
+def test_without_a_mirror_what_is_on_a_node_is_lost_with_it() -> None:
+    assert known([instance("old", DRBD, "a")]).missing
+    assert known([instance("old", DRBD, "a", "b")]).holds()
+    redundancy, rows = known([]), np.arange(3)
+    new = redundancy.state.ask(instance("new", DRBD, ""))
+    assert not redundancy.admits(new, rows, None).any()
+    assert redundancy.admits(new, rows, rows).all()
+
+
+def test_a_secondary_needs_memory_for_all_that_one_node_leaves_to_it() -> None:
+    redundancy = known([instance("old", DRBD, "a", "b", mem=6_000)])
+    rows = np.arange(3)
+    new = redundancy.state.ask(instance("new", DRBD, "", mem=4_000))
+    admitted = redundancy.admits(new, rows, rows)
+    assert not admitted[0, 1]
+    assert admitted[0, 2]
+    assert not admitted[1].any()  # b has to keep 6,000 MiB
+
+
+def test_sums_settle_what_has_plenty_of_room() -> None:
+    assert known([]).unsettled().tolist() == []
+    assert known([instance("old", EXT, "a")]).unsettled().tolist() == []
+    redundancy = known([instance("old", EXT, name, mem=9_900) for name in "abc"])
+    assert redundancy.broken.tolist() == [True, True, True]
+    assert redundancy.fragile().tolist() == [True, True, True]
+
+
+def test_a_place_is_confirmed_if_each_node_can_still_be_lost() -> None:
+    redundancy = known(TIGHT)
+    assert redundancy.holds()
+    trial = on_each(redundancy.state, instance("new", EXT, "", mem=3_000))
+    suspects: list[int] = []
+    assert [redundancy.confirms(trial.only(at), suspects) for at in range(3)] == [True, True, True]
+    trial = on_each(redundancy.state, instance("new", EXT, "", mem=4_000))
+    assert not redundancy.confirms(trial.only(2), suspects)
+    assert suspects[0] in (0, 1)
+    assert not redundancy.hopeless(suspects)
+    assert redundancy.rejects(trial.asked, 2, suspects)
+    assert redundancy.rules_out(redundancy.state.ask(instance("new", EXT, "", mem=9_000)), np.arange(3))
+
+
+def test_lost_nodes_stay_known_with_an_instance_more() -> None:
+    redundancy = known(TIGHT)
+    redundancy.lost[0] = failed_over(redundancy.state, 0, redundancy.scope, redundancy.arrivals)
+    redundancy.lost[1] = None
+    trial = on_each(redundancy.state, instance("new", EXT, "", mem=4_000))
+    after = redundancy.lost_after(trial.only(2))
+    assert list(after) == [0]
+    assert after[0].nodes.mem == [4_000, 4_000, 6_000]
+    assert not after[0].survived()
+    mirrored = on_each(redundancy.state, instance("new", DRBD, "", mem=100)).only(0)
+    assert redundancy.lost_after(mirrored) == {}
+
+
+@pytest.mark.parametrize("accept", [False, True])
+def test_offline_nodes_count_unless_existing_errors_are_accepted(accept: bool) -> None:
+    described = cluster(dict.fromkeys("abc", 10_000), [instance("old", DRBD, "a")], offline=True)
+    state = derive(described)
+    redundancy = assess(state, np.ones(3, np.bool_), Options(accept_existing=accept))
+    assert redundancy.missing is not accept
+
+
+def test_an_instance_that_only_gets_a_secondary_is_what_it_was() -> None:
+    rows = np.arange(3)
+    check = Unmirrored(known([instance("old", PLAIN, "a")]))
+    asked = check.before.state.ask(instance("new", DRBD, ""))
+    assert check.admits(asked, rows, rows).all()
+    broken = Unmirrored(known([instance("old", DRBD, "a")]))
+    assert not broken.admits(asked, rows, rows).any()
+    assert broken.before.state.snode[0] == NOWHERE
