@@ -151,6 +151,7 @@ END
 --exit-on-missing-mond-data none
 --static-kvm-node-memory integer
 --json none
+--storage none
 -V,--version none
 -h,--help none
 --help-completion none
@@ -279,7 +280,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,methods,plans,plan,execute,cancel,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,cancel,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -288,6 +289,11 @@ END
 END
             ;;
         'htoolsctl refresh') cat <<'END'
+-h,--help none
+--json none
+END
+            ;;
+        'htoolsctl storage') cat <<'END'
 -h,--help none
 --json none
 END

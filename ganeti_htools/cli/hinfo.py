@@ -2,16 +2,19 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.cluster.viewing import seen
-from ganeti_htools.cli.report import overview, tables
+from ganeti_htools.cli.report import overview, storage, tables
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.programs import HINFO
 from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.state import State
 
@@ -26,7 +29,7 @@ def run(line: CommandLine) -> None:
     cluster = load(line)
     state = seen(cluster, line)
     if line.json:
-        print_json(overview.as_json(state))
+        print_json(overview.as_json(state) | ({"storage": _storage(state)} if line.storage else {}))
         return
     print(f"Loaded cluster tags: {','.join(cluster.tags)}")
     if line.verbose > 2:
@@ -41,6 +44,8 @@ def run(line: CommandLine) -> None:
     groups = overview.groups(state)
     if line.verbose > 1:
         print(f"Node group information:\n{overview.group_table(groups)}", end="")
+    if line.storage:
+        print(storage.text(_storage(state)), end="")
     print(f"Cluster is N+1 {'happy' if all(group.n1_happy for group in groups) else 'unhappy'}", flush=True)
     if line.print_instances:
         say(tables.instance_map("Instances", state))
@@ -49,6 +54,10 @@ def run(line: CommandLine) -> None:
     statistics = overview.statistics(state)
     score = fixed(float(statistics.score()), 8)
     print(f"Cluster coefficients:\n{tables.components(statistics)}Cluster score: {score}")
+
+
+def _storage(state: State) -> dict[str, Any]:
+    return asdict(storage_of(state.cluster, state.units))
 
 
 def _show_split(state: State, verbose: int) -> None:

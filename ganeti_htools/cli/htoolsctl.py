@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti_htools import streams
-from ganeti_htools.cli.report import daemon, daemon_plans
+from ganeti_htools.cli.report import daemon, daemon_plans, storage
 from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socket
 from ganeti_htools.client.following import changes
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, run, doc in (
         ("status", _status, "Shows how the daemon is and what it has done."),
         ("refresh", _refresh, "Has the daemon ask Ganeti and all nodes anew."),
+        ("storage", _storage, "Shows the storage units of the nodes, and the pools."),
         ("methods", _methods, "Lists what the daemon can be asked for."),
         ("plans", _plans, "Lists the plans that the daemon has made, and how far they are."),
         ("plan", _plan, "Tells of a plan until it has ended."),
@@ -113,6 +114,11 @@ def _refresh(options: Namespace) -> int:
     _look(options)
     answer = ask(options.socket, "refresh", {}, patience=_REFRESHING)
     return _print(options, answer, lambda state: daemon.ages(state["ages"]))
+
+
+def _storage(options: Namespace) -> int:
+    answer = ask(options.socket, "storage", {}, patience=PATIENCE)
+    return _print(options, answer, lambda told: storage.text(told).removesuffix("\n"))
 
 
 def _methods(options: Namespace) -> int:

@@ -382,6 +382,7 @@ STANDARD_ALLOC = _valued(
     "STDSPEC",
     "string",
 )
+STORAGE = switch("", "storage", "show the storage units of the nodes, and the pools")
 TIERED_ALLOC = _valued(
     "", "tiered-alloc", "the size to start from in tiered allocation", _spec("tiered"), "TSPEC", "string"
 )

@@ -70,6 +70,7 @@ from ganeti_htools.commandline.options import (
     STANDARD_ALLOC,
     STATE_OF_RECORD,
     STATIC_KVM_NODE_MEMORY,
+    STORAGE,
     TARGET_RESOURCES,
     TEXT_DATA,
     TIERED_ALLOC,
@@ -196,6 +197,7 @@ HINFO = Program(
         EXIT_ON_MISSING_MOND_DATA,
         STATIC_KVM_NODE_MEMORY,
         JSON,
+        STORAGE,
     ),
 )
 

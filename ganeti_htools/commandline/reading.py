@@ -92,6 +92,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     skip_non_redundant: bool = False
     state_of_record: bool = False
     static_kvm_node_memory: int = 4096
+    storage: bool = False
     target_resources: float = 2.0
     text_data: str | None = None
     tiered_alloc: tuple[int, ...] = ()

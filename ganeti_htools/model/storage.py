@@ -69,7 +69,7 @@ class DesiredUnit(NamedTuple):
     key: str
 
     def __str__(self) -> str:
-        return f"{self.type.value}/{self.key}"
+        return f"{self.type.value}/{self.key}" if self.key else self.type.value
 
 
 class Unit(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node, spindles_of
-from ganeti_htools.model.storage import DRBD_META, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType
+from ganeti_htools.model.storage import DRBD_META, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 
 POOL_TAG = "htools:storage:"
@@ -105,11 +105,25 @@ def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
     units = Units((DesiredUnit(StorageType.LVM_VG, ""),), (), types, mirrored, defaults)
     first = units.default(StorageType.LVM_VG)
-    wanted = {unit for row in (*cluster.instances, *requested) for unit in units.wants(row)}
+    wanted = _wanted(units, (*cluster.instances, *requested))
     local = {unit for unit in told | wanted if unit.type.local and unit.type in types} - {first}
-    pools = {unit for unit in told | wanted | set(_tagged(cluster)) if unit.type.pool}
+    pools = _pools(told | wanted, cluster)
     hidden = [pool for pool in sorted(pools, key=str) if not all(sees(cluster, pool))]
     return units._replace(local=(first, *sorted(local, key=str)), pools=tuple(hidden))
+
+
+def pools_met(cluster: Cluster, units: Units) -> set[DesiredUnit]:
+    """The pools that nodes or tags tell of, or that instances are on; none while no node tells its units."""
+    told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
+    return _pools(told | _wanted(units, cluster.instances), cluster) if units.known else set()
+
+
+def _wanted(units: Units, rows: Iterable[Instance]) -> set[DesiredUnit]:
+    return {unit for row in rows for unit in units.wants(row)}
+
+
+def _pools(met: set[DesiredUnit], cluster: Cluster) -> set[DesiredUnit]:
+    return {unit for unit in met | set(_tagged(cluster)) if unit.type.pool}
 
 
 def _defaults(cluster: Cluster) -> tuple[DesiredUnit, ...]:
@@ -167,8 +181,15 @@ def space_of(node: Node, units: Units, unit: int) -> tuple[float, int]:
     """
     if node.storage is None:
         return (node.t_dsk, node.f_dsk) if unit == 0 else (0.0, 0)
-    there = (each for each in node.storage if each.desired == units.local[unit])
-    return next(((float(each.total), each.free) for each in there), (0.0, 0))
+    there = unit_on(node, units, units.local[unit])
+    return (float(there.total), there.free) if there else (0.0, 0)
+
+
+def unit_on(node: Node, units: Units, wanted: DesiredUnit) -> Unit | None:
+    """A unit as a node has it; None if it does not. A node that tells no units has the default one."""
+    if node.storage is None:
+        return Unit(wanted, int(node.t_dsk), node.f_dsk) if wanted == units.local[0] else None
+    return next((each for each in node.storage if each.desired == wanted), None)
 
 
 def with_free(node: Node, units: Units, free: Sequence[int]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def test_options() -> None:
 def test_choices() -> None:
     assert complete("hail", "--mond", "=") == ["yes", "no"]
     assert complete("hail", "--mond", "=", "y") == ["yes"]
-    commands = ["status", "refresh", "methods", "plans", "plan", "execute", "cancel", "decide"]
+    commands = ["status", "refresh", "storage", "methods", "plans", "plan", "execute", "cancel", "decide"]
     assert complete("htoolsctl", "") == commands
 
 

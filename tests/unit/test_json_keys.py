@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.backends import text
+from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hbal, hcheck, hinfo, hroller, hscan, hspace, hsqueeze
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.record import INTERRUPTED, record
@@ -100,7 +100,8 @@ def test_hcheck(report: Callable[..., Any]) -> None:
 
 
 def test_hinfo(report: Callable[..., Any]) -> None:
-    check("hinfo.1.md", [report(hinfo)])
+    storage = simu.parse(["p,1,100,4,4;lvm-vg,ssdvg,20;rbd,vms,5"])
+    check("hinfo.1.md", [report(hinfo), report(hinfo, "--storage", cluster=storage)])
 
 
 def test_hroller(report: Callable[..., Any]) -> None:

@@ -1,13 +1,17 @@
-"""The methods ``cluster`` and ``refresh``: what the daemon knows of the cluster."""
+"""The methods ``cluster``, ``storage`` and ``refresh``: what the daemon knows of the cluster."""
 
+from dataclasses import asdict
 from typing import Any
 
 import orjson
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.engine.capacity.storage import Storage, storage_of
 from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.units import survey
 from htoolsd.socket.methods import Args, File
 from htoolsd.sync.asking import ROW, aside
 from htoolsd.sync.following import NotSyncedError, Sync
@@ -19,6 +23,10 @@ def encoded(answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
     return {
         name: orjson.Fragment(orjson.dumps(part)) for name, part in {**tables, "info": answers.info}.items()
     }
+
+
+def _storage(cluster: Cluster) -> Storage:
+    return storage_of(cluster, survey(cluster))
 
 
 class ClusterMethods:
@@ -55,6 +63,14 @@ class ClusterMethods:
                 parts = await aside(size, lambda: encoded(answers))
                 self._encoded = answers, parts
             return parts
+
+    async def storage(self, _args: Args, _file: File) -> object:
+        """Raises RefusalError."""
+        cluster = self._sync.model.cluster
+        if cluster is None:
+            raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
+        size = (len(cluster.nodes) + len(cluster.instances)) * ROW
+        return {**asdict(await aside(size, lambda: _storage(cluster))), **self._state()}
 
     async def refresh(self, _args: Args, _file: File) -> object:
         """Raises RefusalError."""

@@ -51,6 +51,14 @@ def declared(
             cluster.cluster,
         ),
         Method(
+            "storage",
+            1,
+            "Tells of the storage: the units of nodes and the pools, with total and free space in MiB where"
+            " that is known, the nodes that see each pool, and how old each kind of data is, in seconds.",
+            {},
+            cluster.storage,
+        ),
+        Method(
             "refresh",
             1,
             "Asks Ganeti for everything anew, and then tells how old each kind of data is, in seconds.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.report import layout, tables
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.redundancy import n1
@@ -153,7 +153,7 @@ def changes(before: Statistics, after: Statistics) -> str:
         if old or new
     ]
     header = ("Field", "Before", "After", "Weight")
-    return tables.table(header, rows, (False, True, True, True), "  ").removesuffix("\n")
+    return layout.table(header, rows, (False, True, True, True), "  ").removesuffix("\n")
 
 
 def totals(title: str, state: State, scope: Bools) -> str:

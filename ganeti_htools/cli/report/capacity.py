@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
-from ganeti_htools.cli.report import keys, tables
+from ganeti_htools.cli.report import keys, layout
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstruction
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
@@ -93,7 +93,7 @@ def instance_map(state: State, first: int) -> str:
             strict=True,
         )
     ]
-    return tables.table(rows[0], rows[1:], [False] * 3 + [True] * 4) if rows else ""
+    return layout.table(rows[0], rows[1:], [False] * 3 + [True] * 4) if rows else ""
 
 
 def key_lines(pairs: Pairs) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ganeti_htools import streams
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.report import layout
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, Step
@@ -123,7 +123,7 @@ def _fitted(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Seque
         room = screen - sum(1 + max(map(len, cells)) for cells in columns) - 1
         rows = [(*row[:-1], textwrap.shorten(row[-1], max(room, 3), placeholder=" ...")) for row in rows]
         header = (*header[:-1], textwrap.shorten(header[-1], max(room, 3), placeholder=" ..."))
-    return tables.table(header, rows, numeric)
+    return layout.table(header, rows, numeric)
 
 
 def _explanation_json(state: State, each: Explanation) -> dict[str, object]:

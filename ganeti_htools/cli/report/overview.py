@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.report import layout
 from ganeti_htools.engine.redundancy import check, n1
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.score import Statistics
@@ -86,7 +86,7 @@ def group_table(found: Sequence[GroupFigures]) -> str:
         )
         for group in found
     ]
-    return tables.table(_HEADER, rows, (False, True, True, True, True, False, True), "  ")
+    return layout.table(_HEADER, rows, (False, True, True, True, True, False, True), "  ")
 
 
 def _nodes_json(state: State) -> Iterator[dict[str, object]]:

@@ -7,29 +7,20 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed, show
+from ganeti_htools.backends.units import decoded
+from ganeti_htools.cli.report.layout import table
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.cluster import common_suffix
-from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.cluster import Disk, common_suffix
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, of_unit
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import TYPE_NAMES, DesiredUnit, Unit
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import unit_on
 
 DEFAULT_FIELDS = (
     *("status", "name", "tmem", "nmem", "imem", "xmem", "fmem", "umem", "rmem", "tdsk", "fdsk", "tcpu"),
     *("ucpu", "pcnt", "scnt", "pfmem", "pfdsk", "rcpu", "cload", "mload", "dload", "nload"),
 )
-
-
-def table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[bool], prefix: str = ""
-) -> str:
-    """Lines of cells, each padded to the width of its column; cells of ``numeric`` columns are right-aligned.
-
-    Each line begins with ``prefix`` and a blank.
-    """
-    columns = []
-    for cells, right in zip(zip(header, *rows, strict=True), numeric, strict=True):
-        width = max(map(len, cells))
-        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in cells])
-    return "".join(f"{prefix} {' '.join(line)}\n" for line in zip(*columns, strict=True))
 
 
 class _Field(NamedTuple):
@@ -149,14 +140,54 @@ _FIELDS = {
 def nodes(state: State, fields: Sequence[str] = (), scope: Bools | None = None) -> str:
     """A table of the nodes (in scope) with these fields.
 
-    Without ``fields`` they are the usual ones; fields after a ``+`` are added to those.
+    Without ``fields`` they are the usual ones; fields after a ``+`` are added to those. ``tdsk/UNIT`` and
+    ``fdsk/UNIT`` are about a storage unit.
     """
     if not fields or fields[0] == "+":
         fields = (*DEFAULT_FIELDS, *fields[1:])
-    chosen = [_FIELDS.get(field, _unknown) for field in fields]
+    chosen = [_FIELDS.get(field) or _unit_field(state, field) for field in fields]
     cells: Iterable[Sequence[str]] = zip(*(field.cells(state) for field in chosen), strict=True)
     rows = list(cells if scope is None else compress(cells, scope.tolist()))
     return table([field.header for field in chosen], rows, [field.numeric for field in chosen])
+
+
+def _unit_field(state: State, field: str) -> _Field:
+    """A field like ``fdsk/lvm-vg/ssdvg`` (GiB); nodes without the unit show ``-``."""
+    name, _, words = field.partition("/")
+    unit = _unit(state, words)
+    if unit is None or name not in _OF_UNIT:
+        return _unknown
+    header, of_pool = _OF_UNIT[name]
+
+    def cells(state: State) -> list[str]:
+        there = [unit_on(node, state.units, unit) for node in state.cluster.nodes]
+        if unit in state.units.local:  # as moves leave it
+            figures = getattr(state.columns, of_unit(header, state.units.local.index(unit))).tolist()
+        else:
+            figures = [of_pool(each) if each else 0 for each in there]
+        return [f"{int(mib) // 1024:5}" if each else "-" for each, mib in zip(there, figures, strict=True)]
+
+    return _Field(f"{header}/{words}", True, cells)
+
+
+_OF_UNIT: dict[str, tuple[str, Callable[[Unit], int]]] = {
+    "tdsk": ("t_dsk", lambda unit: unit.total),
+    "fdsk": ("f_dsk", lambda unit: unit.free),
+}
+_TEMPLATES = {template.value: template for template in DiskTemplate}
+
+
+def _unit(state: State, words: str) -> DesiredUnit | None:
+    """The unit ``TYPE/KEY``, or the default one of a disk template or type; None if that is none.
+
+    Ganeti's design "storage types" has ``dtotal/drbd``.
+    """
+    kind, _, key = words.partition("/")
+    if key:
+        return DesiredUnit(TYPE_NAMES[kind], decoded(key)) if kind in TYPE_NAMES else None
+    if kind in _TEMPLATES:
+        return state.units.wanted_by(Disk(0), _TEMPLATES[kind])
+    return state.units.default(TYPE_NAMES[kind]) if kind in TYPE_NAMES else None
 
 
 _unknown = _Field("<unknown field>", False, lambda state: ["<unknown field>"] * len(state.cluster.nodes))

@@ -73,6 +73,22 @@ def test_json_is_the_answer_as_it_is(
     assert json.loads(capsys.readouterr().out) == [{"any": "thing"}]
 
 
+def test_storage_is_shown_as_hinfo_does(
+    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str]
+) -> None:
+    room = {"node": "node1", "total": 9, "free": 7}
+    unit = {"type": "lvm-vg", "key": "ssdvg", "nodes": [room]}
+    asked = daemon(storage={"nodes": ["node1", "node2"], "units": [unit], "pools": [], "ages": {}}).asked
+    assert run("storage") == 0
+    assert asked == [("storage", {})]
+    assert capsys.readouterr().out.splitlines() == [
+        "Storage units (free/total MiB):",
+        "   Node  lvm-vg/ssdvg",
+        "   node1          7/9",
+        "   node2            -",
+    ]
+
+
 @pytest.mark.parametrize(
     ("state", "status"), [("done", 0), ("planned", 0), ("stopped", 0), ("failed", 1), ("interrupted", 2)]
 )

@@ -1,10 +1,6 @@
 from dataclasses import replace
-from typing import TypeVar
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ganeti_htools.backends import text
+from ganeti_htools.backends import simu, text
 from ganeti_htools.cli.report import tables
 from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.derive import derive
@@ -85,21 +81,33 @@ def test_a_cluster_with_nothing_in_it() -> None:
     assert tables.instances(derive(Cluster())).startswith(" F Name Pri_node")
 
 
-T = TypeVar("T")
-cells = st.text("ab1 ", max_size=5)
+def test_fields_of_storage_units() -> None:
+    cluster = simu.parse(["p,1,2g,4,4;lvm-vg,a%2Cb,3g;rbd,vms,1t", "p,1,4g,4,4"])
+    fields = [
+        "name",
+        "tdsk/drbd",
+        "fdsk/lvm-vg",
+        "tdsk/lvm-vg/a%2Cb",
+        "fdsk/rbd/vms",
+        "fdsk/lvm-vg/none",
+        "fdsk/x",
+    ]
+    rows = [line.split() for line in tables.nodes(derive(cluster), fields).splitlines()]
+    assert rows == [
+        ["Name", *(field.replace("dsk", "_dsk") for field in fields[1:6]), "<unknown", "field>"],
+        ["node-01-001", "2", "2", "3", "1024", "-", "<unknown", "field>"],
+        ["node-02-001", "4", "4", "-", "-", "-", "<unknown", "field>"],
+    ]
 
 
-@given(
-    st.lists(st.lists(cells, min_size=3, max_size=3), min_size=1),
-    st.lists(st.booleans(), min_size=3, max_size=3),
-)
-def test_cells_of_a_column_stand_below_each_other(rows: list[list[str]], numeric: list[bool]) -> None:
-    lines = tables.table(rows[0], rows[1:], numeric).split("\n")
-    assert lines.pop() == ""
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    for line, row in zip(lines, rows, strict=True):
-        for cell, width, right in zip(row, widths, numeric, strict=True):
-            assert line[0] == " "
-            found, line = line[1 : 1 + width], line[1 + width :]
-            assert found == (" " * (width - len(cell)) + cell if right else cell + " " * (width - len(cell)))
-        assert not line
+def test_fields_of_units_follow_the_state() -> None:
+    state = derive(simu.parse(["p,1,2g,4,4;lvm-vg,ssdvg,3g"]))
+    state.columns.f_dsk_1[0] = 1024  # type: ignore[attr-defined]
+    assert tables.nodes(state, ["fdsk/lvm-vg/ssdvg"]).split()[-1] == "1"
+
+
+def test_the_default_unit_of_nodes_that_tell_none() -> None:
+    assert tables.nodes(derive(simu.parse(["p,1,2g,4,4"])), ["fdsk/plain", "fdsk/file"]).split()[2:] == [
+        "2",
+        "-",
+    ]

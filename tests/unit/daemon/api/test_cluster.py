@@ -19,13 +19,22 @@ async def test_the_cluster_is_told_as_it_is_known_each_time(autojump_clock: Mock
         async def ask(name: str) -> Any:
             return orjson.loads(orjson.dumps(await getattr(methods, name)({}, None)))
 
-        with pytest.raises(RefusalError, match=r"^the cluster is not known yet$"):
-            await ask("cluster")
+        for name in ("cluster", "storage"):
+            with pytest.raises(RefusalError, match=r"^the cluster is not known yet$"):
+                await ask(name)
         await trio.sleep(2)
         told = await ask("cluster")
         assert relayed.read(told) == sync.model.answers
         assert told["ages"] == {"configuration": 2, "live": 2}
         assert (told["late"], told["error"], told["silent"]) == (False, None, [])
+        storage = await ask("storage")
+        assert sync.model.cluster
+        rooms = [
+            {"node": node.name, "total": int(node.t_dsk), "free": node.f_dsk}
+            for node in sync.model.cluster.nodes
+        ]
+        assert storage["units"] == [{"type": None, "key": None, "nodes": rooms}]
+        assert (storage["ages"], storage["late"]) == (told["ages"], False)
         luxid.jobs.submit([[role("two", drained=True)]])
         await trio.sleep(10)
         assert await ask("cluster") != told

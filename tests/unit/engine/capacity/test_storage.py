@@ -1,0 +1,48 @@
+from dataclasses import replace
+
+from ganeti_htools.backends import simu
+from ganeti_htools.engine.capacity.storage import LocalUnit, Room, SharedPool, storage_of
+from ganeti_htools.model.cluster import Node
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import survey
+from tests.support.by_hand import instance
+
+
+def test_each_unit_with_the_nodes_that_have_it() -> None:
+    cluster = simu.parse(["p,2,100,4,4;lvm-vg,ssdvg,20", "p,1,30,4,4"])
+    dead = Node("dead", cluster.groups[0].uuid, offline=True)
+    cluster = replace(cluster, nodes=(*cluster.nodes, dead))
+    found = storage_of(cluster, survey(cluster))
+    assert found.nodes == ("node-01-001", "node-01-002", "node-02-001", "dead")
+    assert found.units == (
+        LocalUnit(
+            "lvm-vg",
+            "xenvg",
+            (Room("node-01-001", 100, 100), Room("node-01-002", 100, 100), Room("node-02-001", 30, 30)),
+        ),
+        LocalUnit("lvm-vg", "ssdvg", (Room("node-01-001", 20, 20), Room("node-01-002", 20, 20))),
+    )
+    assert found.pools == ()
+
+
+def test_of_a_pool_the_least_that_nodes_tell() -> None:
+    cluster = simu.parse(["p,2,100,4,4;rbd,vms,20"])
+    units = cluster.nodes[1].storage or ()
+    later = replace(cluster.nodes[1], storage=(units[0], units[1]._replace(free=15)))
+    cluster = replace(cluster, nodes=(cluster.nodes[0], later))
+    names = ("node-01-001", "node-01-002")
+    assert storage_of(cluster, survey(cluster)).pools == (SharedPool("rados", "vms", 20, 15, names, True),)
+
+
+def test_a_pool_that_only_instances_tell_of_is_seen_by_all() -> None:
+    cluster = simu.parse(["p,1,100,4,4;lvm-vg,ssdvg,20"])
+    cluster = replace(cluster, instances=(instance("i", DiskTemplate.RBD, "node-01-001"),))
+    found = storage_of(cluster, survey(cluster)).pools
+    assert found == (SharedPool("rados", "", None, None, ("node-01-001",), True),)
+
+
+def test_without_units_there_is_one_without_a_name() -> None:
+    cluster = simu.parse(["p,1,100,4,4"])
+    assert storage_of(cluster, survey(cluster)).units == (
+        LocalUnit(None, None, (Room("node-01-001", 100, 100),)),
+    )
