@@ -11,12 +11,13 @@ from typing import Any
 from ganeti_htools.backends import values
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
-from ganeti_htools.model.errors import DataError, on_one_line
+from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 
 UNKNOWN = "-"
-_ENCODED = re.compile(r"[%,;|\x00-\x1f\x7f]|^-$")
+# A word that means something by itself is encoded as well.
+_ENCODED = re.compile(r"[%,;|]|^[-YN]$")
 _DECODED = re.compile(r"%([0-9A-Fa-f]{2})")
 _FLAGS = {"Y": True, "N": False}
 
@@ -25,10 +26,11 @@ def desired(kind: str, key: str) -> DesiredUnit | None:
     """The unit of a type and key; None for a type on which no disk can be. Raises DataError."""
     if kind == IGNORED:
         return None
+    unit = values.shown(f"{kind}/{key}")
     if kind not in TYPE_NAMES:
-        raise DataError(f"unknown storage type {values.shown(kind)}, expected one of {', '.join(TYPE_NAMES)}")
-    if not key:
-        raise DataError(f"no key for storage type {kind}, expected the name of a unit")
+        raise DataError(f"unknown storage type of {unit}, expected one of {', '.join(TYPE_NAMES)}")
+    if not key or not key.isprintable():
+        raise DataError(f"storage unit {unit}: expected a key, which is a name")
     return DesiredUnit(TYPE_NAMES[kind], key)
 
 
@@ -45,11 +47,10 @@ def node_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
     found: dict[DesiredUnit, Unit] = {}
     for unit in units:
         if unit.desired in found:
-            raise DataError(f"{on_one_line(str(unit.desired))} appears more than once")
+            raise DataError(f"{unit.desired} appears more than once")
         if unit.free > unit.total:
             raise DataError(
-                f"{on_one_line(str(unit.desired))}: free: expected at most the total of {unit.total} MiB,"
-                f" got {unit.free}"
+                f"{unit.desired}: free: expected at most the total of {unit.total} MiB, got {unit.free}"
             )
         found[unit.desired] = unit
     return tuple(found.values())
@@ -69,7 +70,7 @@ def _unit(text: str) -> Unit | None:
     unit = desired(kind, decoded(key))
     if unit is None:
         return None
-    place = on_one_line(str(unit))
+    place = str(unit)
     return Unit(
         unit,
         values.read(values.whole, total, place, "total"),
@@ -108,14 +109,23 @@ def read_disks(text: str) -> tuple[Disk, ...]:
 
 
 def _disk(text: str, number: int) -> Disk:
-    size, kind, key, spindles, metavg, *_ = *text.split(","), *[UNKNOWN] * 5
-    place = f"disk {number}"
+    place, fields = f"disk {number}", text.split(",")
+    if len(fields) < 3:
+        raise DataError(f"{place}: expected SIZE,TYPE,KEY, not {values.shown(text)}")
+    size, kind, key, spindles, metavg, *_ = *fields, *[UNKNOWN] * 2
+    meta = _unless_unknown(StorageType.LVM_VG.value, metavg, place, "metavg")
     return Disk(
         values.read(values.whole, size, place, "size"),
         None if spindles == UNKNOWN else values.read(values.whole, spindles, place, "spindles"),
-        None if kind == UNKNOWN else values.read(lambda key: desired(kind, decoded(key)), key, place),
-        None if metavg == UNKNOWN else decoded(metavg),
+        _unless_unknown(kind, key, place),
+        meta.key if meta else None,
     )
+
+
+def _unless_unknown(kind: str, key: str, *place: str) -> DesiredUnit | None:
+    if UNKNOWN in (kind, key):
+        return None
+    return values.read(lambda key: desired(kind, decoded(key)), key, *place)
 
 
 def differ(cluster: Cluster) -> bool:
@@ -149,10 +159,11 @@ def units_of(fields: Fields, key: str = "storage") -> tuple[Unit, ...]:
     """
     found = []
     for each in fields.objects(key):
+        each.owner = f"{fields.owner}: {key}"
         unit = _sunit(each, "sunit")
         if unit is None:
             continue
-        each.owner = f"{each.owner}: {key}: {on_one_line(str(unit))}"
+        each.owner = f"{fields.owner}: {key}: {unit}"
         params = _params(each)
         found.append(Unit(unit, each.integer("total"), each.integer("free"), params))
     try:
@@ -172,10 +183,7 @@ def _sunit(fields: Fields, key: str) -> DesiredUnit | None:
     value: Any = fields.value(key)
     if not isinstance(value, list) or len(value) < 2 or not all(isinstance(part, str) for part in value[:2]):
         raise fields.wrong(key, "storage unit", "a list of type, key and parameters")
-    try:
-        return desired(*value[:2])
-    except DataError as error:
-        raise DataError(f"{fields.owner}: key '{key}': {error}") from error
+    return values.read(lambda name: desired(value[0], name), value[1], fields.owner, f"key '{key}'")
 
 
 # What names the unit of a disk in requests, and the type that it is of. Ganeti tells the volume group of
@@ -190,13 +198,14 @@ _NAMED_BY = {
 def disk_of(fields: Fields, template: DiskTemplate) -> Disk:
     """A disk of a JSON request. Raises DataError."""
     spindles = fields.count("spindles") if fields.has("spindles") else None
-    mirrored = template is DiskTemplate.DRBD and fields.has("metavg")
-    metavg = fields.text("metavg") if mirrored else None
-    return Disk(fields.integer("size"), spindles, _unit_of(fields, template), metavg)
+    unit = _sunit(fields, "sunit") if fields.has("sunit") else None
+    if unit is None and template in _NAMED_BY:
+        unit = _named(fields, *_NAMED_BY[template])
+    meta = _named(fields, "metavg", StorageType.LVM_VG) if template is DiskTemplate.DRBD else None
+    return Disk(fields.integer("size"), spindles, unit, meta.key if meta else None)
 
 
-def _unit_of(fields: Fields, template: DiskTemplate) -> DesiredUnit | None:
-    if fields.has("sunit"):
-        return _sunit(fields, "sunit")
-    key, kind = _NAMED_BY.get(template, ("", StorageType.DISKLESS))
-    return DesiredUnit(kind, fields.text(key)) if key and fields.has(key) else None
+def _named(fields: Fields, key: str, kind: StorageType) -> DesiredUnit | None:
+    if not fields.has(key):
+        return None
+    return values.read(lambda name: desired(kind.value, name), fields.text(key), fields.owner, f"key '{key}'")

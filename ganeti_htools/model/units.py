@@ -153,7 +153,7 @@ def _tagged(cluster: Cluster) -> list[DesiredUnit]:
 
 def _tag_unit(tag: str) -> DesiredUnit | None:
     kind, _, key = tag.removeprefix(POOL_TAG).partition("/")
-    known = tag.startswith(POOL_TAG) and key and kind in TYPE_NAMES
+    known = tag.startswith(POOL_TAG) and key and key.isprintable() and kind in TYPE_NAMES
     return DesiredUnit(TYPE_NAMES[kind], key) if known else None
 
 

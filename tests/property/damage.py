@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.cases import TYPES, case
 from tests.support.clusters import Json
+from tests.support.storage_units import case_with_units
 
 DEEP = "<deep>"
 VALUES: tuple[Any, ...] = (
@@ -20,13 +21,15 @@ VALUES: tuple[Any, ...] = (
     *(["node1.example.org"], ["node99.example.org"], ["node1.example.org"] * 2),
     *(["node2.example.org", "node1.example.org"], [f"node{i}.example.org" for i in (1, 2, 3)]),
     *(["inst1.example.org"] * 2, ["x" * 100_000]),
+    *("ssdvg", "lvm-vg", ["lvm-vg", "ssdvg", []], ["lvm-pv", "x"], ["zfs", "x"], ["drbd", "a\nb", [None]]),
+    *([{"sunit": ["lvm-vg", "ssdvg"], "free": -1, "total": 1}] * 2,),
 )
 
 
 @functools.cache
 def text(kind: str, seed: int) -> str:
     """A request without damage."""
-    return case(seed, kind).text
+    return (case_with_units if seed % 2 else case)(seed, kind).text
 
 
 requests = st.builds(text, st.sampled_from(TYPES), st.integers(0, 9))

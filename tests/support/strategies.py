@@ -4,17 +4,31 @@ from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
 names = st.text("ab1.-_ äß字", min_size=1, max_size=6)
 tags = st.lists(st.text("ab:1ä", min_size=1, max_size=5), max_size=3).map(tuple)
 
 
+keys = st.text("a/-%,;|YN é字", min_size=1, max_size=4)
+desired_units = st.builds(DesiredUnit, st.sampled_from(StorageType), keys)
+
+
 @st.composite
-def clusters(draw: st.DrawFn, largest: int = MAX_MIB) -> Cluster:
+def units(draw: st.DrawFn, largest: int = MAX_MIB) -> Unit:
+    """A storage unit of a node."""
+    total = draw(st.integers(0, largest))
+    params = draw(st.lists(st.booleans() | keys | st.just(""), max_size=2))
+    return Unit(draw(desired_units), total, draw(st.integers(-largest, total)), tuple(params))
+
+
+@st.composite
+def clusters(draw: st.DrawFn, largest: int = MAX_MIB, *, told: bool = False) -> Cluster:
     """Clusters as a file has them: an instance has one disk, all nodes are known in full.
 
-    ``largest`` bounds all figures.
+    ``largest`` bounds all figures. If ``told``, some nodes tell their storage units, one of them surely, and
+    instances have any number of disks.
     """
     sizes = st.integers(0, largest)
     free = st.integers(-largest, largest)  # negative where more is promised than there is
@@ -55,9 +69,12 @@ def clusters(draw: st.DrawFn, largest: int = MAX_MIB) -> Cluster:
             excl_stor=draw(st.booleans()),
             master=role == "master",
             tags=draw(tags),
+            storage=draw(storage if name == hosts[0] else st.none() | storage) if told else None,
         )
 
     hosts = draw(st.lists(names, max_size=4 if groups else 0, unique=True))
+    storage = st.lists(units(largest), max_size=3, unique_by=lambda unit: unit.desired).map(tuple)
+    disk = st.builds(Disk, sizes, st.none() | sizes, st.none() | desired_units, st.none() | keys)
 
     def instance(name: str) -> Instance:
         dsk = draw(sizes)
@@ -66,7 +83,7 @@ def clusters(draw: st.DrawFn, largest: int = MAX_MIB) -> Cluster:
             name=name,
             mem=draw(sizes),
             dsk=dsk,
-            disks=(Disk(dsk, draw(st.none() | sizes)),),
+            disks=tuple(draw(st.lists(disk, max_size=3))) if told else (Disk(dsk, draw(st.none() | sizes)),),
             vcpus=draw(sizes),
             status=draw(st.sampled_from(Status)),
             tags=draw(tags),

@@ -123,6 +123,11 @@ def test_what_is_written_is_read_again(cluster: Cluster) -> None:
     assert text.parse(text.dump(cluster), "x.data") == cluster
 
 
+@given(clusters(told=True))
+def test_storage_units_are_read_again(cluster: Cluster) -> None:
+    assert text.parse(text.dump(cluster), "x.data") == cluster
+
+
 def test_several_disks_are_written_as_one() -> None:
     cluster = text.parse(FILE, "x.data")
     disks = (Disk(8000, 3), Disk(2240, 1))

@@ -1,0 +1,210 @@
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import Units, needs_of, sees, space_of, survey, with_free
+from tests.support import by_hand
+
+VG = StorageType.LVM_VG
+XEN, SSD, HDD = (DesiredUnit(VG, key) for key in ("xenvg", "ssdvg", "hddvg"))
+MIRRORED = DesiredUnit(StorageType.DRBD, "xenvg")
+FILES = DesiredUnit(StorageType.FILE, "/srv/files")
+POOL = DesiredUnit(StorageType.RADOS, "fast")
+NAMELESS = DesiredUnit(VG, "")
+
+
+def unit(desired: DesiredUnit, total: int = 1000, free: int = 400) -> Unit:
+    return Unit(desired, total, free)
+
+
+def node(name: str, *units: Unit, group: str = "uuid-1", tags: tuple[str, ...] = ()) -> Node:
+    return by_hand.node(name, group=group, tags=tags, storage=units)
+
+
+def cluster(*nodes: Node, instances: tuple[Instance, ...] = (), **facts: object) -> Cluster:
+    return replace(by_hand.cluster({}, []), nodes=nodes, instances=instances, **facts)  # type: ignore[arg-type]
+
+
+def instance(template: DiskTemplate, *disks: Disk, dsk: int | None = None) -> Instance:
+    meta = 128 if template is DiskTemplate.DRBD else 0
+    snode = "node2" if template is DiskTemplate.DRBD else None
+    made = by_hand.instance("inst1", template, "node1", snode)
+    return replace(made, disks=disks, dsk=sum(disk.size + meta for disk in disks) if dsk is None else dsk)
+
+
+def units_of(*desired: DesiredUnit) -> Units:
+    """The units of a cluster with these on its only node."""
+    return survey(cluster(node("node1", *map(unit, desired))))
+
+
+class TestSurvey:
+    """Which units a cluster has."""
+
+    def test_without_information_there_is_one_without_a_name(self) -> None:
+        plain = cluster(by_hand.node("node1"), by_hand.node("node2"))
+        assert survey(plain) == Units((NAMELESS,))
+        assert not survey(plain).known
+
+    def test_the_first_volume_group_of_most_nodes_is_the_default(self) -> None:
+        nodes = (
+            node("node1", unit(FILES), unit(SSD), unit(XEN)),
+            node("node2", unit(XEN), unit(SSD)),
+            node("node3", unit(XEN)),
+        )
+        units = survey(cluster(*nodes))
+        assert units.local == (XEN, FILES, SSD)
+        assert units.default(VG) == XEN
+        assert units.default(StorageType.FILE) == FILES
+        assert units.known
+
+    def test_of_equally_many_that_of_the_first_node(self) -> None:
+        assert survey(cluster(node("node1", unit(SSD)), node("node2", unit(HDD)))).local == (SSD, HDD)
+
+    def test_a_volume_group_for_mirrored_disks_may_be_the_default(self) -> None:
+        assert units_of(MIRRORED).local == (XEN, MIRRORED)
+
+    def test_what_the_cluster_says_counts_more(self) -> None:
+        units = survey(cluster(node("node1", unit(XEN), unit(SSD)), default_units=(SSD,)))
+        assert units.local == (SSD, XEN)
+
+    def test_nodes_without_a_volume_group_have_the_nameless_one(self) -> None:
+        assert units_of(FILES).local == (NAMELESS, FILES)
+
+    def test_what_only_disks_name_is_a_unit_of_the_cluster(self) -> None:
+        placed = instance(DiskTemplate.PLAIN, Disk(10, None, SSD))
+        assert survey(cluster(node("node1", unit(XEN)), instances=(placed,))).local == (XEN, SSD)
+        assert survey(cluster(node("node1", unit(XEN))), [placed]).local == (XEN, SSD)
+
+    def test_types_that_no_node_tells_have_no_unit(self) -> None:
+        on_file = instance(DiskTemplate.FILE, Disk(10))
+        assert survey(cluster(node("node1", unit(XEN)), instances=(on_file,))).local == (XEN,)
+
+    def test_only_pools_that_some_do_not_see_matter(self) -> None:
+        seeing = [node("node1", unit(XEN), unit(POOL)), node("node2", unit(POOL))]
+        assert survey(cluster(*seeing)).pools == ()
+        assert survey(cluster(*seeing, node("node3"))).pools == (POOL,)
+
+
+class TestNeeds:
+    """What instances take of units."""
+
+    def test_a_plain_disk_is_where_it_says_and_else_on_the_default(self) -> None:
+        wants = units_of(XEN, SSD).wants(instance(DiskTemplate.PLAIN, Disk(10, None, SSD), Disk(20)))
+        assert wants == {SSD: 10, XEN: 20}
+
+    def test_each_drbd_disk_has_metadata(self) -> None:
+        disks = (Disk(10, None, SSD), Disk(20), Disk(30))
+        assert units_of(XEN, SSD).wants(instance(DiskTemplate.DRBD, *disks)) == {SSD: 138, XEN: 306}
+
+    def test_metadata_may_be_on_another_volume_group(self) -> None:
+        disks = (Disk(10, None, SSD, "xenvg"), Disk(20, None, SSD, "ssdvg"), Disk(30, None, SSD))
+        assert units_of(XEN, SSD).wants(instance(DiskTemplate.DRBD, *disks)) == {
+            SSD: 10 + 148 + 158,
+            XEN: 128,
+        }
+
+    def test_where_all_is_on_one_unit_ganetis_sum_counts(self) -> None:
+        assert units_of(XEN, SSD).wants(instance(DiskTemplate.DRBD, Disk(10, None, SSD), dsk=999)) == {
+            SSD: 999
+        }
+
+    def test_drbd_disks_take_the_unit_for_mirrored_ones_if_a_node_lists_it(self) -> None:
+        units = units_of(XEN, MIRRORED, SSD)
+        disks = (Disk(10), Disk(20, None, XEN), Disk(30, None, SSD))
+        assert units.wants(instance(DiskTemplate.DRBD, *disks)) == {MIRRORED: 286, SSD: 158}
+        assert units.wants(instance(DiskTemplate.PLAIN, *disks)) == {XEN: 30, SSD: 30}
+
+    def test_metadata_of_such_a_disk_is_there_too_unless_it_is_told_to_be_elsewhere(self) -> None:
+        units = units_of(XEN, MIRRORED, SSD)
+        disks = (Disk(10, None, XEN, "xenvg"), Disk(20, None, XEN, "ssdvg"))
+        assert units.wants(instance(DiskTemplate.DRBD, *disks)) == {MIRRORED: 10 + 128 + 20, SSD: 128}
+
+    def test_the_unit_for_mirrored_disks_may_be_named(self) -> None:
+        disk = Disk(10, None, MIRRORED)
+        assert units_of(XEN, MIRRORED).wants(instance(DiskTemplate.DRBD, disk)) == {MIRRORED: 138}
+
+    def test_file_disks_take_the_default_directory(self) -> None:
+        assert units_of(XEN, FILES).wants(instance(DiskTemplate.FILE, Disk(10))) == {FILES: 10}
+
+    def test_without_information_it_is_as_ever(self) -> None:
+        units = survey(cluster(by_hand.node("node1")))
+        assert units.wants(instance(DiskTemplate.DRBD, Disk(10, None, SSD))) == {NAMELESS: 138}
+        assert units.wants(instance(DiskTemplate.FILE, Disk(10))) == {}
+        assert units.wants(instance(DiskTemplate.RBD, Disk(10))) == {}
+
+    def test_amounts_of_units_and_wishes_of_pools(self) -> None:
+        units = Units((XEN, SSD), (POOL,), frozenset({VG}), frozenset(), (XEN,))
+        assert needs_of(instance(DiskTemplate.PLAIN, Disk(10, None, SSD)), units)[:2] == (
+            (0, 10),
+            (False, True, False),
+        )
+        assert needs_of(instance(DiskTemplate.RBD, Disk(10, None, POOL)), units)[:2] == (
+            (0, 0),
+            (False, False, True),
+        )
+
+    def test_spindles_are_those_of_the_default_volume_group(self) -> None:
+        units = units_of(XEN, SSD)
+        disks = (Disk(10, 2), Disk(20, 3, SSD))
+        assert needs_of(instance(DiskTemplate.PLAIN, *disks), units).spindles == 2
+        assert needs_of(instance(DiskTemplate.PLAIN, disks[1]), units).spindles == 0
+        assert needs_of(instance(DiskTemplate.PLAIN, Disk(10), disks[1]), units).spindles is None
+
+
+TAG = "htools:storage:rados/fast"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "group_tags", "expected"),
+    [
+        ((node("node1"), node("node2")), (), [True, True]),
+        ((node("node1", unit(POOL)), node("node2", tags=(TAG,))), (TAG,), [True, False]),
+        ((node("node1"), node("node2", tags=(TAG,))), (), [False, True]),
+        ((node("node1"), node("node2", tags=("htools:storage:rbd/fast",))), (), [False, True]),
+        ((node("node1"), node("node2", tags=("htools:storage:ext/fast",))), (), [True, True]),
+        ((node("node1"), node("node2", group="uuid-2")), (TAG,), [True, False]),
+        ((node("node1"), node("node2", group="uuid-2", tags=(TAG,))), (TAG,), [True, True]),
+    ],
+)
+def test_which_nodes_see_a_pool(
+    nodes: tuple[Node, ...], group_tags: tuple[str, ...], expected: list[bool]
+) -> None:
+    plain = cluster(*nodes)
+    groups = (replace(plain.groups[0], tags=group_tags), replace(plain.groups[0], name="b", uuid="uuid-2"))
+    assert sees(replace(plain, groups=groups), POOL) == expected
+
+
+@pytest.mark.parametrize("tag", ["htools:storage:zfs/fast", "htools:storage:rados", "htools:storage:rados/"])
+def test_other_tags_tell_nothing(tag: str) -> None:
+    told = cluster(node("node1", unit(XEN), tags=(tag,)), node("node2"))
+    assert survey(told) == survey(cluster(node("node1", unit(XEN)), node("node2")))
+
+
+class TestSpace:
+    """What nodes have of units."""
+
+    mixed = cluster(
+        node("node1", unit(XEN, 1000, 400), unit(SSD, 50, -5)), by_hand.node("node2", t_dsk=70.0, f_dsk=7)
+    )
+
+    def test_nodes_that_tell_nothing_have_the_default(self) -> None:
+        units = survey(self.mixed)
+        found = [[space_of(node, units, each) for each in (0, 1)] for node in self.mixed.nodes]
+        assert found == [[(1000.0, 400), (50.0, -5)], [(70.0, 7), (0.0, 0)]]
+
+    def test_columns_hold_it(self) -> None:
+        columns = derive(self.mixed).columns
+        assert columns.shape.units == ("lvm-vg/xenvg", "lvm-vg/ssdvg")
+        assert columns.f_dsk.tolist() == [400, 7]
+        assert getattr(columns, "t_dsk_1").tolist() == [50.0, 0.0]  # noqa: B009
+
+    def test_new_figures_go_where_the_old_ones_stood(self) -> None:
+        units = survey(self.mixed)
+        first, second = self.mixed.nodes
+        storage = (unit(XEN, 1000, 300), unit(SSD, 50, 6))
+        assert with_free(first, units, (300, 6)) == {"storage": storage}
+        assert with_free(second, units, (300, 0)) == {"f_dsk": 300}
