@@ -1,12 +1,12 @@
 """A plan as ``gnt-instance`` commands, in sets of moves that touch no node twice (``hbal(1)``, "jobset")."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.recheck import named
-from ganeti_htools.engine.balancing.traffic import copied
+from ganeti_htools.engine.balancing.traffic import copied, copied_by_unit
 from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.model.cluster import Instance, common_suffix
 from ganeti_htools.model.columns import NOWHERE
@@ -21,7 +21,8 @@ class Move:
     """A step in names: without the domain that all names share.
 
     ``was`` and ``now`` are the nodes before and after, primary first; ``summary`` is like ``r:node2 f``,
-    ``commands`` are arguments of gnt-instance. ``disk`` and ``memory`` are MiB to be copied.
+    ``commands`` are arguments of gnt-instance. ``disk`` and ``memory`` are MiB to be copied; ``units`` tells
+    for the disks how much by storage unit, where nodes tell theirs.
     """
 
     step: Step
@@ -32,6 +33,7 @@ class Move:
     commands: tuple[str, ...]
     disk: int
     memory: int
+    units: Mapping[str, int]
 
     @property
     def nodes(self) -> set[str]:
@@ -50,7 +52,7 @@ class Names:
         cut = "" if whole_instances else suffix
         self.nodes = [node.name.removesuffix(suffix) for node in state.cluster.nodes]
         self.instances = [instance.name.removesuffix(cut) for instance in state.cluster.instances]
-        self._rows = state.cluster.instances
+        self._rows, self._units = state.cluster.instances, state.units
         self._places = list(zip(state.pnode.tolist(), state.snode.tolist(), strict=True))
 
     def move(self, step: Step) -> Move:
@@ -63,7 +65,8 @@ class Names:
         summary = " ".join(_summary(operation, new) for operation in operations)
         commands = tuple(_command(operation, row, name, new) for operation in operations)
         disk, memory = copied(step.kind, row)
-        return Move(step, name, self._named(was), self._named(now), summary, commands, disk, memory)
+        units = copied_by_unit(step.kind, row, self._units)
+        return Move(step, name, self._named(was), self._named(now), summary, commands, disk, memory, units)
 
     def _named(self, nodes: tuple[int, int]) -> tuple[str, ...]:
         return tuple(self.nodes[node] for node in nodes if node != NOWHERE)
@@ -84,11 +87,14 @@ def _command(operation: Operation, row: Instance, name: str, new: str) -> str:
 def cost_of(moves: Sequence[Move], sets: Sequence[Sequence[Move]]) -> dict[str, Any]:
     """What moves cost, as JSON."""
     kinds = [move.step.kind for move in moves]
+    units = sorted({unit for move in moves for unit in move.units})
+    by_unit = {unit: sum(move.units.get(unit, 0) for move in moves) for unit in units}
     return {
         "moves": {kind.plural: kinds.count(kind) for kind in MoveKind if kind in kinds},
         "disk_mib": sum(move.disk for move in moves),
         "memory_mib": sum(move.memory for move in moves),
         "jobsets": len(sets),
+        **({"disk_mib_by_unit": by_unit} if by_unit else {}),
     }
 
 

@@ -25,7 +25,7 @@ DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 BY_NAME = {
     *("components", "coefficients", "failures", "moves", "tolerated_losses"),
     "tolerated_losses_without_data",
-    *("generations", "plans"),
+    *("generations", "plans", "disk_mib_by_unit"),
 }
 MAN = Path(__file__).parents[2] / "man"
 
@@ -84,11 +84,20 @@ def check(page: str, documents: list[Any], values: set[str] = frozenset()) -> No
     assert told(page) - values == set(keys(documents))
 
 
+def uneven_units() -> Cluster:
+    """Nodes with a storage unit more, which all instances leave free."""
+    made = simu.parse(["p,3,100g,9g,4;lvm-vg,ssdvg,9g"])
+    return replace(
+        made, instances=tuple(instance(name, DRBD, "node-01-001", "node-01-002") for name in "abc")
+    )
+
+
 def test_hbal(report: Callable[..., Any]) -> None:
     documents = [
         report(hbal, "-O", "n3"),
         report(hbal, "--optimise=0.1"),
         report(hbal, "--explain=a0"),
+        report(hbal, cluster=uneven_units()),
         {"execution": outcome()},
     ]
     endings = {ending.value for ending in Ending} | {INTERRUPTED}

@@ -109,7 +109,7 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
     if verbose > 0:
         yield f"Solution length={len(made)}"
         if made:
-            yield cost_line(made, after.sets)
+            yield cost_line(made, after.sets, verbose > 1)
         if greedy is not None:
             yield brief("Greedy plan:   ", greedy, before.score)
             yield brief("Optimised plan:", made, before.score)
@@ -117,12 +117,14 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
             yield changes(before.figures, after.figures)
 
 
-def cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]]) -> str:
-    """A line about what a plan costs to carry out."""
+def cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]], by_unit: bool = False) -> str:
+    """A line about what a plan costs to carry out; ``by_unit``, also what is copied of each storage unit."""
     cost = cost_of(made, sets)
+    units = ", ".join(f"{mib} on {unit}" for unit, mib in cost.get("disk_mib_by_unit", {}).items())
+    disks = f"MiB of disks ({units})" if by_unit and units else "MiB of disks"
     moves = ", ".join(f"{number} {name}" for name, number in cost["moves"].items())
     return (
-        f"Cost: {moves}; to copy: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory; "
+        f"Cost: {moves}; to copy: {cost['disk_mib']} {disks}, {cost['memory_mib']} MiB of memory; "
         f"{cost['jobsets']} jobsets"
     )
 

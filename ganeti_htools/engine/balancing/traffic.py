@@ -7,6 +7,7 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.state import State
+from ganeti_htools.model.units import Units
 
 USUAL = 100  # Mbit/s between nodes of which no tag tells
 
@@ -19,6 +20,14 @@ def copied(kind: MoveKind, row: Instance) -> tuple[int, int]:
     disks = kind.operations.count(Operation.REPLACE_SECONDARY)
     migrations = len(kind.operations) - disks if row.status.running else 0
     return disks * row.dsk, migrations * row.mem
+
+
+def copied_by_unit(kind: MoveKind, row: Instance, units: Units) -> dict[str, int]:
+    """What such a move copies of disks on each storage unit, MiB; nothing while no node tells its units."""
+    disks = kind.operations.count(Operation.REPLACE_SECONDARY)
+    if not disks or not units.known:
+        return {}
+    return {str(unit): disks * size for unit, size in units.wants(row).items()}
 
 
 def bandwidths(state: State) -> Ints:

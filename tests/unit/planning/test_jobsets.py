@@ -1,13 +1,17 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
+from ganeti_htools.backends import simu
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.jobsets import Move, Names, jobsets
+from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobsets
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
@@ -58,6 +62,30 @@ def test_an_instance_that_does_not_run_is_failed_over() -> None:
 def test_what_is_copied() -> None:
     (move,) = moves((MoveKind.REPLACE_PRIMARY, 2, 2, 1))
     assert (move.disk, move.memory) == (1024, 2000)
+
+
+def test_what_is_copied_by_storage_unit() -> None:
+    cluster = simu.parse(["p,3,1t,64g,4;lvm-vg,ssdvg,1t"])
+    first, second, _ = (node.name for node in cluster.nodes)
+    ssd = Disk(200, unit=DesiredUnit(StorageType.LVM_VG, "ssdvg"))
+    both = replace(instance("a", DRBD, first, second), dsk=556, disks=(Disk(100), ssd))
+    one = replace(instance("b", DRBD, first, second), dsk=328, disks=(ssd,))
+    names = Names(derive(replace(cluster, instances=(both, one))))
+    made = [names.move(Step(row, MoveKind.REPLACE_SECONDARY, 2, 0, 2, 1.0)) for row in range(2)]
+    made.append(names.move(Step(1, MoveKind.FAILOVER, NOWHERE, 2, 0, 1.0)))
+    assert [move.units for move in made] == [
+        {"lvm-vg/xenvg": 228, "lvm-vg/ssdvg": 328},
+        {"lvm-vg/ssdvg": 328},
+        {},
+    ]
+    cost = cost_of(made, jobsets(made))
+    assert cost["disk_mib_by_unit"] == {"lvm-vg/ssdvg": 656, "lvm-vg/xenvg": 228}
+    assert cost["disk_mib"] == 656 + 228
+
+
+def test_units_are_told_only_where_nodes_tell_theirs() -> None:
+    made = moves((MoveKind.REPLACE_SECONDARY, 2, 0, 2))
+    assert "disk_mib_by_unit" not in cost_of(made, jobsets(made))
 
 
 def test_a_second_move_starts_where_the_first_ended() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ganeti_htools.backends import simu
 from ganeti_htools.cli.report import balance
 from ganeti_htools.cli.report.balance import After, Before
 from ganeti_htools.commandline.reading import CommandLine
@@ -87,6 +88,18 @@ def test_what_a_plan_gains_and_costs() -> None:
     coefficients, table, *_ = balance.about_plan(before, after, 3)
     assert coefficients == f"Final coefficients:   overall {after.score:.8f}"
     assert table == balance.components(after.figures)
+
+
+def test_what_is_copied_by_storage_unit_is_told_when_asked_for() -> None:
+    made = simu.parse(["p,3,100g,9g,4;lvm-vg,ssdvg,9g"])
+    rows = [instance(name, DiskTemplate.DRBD, "node-01-001", "node-01-002") for name in "abc"]
+    before = before_of(replace(made, instances=tuple(rows)))
+    after = balanced(before)
+    by_unit = sum(move.disk for move in after.plan.moves)
+    assert by_unit
+    _, _, short = balance.about_plan(before, after, 1)
+    _, _, long, _ = balance.about_plan(before, after, 2)
+    assert long == short.replace(" MiB of disks", f" MiB of disks ({by_unit} on lvm-vg/xenvg)")
 
 
 def test_no_plan() -> None:
