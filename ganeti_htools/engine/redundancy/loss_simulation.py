@@ -73,28 +73,33 @@ class Arrivals:
     """What instances change, by what they need; it holds for all states with the same nodes and policies."""
 
     needs: dict[Any, Arrival] = field(default_factory=dict)
-    rows: dict[int, tuple[Instance, Asked]] = field(default_factory=dict)
+    rows: dict[int, tuple[Instance, Asked, Any]] = field(default_factory=dict)
 
     def tidy(self) -> None:
         """Forget everything if it is too much."""
         if max(len(self.needs), len(self.rows)) > ENOUGH:
             self.needs, self.rows = {}, {}
 
-    def asked(self, state: State, index: int) -> Asked:
-        """The instance of a row."""
+    def asked(self, state: State, index: int) -> tuple[Asked, Any]:
+        """The instance of a row, and what it needs."""
         row = state.cluster.instances[index]
         known = self.rows.get(id(row))
         if known is None or known[1].index != index:
-            known = self.rows[id(row)] = row, state.instance(index)  # kept, so that no other has its identity
-        return known[1]
+            asked = state.instance(index)
+            known = self.rows[id(row)] = row, asked, need_of(asked)  # kept, so that no other has its identity
+        return known[1:]
 
-    def of(self, state: State, asked: Asked, score: "_Score") -> Arrival:
+    def of(self, state: State, asked: Asked, need: Any, score: "_Score") -> Arrival:
         """What an instance changes."""
-        key = asked.needs, asked.row.template.survives_node, asked.row.demand, score.rows
-        known = self.needs.get(key)
+        known = self.needs.get((need, score.rows))
         if known is None:
-            known = self.needs[key] = _arrival(state, asked, score)
+            known = self.needs[need, score.rows] = _arrival(state, asked, score)
         return known
+
+
+def need_of(asked: Asked) -> Any:
+    """All that decides what an instance changes where it comes to, tags aside."""
+    return asked.needs, asked.row.template.survives_node, asked.row.demand
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +258,7 @@ class LostNode:
         """With a new instance with that primary only, None if this cannot be told here."""
         if len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
             return None
-        arrival, nodes = self.known.of(self.state, asked, self.nodes.score), self.nodes.copy()
+        arrival, nodes = self.known.of(self.state, asked, need_of(asked), self.nodes.score), self.own_nodes()
         self._place(nodes, asked, arrival, primary)
         if primary != self.node:
             return replace(self, nodes=nodes)
@@ -265,17 +270,30 @@ class LostNode:
         instances = [*self.instances[:at], (asked, arrival), *self.instances[at:]]
         return replace(self, nodes=nodes, instances=instances, largest=_largest(instances))
 
+    def own_nodes(self) -> _Nodes:
+        """Nodes to be changed, with the balance that counts first."""
+        if self.instances:
+            self.nodes.balanced(self._counted(self.instances[0][0]))
+        return self.nodes.copy()
+
+    def _counted(self, asked: Asked) -> Bools:
+        """The nodes whose balance counts for an instance."""
+        return self.moving if asked.row.template.survives_node else self.recreating
+
     def survived(self) -> bool:
         """Whether all instances find room."""
-        instances, nodes = self.instances, self.nodes.copy()
+        instances = self.instances
         free = (
             self.state.migrates is None
             and self.exclusive is None
             and all(arrival.welcome for _, arrival in instances)
         )
+        if free and instances and self._surely_take(self.nodes, len(instances), *self.largest[0]):
+            return True
+        nodes = self.own_nodes()
         places = self.places(nodes)
         for at, largest in enumerate(self.largest):
-            if free and self._surely_take(nodes, len(instances) - at, *largest):
+            if free and at and self._surely_take(nodes, len(instances) - at, *largest):
                 return True
             if next(places) == NOWHERE:
                 return False
@@ -301,7 +319,7 @@ class LostNode:
             elif len(asked.tags):
                 asked = replace(asked, index=NOWHERE)
             if len(places) > 1:
-                balance = nodes.balanced(self.moving if moves else self.recreating)
+                balance = nodes.balanced(self._counted(asked))
                 best = self._best(state, nodes, balance, asked, arrival, places)
             self._place(nodes, asked, arrival, best)
             for table in (state.tag_counts, state.settled_tag_counts) if len(asked.tags) else ():
@@ -409,16 +427,14 @@ def lost_node(
     mates = scope & (state.group == state.group[node])
     asked_for = [known.asked(state, index) for index in displaced]
     exclusive = bool(columns.excl_stor[mates].any())
-    if exclusive and any(asked.spindles is None for asked in asked_for):
+    if exclusive and any(asked.spindles is None for asked, _ in asked_for):
         return None
     nodes = _Nodes(state, exclusive)
     if not nodes.rated:
         return None
-    instances = [(asked, known.of(state, asked, nodes.score)) for asked in asked_for]
+    instances = [(asked, known.of(state, asked, need, nodes.score)) for asked, need in asked_for]
     moving = mates & online
     recreating = scope & online if (scope & online & ~moving).any() else moving
-    if instances:
-        nodes.balanced(moving if asked_for[0].row.template.survives_node else recreating)
     return LostNode(
         state=state,
         known=known,

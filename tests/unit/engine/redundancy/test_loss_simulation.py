@@ -79,7 +79,7 @@ def test_one_more_instance_is_as_if_it_had_been_there(
             ]
             assert together.survived() is (NOWHERE not in others)
             until = others.index(NOWHERE) + 1 if NOWHERE in others else len(others)
-            assert list(together.places(together.nodes.copy())) == others[:until]
+            assert list(together.places(together.own_nodes())) == others[:until]
 
 
 def test_nothing_is_left_to_do_without_instances() -> None:
