@@ -57,12 +57,13 @@ MANY = 40
 class Arrival:
     """What an instance changes on each node to which it comes as primary.
 
-    ``spreads`` has for each node the changes of the components that are spreads, 0 where the node does not
-    count; ``counts`` are the weighted changes of the sums. ``allowed`` tells where policies admit it,
-    ``welcome`` whether they do everywhere.
+    ``spreads`` (``table`` as an array) has for each node the changes of the components that are spreads, 0
+    where the node does not count; ``counts`` are the weighted changes of the sums. ``allowed`` tells where
+    policies admit it, ``welcome`` whether they do everywhere.
     """
 
     spreads: list[list[float]]
+    table: Floats
     counts: list[float]
     allowed: list[bool]
     welcome: bool
@@ -133,7 +134,7 @@ def _arrival(state: State, asked: Asked, score: _Score) -> Arrival:
     allowed = np.ones(len(online), np.bool_)
     if not asked.row.template.survives_node:
         allowed = instance_policy.codes(state, asked, np.arange(len(online))) == FITS
-    return Arrival(spreads.tolist(), counts.tolist(), allowed.tolist(), bool(allowed.all()))
+    return Arrival(spreads.tolist(), spreads, counts.tolist(), allowed.tolist(), bool(allowed.all()))
 
 
 class _Balance:
@@ -179,11 +180,10 @@ class _Balance:
                 score += weight * sqrt(variance)
         return score
 
-    def many_deviations(self, weights: Any, values: Any, changes: Any) -> list[float]:
-        """The deviations for many nodes, each by itself."""
-        x, d = np.array(values), np.array(changes)
-        slopes = self.each * x - self.all * np.array(self.sums)
-        variances = np.maximum(np.array(self.variances) + d * (slopes + self.bend * d), 0.0)
+    def many_deviations(self, weights: tuple[float, ...], values: Floats, changes: Floats) -> list[float]:
+        """The deviations for many nodes (rows), each by itself."""
+        slopes = self.each * values - self.all * np.array(self.sums)
+        variances = np.maximum(np.array(self.variances) + changes * (slopes + self.bend * changes), 0.0)
         scores: list[float] = (np.sqrt(variances) @ np.array(weights)).tolist()
         return scores
 
@@ -204,6 +204,7 @@ class _Nodes:
         spreads = _spreads(self.score, base, online)
         self.rated = bool(np.isfinite(spreads).all())
         self.values: list[list[float]] = spreads.tolist()
+        self.table = spreads if len(online) >= MANY else None  # the values, where arrays are faster
         self.balance: _Balance | None = None
 
     def copy(self) -> "_Nodes":
@@ -213,6 +214,7 @@ class _Nodes:
         copy.mem, copy.disk, copy.spindles = self.mem.copy(), self.disk.copy(), self.spindles.copy()
         copy.number, copy.failing = self.number.copy(), self.failing.copy()
         copy.values = self.values.copy()
+        copy.table = None if self.table is None else self.table.copy()
         copy.balance = None if self.balance is None else self.balance.copy()
         return copy
 
@@ -228,6 +230,8 @@ class _Nodes:
         if self.balance is not None and self.balance.number and self.balance.counted[node]:
             self.balance.change(values, changes)
         self.values[node] = [value + change for value, change in zip(values, changes, strict=True)]
+        if self.table is not None:
+            self.table[node] = self.values[node]
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,12 +384,10 @@ class LostNode:
         if not balance.number:
             return places[-1]
         weights, values, spreads = nodes.score.weights, nodes.values, arrival.spreads
-        if len(places) < MANY:
+        if nodes.table is None or len(places) < MANY:
             scores = [balance.deviations(weights, values[at], spreads[at]) for at in places]
         else:
-            scores = balance.many_deviations(
-                weights, [values[at] for at in places], [spreads[at] for at in places]
-            )
+            scores = balance.many_deviations(weights, nodes.table[places], arrival.table[places])
         n1, mem, counts, online = WEIGHTS[N1], asked.record_mem, arrival.counts, self.online
         for which, at in enumerate(places):
             scores[which] += counts[at]
