@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from ganeti_htools.backends import storage
 from ganeti_htools.backends.fields import MAX_COUNT, Fields
 from ganeti_htools.backends.iallocator import ipolicy
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node, check
@@ -17,7 +18,14 @@ def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: lis
         raise DataError(f"Master node {master} unknown")
     nodes = [_led(node, node.name == master, hypervisor) for node in nodes]
     made = Cluster(
-        tuple(groups), tuple(nodes), tuple(instances), info.texts("tags"), ipolicy(info.object("ipolicy"))
+        tuple(groups),
+        tuple(nodes),
+        tuple(instances),
+        info.texts("tags"),
+        ipolicy(info.object("ipolicy")),
+        storage.default_units(info),
+        storage.metavg(info),
+        storage.enabled_templates(info),
     )
     check(made)
     return made

@@ -98,6 +98,29 @@ def power(nodes: Sequence[str], on: bool) -> list[Opcode]:
     return [*roles, command]
 
 
+STORAGE_FIELDS = ("node", "name", "size", "free")  # for "used" nodes would walk through directories
+
+
+def query_storage(kind: str, nodes: Sequence[str]) -> Opcode:
+    """Ask nodes for their storage units of a type."""
+    return {
+        "OP_ID": "OP_NODE_QUERY_STORAGE",
+        "output_fields": list(STORAGE_FIELDS),
+        "storage_type": kind,
+        "nodes": list(nodes),
+    }
+
+
+def query_disks(instances: Sequence[str]) -> Opcode:
+    """Ask for the configuration of instances, where their disks are among it, without locks."""
+    return {
+        "OP_ID": "OP_INSTANCE_QUERY_DATA",
+        "instances": list(instances),
+        "static": True,
+        "use_locking": False,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """What jobs say about their origin.

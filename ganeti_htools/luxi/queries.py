@@ -36,7 +36,11 @@ NODE_LIVE_FIELDS = (
 NODE_CONFIG_FIELDS = ("name", *(field for field in NODE_FIELDS if field not in NODE_LIVE_FIELDS))
 INSTANCE_LIVE_FIELDS = ("name", "status", "admin_state", "pnode")
 INSTANCE_CONFIG_FIELDS = (*(field for field in INSTANCE_FIELDS if field != "status"), "admin_state")
-INFO_KEYS = ("name", "master", "tags", "ipolicy", "default_hypervisor")
+STORAGE_KEYS = (
+    *("enabled_disk_templates", "volume_group_name", "file_storage_dir", "shared_file_storage_dir"),
+    *("gluster_storage_dir", "diskparams"),
+)
+INFO_KEYS = ("name", "master", "tags", "ipolicy", "default_hypervisor", *STORAGE_KEYS)
 
 LONGEST_WAIT = 89  # seconds that luxid waits for a job to change; it accepts no longer wait
 
@@ -231,6 +235,17 @@ async def submit(
         return results
 
     return await _ask(client, "SubmitManyJobs", [work], read, patience)
+
+
+async def results(
+    client: Client, ids: Sequence[int], patience: float = PATIENCE
+) -> list[tuple[JobStatus | None, list[Any]]]:
+    """The state of each job, and what its opcodes resulted in."""
+
+    def read(status: object, told: object) -> tuple[JobStatus | None, list[Any]]:
+        return _status(status), _of(list, told or [])
+
+    return await each_job(client, ids, ["status", "opresult"], read, patience) if ids else []
 
 
 class Change(NamedTuple):

@@ -161,7 +161,9 @@ class Instance:
 class Cluster:
     """Groups, nodes and instances in input order, which settles ties, and the cluster's own data.
 
-    ``default_units`` are those of disks that do not tell theirs, one for each type whose default is known.
+    ``default_units`` are those of disks that do not tell theirs, one for each type whose default is known;
+    ``default_metavg`` is the volume group of the metadata of new mirrored disks. ``enabled_templates`` are
+    the disk templates that new instances may have, in the cluster's order; None if that is not told.
     """
 
     groups: tuple[Group, ...] = ()
@@ -170,6 +172,8 @@ class Cluster:
     tags: tuple[str, ...] = ()
     ipolicy: IPolicy = DEFAULT_IPOLICY
     default_units: tuple[DesiredUnit, ...] = ()
+    default_metavg: str | None = None
+    enabled_templates: tuple[DiskTemplate, ...] | None = None
 
 
 def check(cluster: Cluster) -> None:

@@ -53,11 +53,12 @@ def settings(world: World) -> dict[str, Any]:
         "file_storage_dir": _default(world, StorageType.FILE),
         "shared_file_storage_dir": _default(world, StorageType.SHARED_FILE),
         "gluster_storage_dir": _default(world, StorageType.GLUSTER),
+        "diskparams": parameters(world),
     }
 
 
 def parameters(world: World) -> dict[str, Any]:
-    """The disk parameters of a group, as far as they tell of units."""
+    """The disk parameters of the cluster and of every group, as far as they tell of units."""
     return {
         DiskTemplate.DRBD.value: {"metavg": _default(world, StorageType.LVM_VG)},
         DiskTemplate.RBD.value: {"pool": _default(world, StorageType.RADOS)},
@@ -160,6 +161,7 @@ def _data(world: World, row: Instance) -> dict[str, Any]:
         "uuid": uuid(row.name),
         "run_state": None,
         "pnode": row.pnode,
+        "pnode_group_uuid": next(node.group for node in world.cluster.nodes if node.name == row.pnode),
         "snodes": [] if row.snode is None else [row.snode],
         "disk_template": row.template.value,
         "disks": [_disk(world, row, disk, place) for place, disk in enumerate(row.disks)],

@@ -27,6 +27,16 @@ def test_moves() -> None:
     }
 
 
+def test_questions() -> None:
+    assert opcodes.query_storage("lvm-vg", ("node1",)) == {
+        "OP_ID": "OP_NODE_QUERY_STORAGE",
+        "output_fields": ["node", "name", "size", "free"],
+        "storage_type": "lvm-vg",
+        "nodes": ["node1"],
+    }
+    assert opcodes.query_disks(["inst1"])["static"] is True
+
+
 def test_power() -> None:
     assert opcodes.tag_node("node5", ["a"]) == {
         "OP_ID": "OP_TAGS_SET",

@@ -1,0 +1,267 @@
+"""What Ganeti tells of storage: its settings, where disks are, what the units on nodes have.
+
+Where disks are stands in Ganeti's configuration file (``config.data``) and in what OP_INSTANCE_QUERY_DATA
+results in; what units have, in what OP_NODE_QUERY_STORAGE does (``lib/cmdlib/node.py``).
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ganeti_htools.backends.fields import Fields, parse_json
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance, Node
+from ganeti_htools.model.errors import DataError, on_one_line
+from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate
+
+# The types of which Ganeti can ask nodes for units (``constants.STS_REPORT_NODE_STORAGE``).
+REPORTED = (StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER)
+
+_SETTINGS = {
+    "volume_group_name": StorageType.LVM_VG,
+    "file_storage_dir": StorageType.FILE,
+    "shared_file_storage_dir": StorageType.SHARED_FILE,
+    "gluster_storage_dir": StorageType.GLUSTER,
+}
+
+# Where the disks of instances are, by the instances' names.
+Disks = Mapping[str, tuple[Disk, ...]]
+
+
+def default_units(settings: Fields) -> tuple[DesiredUnit, ...]:
+    """The units of disks that do not tell theirs, by the cluster's settings. Raises DataError."""
+    named = {kind: settings.text(key) for key, kind in _SETTINGS.items() if settings.has(key)}
+    pool = _parameter(settings, DiskTemplate.RBD, "pool")
+    if pool:
+        named[StorageType.RADOS] = pool
+    return tuple(DesiredUnit(kind, key) for kind, key in named.items() if key)
+
+
+def metavg(settings: Fields) -> str | None:
+    """The volume group of the metadata of new mirrored disks. Raises DataError."""
+    return _parameter(settings, DiskTemplate.DRBD, "metavg")
+
+
+def _parameter(owner: Fields, template: DiskTemplate, name: str) -> str | None:
+    """A disk parameter of a cluster or group, if it has it."""
+    if not owner.has("diskparams"):
+        return None
+    parameters = owner.object("diskparams")
+    if not parameters.has(template.value):
+        return None
+    found = parameters.object(template.value)
+    return (found.text(name) or None) if found.has(name) else None
+
+
+def enabled_templates(settings: Fields) -> tuple[DiskTemplate, ...] | None:
+    """The disk templates that new instances may have; those that we do not know are left out."""
+    if not settings.has("enabled_disk_templates"):
+        return None
+    known = {template.value: template for template in DiskTemplate}
+    return tuple(known[name] for name in settings.texts("enabled_disk_templates") if name in known)
+
+
+class Found(NamedTuple):
+    """Where disks are, and for each instance that could not be read why, a line each."""
+
+    disks: Disks
+    wrong: tuple[str, ...]
+
+
+def configured_disks(data: bytes) -> Found:
+    """Where disks are, from Ganeti's configuration file. Raises DataError if it is none."""
+    what = "Ganeti's configuration"
+    document = Fields(what, parse_json(data, what))
+    settings, disks = document.object("cluster"), document.object("disks").values
+    defaults = {unit.type: unit.key for unit in default_units(settings)}
+    pools = {uuid: pool for uuid, pool in _pools(document) if pool}
+    groups = {
+        uuid: str(node.get("group"))
+        for uuid, node in document.object("nodes").values.items()
+        if isinstance(node, dict)
+    }
+    found: dict[str, tuple[Disk, ...]] = {}
+    wrong = []
+    for uuid, values in document.object("instances").values.items():
+        try:
+            row = Fields(f"instance {on_one_line(uuid)}", values)
+            name = row.text("name")
+            row.owner = f"instance {on_one_line(name)}"
+            pool = pools.get(groups.get(str(row.values.get("primary_node")), ""))
+            keys = defaults | ({StorageType.RADOS: pool} if pool else {})
+            parts = [Fields(f"{row.owner}: disk", disks.get(disk)) for disk in row.texts("disks")]
+            found[name] = tuple(_disk(part, keys) for part in parts)
+        except DataError as error:
+            wrong.append(str(error))
+    return Found(found, tuple(wrong))
+
+
+def _pools(document: Fields) -> Iterable[tuple[str, str | None]]:
+    """The RBD pool of each group that has its own."""
+    for uuid, values in document.object("nodegroups").values.items():
+        try:
+            yield uuid, _parameter(Fields(f"group {uuid}", values), DiskTemplate.RBD, "pool")
+        except DataError:
+            continue
+
+
+def queried_disks(result: Any, defaults: Iterable[DesiredUnit], pools: Mapping[str, str]) -> Found:
+    """Where disks are, from a result of OP_INSTANCE_QUERY_DATA; ``pools`` are groups' own RBD pools, by uuid.
+
+    Raises DataError if it is none.
+    """
+    keys = {unit.type: unit.key for unit in defaults}
+    found: dict[str, tuple[Disk, ...]] = {}
+    wrong = []
+    for name, values in Fields("Ganeti's instance data", result).values.items():
+        try:
+            row = Fields(f"instance {on_one_line(name)}", values)
+            pool = pools.get(str(row.values.get("pnode_group_uuid")))
+            own = keys | ({StorageType.RADOS: pool} if pool else {})
+            found[name] = tuple(_disk(disk, own) for disk in row.objects("disks"))
+        except DataError as error:
+            wrong.append(str(error))
+    return Found(found, tuple(wrong))
+
+
+def _disk(fields: Fields, defaults: Mapping[StorageType, str]) -> Disk:
+    """A disk, whose form is the same in the configuration and in answers (``objects.Disk``)."""
+    template = fields.choice("dev_type", DiskTemplate)
+    disk = Disk(fields.integer("size"), fields.count("spindles") if fields.has("spindles") else None)
+    kind = TYPE_OF[template]
+    match template:
+        case DiskTemplate.DRBD:
+            parts = fields.objects("children")
+            if len(parts) != 2:
+                raise fields.wrong("children", "[Disk]", "the disks of data and metadata")
+            data, meta = map(_first, parts)
+            return replace(disk, unit=DesiredUnit(kind, data), metavg=None if meta == data else meta)
+        case DiskTemplate.PLAIN | DiskTemplate.EXT:
+            return replace(disk, unit=DesiredUnit(kind, _first(fields)))
+        case DiskTemplate.FILE | DiskTemplate.SHARED_FILE:
+            return replace(disk, unit=DesiredUnit(kind, _directory(fields, defaults.get(kind))))
+    key = defaults.get(kind)
+    return replace(disk, unit=DesiredUnit(kind, key)) if key else disk
+
+
+def _first(fields: Fields) -> str:
+    """The first part of where a disk is: volume group, driver or provider."""
+    return _parts(fields)[0]
+
+
+def _parts(fields: Fields) -> list[str]:
+    value = fields.value("logical_id")
+    if not isinstance(value, list) or len(value) != 2 or not all(_text(part) for part in value):
+        raise fields.wrong("logical_id", "disk", "a list of two strings")
+    return value
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _directory(fields: Fields, default: str | None) -> str:
+    """The storage directory of a file: the cluster's if it is below that, else the one of its instance's."""
+    path = _parts(fields)[1]
+    if default and path.startswith(default.rstrip("/") + "/"):
+        return default
+    return path.rsplit("/", 2)[0] or "/"
+
+
+def with_disks(cluster: Cluster, disks: Disks) -> Cluster:
+    """The cluster with its disks where they are. The same object if nothing is new.
+
+    Instances whose disks have other sizes than told are left as they are: those were other disks.
+    """
+    rows = tuple(_located(row, disks.get(row.name, ())) for row in cluster.instances)
+    same = all(new is old for new, old in zip(rows, cluster.instances, strict=True))
+    return cluster if same else replace(cluster, instances=rows)
+
+
+def _located(row: Instance, disks: tuple[Disk, ...]) -> Instance:
+    if [disk.size for disk in disks] != [disk.size for disk in row.disks]:
+        return row
+    found = tuple(
+        replace(old, unit=new.unit, metavg=new.metavg) for old, new in zip(row.disks, disks, strict=True)
+    )
+    return row if found == row.disks else replace(row, disks=found)
+
+
+class Room(NamedTuple):
+    """Size and free space (MiB) of a unit."""
+
+    size: int
+    free: int
+
+
+# What nodes were found to have, by their names.
+Reports = Mapping[str, Mapping[DesiredUnit, Room]]
+
+
+def reports(results: Mapping[StorageType, Any]) -> tuple[Reports, tuple[str, ...]]:
+    """What nodes have, from the results of OP_NODE_QUERY_STORAGE for each type, asked for STORAGE_FIELDS.
+
+    A node in whose rows something is wrong is left out; why is told, a line each.
+    """
+    found: defaultdict[str, dict[DesiredUnit, Room]] = defaultdict(dict)
+    wrong: dict[str, str] = {}
+    for kind, rows in results.items():
+        for row in rows if isinstance(rows, list) else ():
+            match row:
+                case [str(node), str(name), int(size), int(free)] if name and 0 <= free <= size <= MAX_MIB:
+                    found[node][DesiredUnit(kind, name)] = Room(size, free)
+                case [str(node), *_]:
+                    wrong[node] = (
+                        f"node {on_one_line(node)}: storage of type {kind.value}: expected name, size and"
+                        f" free space, got {on_one_line(str(row[1:]))[:60]}"
+                    )
+    return {node: units for node, units in found.items() if node not in wrong}, tuple(wrong.values())
+
+
+def reported_types(cluster: Cluster) -> tuple[StorageType, ...]:
+    """The types that the cluster enables, and of which nodes can be asked for units."""
+    enabled = {TYPE_OF[template] for template in cluster.enabled_templates or ()}
+    return tuple(kind for kind in REPORTED if kind in enabled)
+
+
+def named_units(cluster: Cluster) -> set[DesiredUnit]:
+    """The units that disks name, and the defaults of the types that the cluster enables."""
+    disks = [disk for row in cluster.instances for disk in row.disks]
+    named = {disk.unit for disk in disks if disk.unit}
+    metadata = {cluster.default_metavg, *(disk.metavg for disk in disks)}
+    named |= {DesiredUnit(StorageType.LVM_VG, group) for group in metadata if group}
+    types = reported_types(cluster)
+    return named | {unit for unit in cluster.default_units if unit.type in types}
+
+
+def with_storage(cluster: Cluster, found: Reports, named: Collection[DesiredUnit]) -> Cluster:
+    """The cluster whose nodes have the ``named`` units that were found there; the others stay as they are.
+
+    Ganeti lists every volume group of a node, also the system's. With exclusive storage what it tells of the
+    default one there is (a volume group has space that no disk may take) stands in the node's own figures.
+    """
+    group = next((unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG), None)
+    rows = tuple(
+        replace(node, storage=_storage(node, found[node.name], named, group)) if node.name in found else node
+        for node in cluster.nodes
+    )
+    return replace(cluster, nodes=rows)
+
+
+def _storage(
+    node: Node,
+    found: Mapping[DesiredUnit, Room],
+    named: Collection[DesiredUnit],
+    group: DesiredUnit | None,
+) -> tuple[Unit, ...]:
+    units = (Unit(unit, *room) for unit, room in found.items() if unit in named)
+    return tuple(_exclusive(node, unit, unit.desired == group) for unit in units)
+
+
+def _exclusive(node: Node, unit: Unit, default: bool) -> Unit:
+    if not node.excl_stor or unit.desired.type is not StorageType.LVM_VG:
+        return unit
+    if default:
+        unit = unit._replace(total=int(node.t_dsk), free=node.f_dsk)
+    return unit._replace(params=(True,))

@@ -1,0 +1,203 @@
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ganeti_htools.backends import storage
+from ganeti_htools.backends.fields import Fields
+from ganeti_htools.backends.storage import Room
+from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.simulator.storage import query_disks
+from tests.unit.simulator import test_storage as simulated
+
+LVM, FILE, RADOS = StorageType.LVM_VG, StorageType.FILE, StorageType.RADOS
+SSD, HDD = DesiredUnit(LVM, "ssd"), DesiredUnit(LVM, "hdd")
+SETTINGS: dict[str, Any] = {
+    "enabled_disk_templates": ["drbd", "plain", "file", "newest"],
+    "volume_group_name": "hdd",
+    "file_storage_dir": "/srv/files",
+    "shared_file_storage_dir": "",
+    "gluster_storage_dir": None,
+    "diskparams": {"drbd": {"metavg": "meta"}, "rbd": {"pool": "rbd"}, "ext": {}},
+}
+
+
+def plain(group: str, size: int) -> dict[str, Any]:
+    return {"dev_type": "plain", "logical_id": [group, "volume"], "size": size}
+
+
+CONFIGURATION: dict[str, Any] = {
+    "cluster": SETTINGS,
+    "nodegroups": {"g1": {"diskparams": {}}, "g2": {"diskparams": {"rbd": {"pool": "fast"}}}, "g3": 5},
+    "nodes": {"n1": {"group": "g1"}, "n2": {"group": "g2"}, "n3": 5},
+    "disks": {
+        "mirrored": {
+            "dev_type": "drbd",
+            "logical_id": ["n1", "n2", 11000, 0, 0, "secret"],
+            "size": 500,
+            "children": [plain("ssd", 500), plain("hdd", 128)],
+        },
+        "same": {
+            "dev_type": "drbd",
+            "logical_id": ["n1", "n2", 11001, 1, 1, "secret"],
+            "size": 100,
+            "spindles": 2,
+            "children": [plain("ssd", 100), plain("ssd", 128)],
+        },
+        "plain": plain("hdd", 70),
+        "filed": {"dev_type": "file", "logical_id": ["loop", "/srv/files/more/web/a"], "size": 1},
+        "apart": {"dev_type": "file", "logical_id": ["loop", "/mnt/old/web/b"], "size": 2},
+        "ceph": {"dev_type": "rbd", "logical_id": ["rbd", "uuid.rbd.disk0"], "size": 3},
+        "ext": {"dev_type": "ext", "logical_id": ["vendor", "uuid.ext.disk0"], "size": 4},
+        "gluster": {"dev_type": "gluster", "logical_id": ["loop", "ganeti/uuid"], "size": 5},
+    },
+    "instances": {
+        "u1": {"name": "one", "primary_node": "n1", "disks": ["mirrored", "same"]},
+        "u2": {"name": "two", "primary_node": "n1", "disks": ["plain", "filed", "apart"]},
+        "u3": {"name": "three", "primary_node": "n1", "disks": ["ceph", "ext", "gluster"]},
+        "u4": {"name": "four", "primary_node": "n2", "disks": ["ceph"]},
+        "u5": {"name": "five", "primary_node": "n1", "disks": []},
+    },
+}
+
+
+def read(document: Any) -> storage.Found:
+    return storage.configured_disks(json.dumps(document).encode())
+
+
+def test_settings() -> None:
+    fields = Fields("cluster", SETTINGS)
+    units = {HDD, DesiredUnit(FILE, "/srv/files"), DesiredUnit(RADOS, "rbd")}
+    assert set(storage.default_units(fields)) == units
+    assert storage.metavg(fields) == "meta"
+    templates = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.FILE)
+    assert storage.enabled_templates(fields) == templates
+
+
+def test_settings_that_are_not_told() -> None:
+    fields = Fields("cluster", {"diskparams": {"drbd": None}})
+    assert (storage.default_units(fields), storage.metavg(fields)) == ((), None)
+    assert storage.enabled_templates(fields) is None
+
+
+@pytest.mark.parametrize(
+    "changes", [{"volume_group_name": 5}, {"diskparams": []}, {"diskparams": {"rbd": {"pool": 5}}}]
+)
+def test_settings_that_cannot_be_read(changes: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=f"^cluster: key '(pool|{next(iter(changes))})'"):
+        storage.default_units(Fields("cluster", SETTINGS | changes))
+
+
+def test_where_disks_are() -> None:
+    found = read(CONFIGURATION)
+    assert found.wrong == ()
+    assert found.disks == {
+        "one": (Disk(500, None, SSD, "hdd"), Disk(100, 2, SSD)),
+        "two": (
+            Disk(70, None, HDD),
+            Disk(1, None, DesiredUnit(FILE, "/srv/files")),
+            Disk(2, None, DesiredUnit(FILE, "/mnt/old")),
+        ),
+        "three": (
+            Disk(3, None, DesiredUnit(RADOS, "rbd")),
+            Disk(4, None, DesiredUnit(StorageType.EXT, "vendor")),
+            Disk(5),
+        ),
+        "four": (Disk(3, None, DesiredUnit(RADOS, "fast")),),
+        "five": (),
+    }
+
+
+@pytest.mark.parametrize("key", ["dev_type", "logical_id", "size", "children"])
+@pytest.mark.parametrize("value", [None, 5, "x", [], [[]], {}, ["a", "b", "c"], 1 << 70])
+def test_damage_leaves_out_whom_it_concerns(key: str, value: Any) -> None:
+    damaged = copy.deepcopy(CONFIGURATION)
+    damaged["disks"]["mirrored"][key] = value
+    found = read(damaged)
+    unread = {} if key == "logical_id" or (key, value) == ("size", 5) else {"one"}
+    assert set(found.disks) == {"one", "two", "three", "four", "five"} - set(unread)
+    assert all(line.startswith("instance one: disk: ") for line in found.wrong)
+    assert len(found.wrong) == len(unread)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"cluster": {}, "disks": []}', b"{" * 200])
+def test_what_is_no_configuration(data: bytes) -> None:
+    with pytest.raises(DataError, match=r"^Ganeti's configuration: "):
+        storage.configured_disks(data)
+
+
+def test_what_jobs_tell_of_disks() -> None:
+    world = simulated.world()
+    found = storage.queried_disks(query_disks(world, {}), [DesiredUnit(FILE, "/srv/files")], {})
+    rows = {row.name: row.disks for row in world.cluster.instances}
+    assert (found.disks, found.wrong) == (rows, ())
+    answer = {"x": {"pnode_group_uuid": "g2", "disks": [CONFIGURATION["disks"]["ceph"]]}, "y": {"disks": 5}}
+    found = storage.queried_disks(answer, [DesiredUnit(RADOS, "rbd")], {"g2": "fast"})
+    assert found.disks == {"x": (Disk(3, None, DesiredUnit(RADOS, "fast")),)}
+    assert len(found.wrong) == 1
+
+
+def row(name: str, *disks: Disk) -> Instance:
+    return Instance(name, 100, 600, disks, 1)
+
+
+def test_disks_get_their_units() -> None:
+    cluster = Cluster(instances=(row("one", Disk(500), Disk(100, 3)), row("grown", Disk(71)), row("new")))
+    disks = read(CONFIGURATION).disks
+    changed = storage.with_disks(cluster, {**disks, "grown": (Disk(70, None, HDD),)})
+    assert changed.instances[0].disks == (Disk(500, None, SSD, "hdd"), Disk(100, 3, SSD))
+    assert all(new is old for new, old in zip(changed.instances[1:], cluster.instances[1:], strict=True))
+    assert storage.with_disks(changed, disks) is changed
+
+
+def test_what_nodes_have() -> None:
+    good = [["one", "hdd", 900, 800], ["one", "ssd", 90, 0], ["two", "hdd", 900, 900]]
+    found, wrong = storage.reports({LVM: good, FILE: [["two", "/srv", 5, 4]]})
+    assert wrong == ()
+    assert found == {
+        "one": {HDD: Room(900, 800), SSD: Room(90, 0)},
+        "two": {HDD: Room(900, 900), DesiredUnit(FILE, "/srv"): Room(5, 4)},
+    }
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["one", "ssd", "9", 1],
+        ["one", "ssd", 9, 10],
+        ["one", "ssd", 1 << 70, 1],
+        ["one", "ssd", 9, -1],
+        ["one"],
+    ],
+)
+def test_nonsense_of_a_node_concerns_that_node(row: list[Any]) -> None:
+    found, wrong = storage.reports({LVM: [["one", "hdd", 900, 800], row, ["two", "hdd", 1, 1]]})
+    assert found == {"two": {HDD: Room(1, 1)}}
+    assert [line.startswith("node one: storage of type lvm-vg: expected ") for line in wrong] == [True]
+
+
+def test_only_units_that_are_named_count() -> None:
+    nodes = (Node("one", "g", t_dsk=900.0, f_dsk=700), Node("silent", "g", t_dsk=900.0, f_dsk=700))
+    templates = (DiskTemplate.PLAIN,)
+    files = DesiredUnit(FILE, "/srv")  # a default, but of no type that is enabled
+    cluster = Cluster((), nodes, (row("a", Disk(1, None, SSD)),), default_units=(HDD, files))
+    cluster = replace(cluster, enabled_templates=templates)
+    assert storage.reported_types(cluster) == (LVM,)
+    assert storage.named_units(cluster) == {SSD, HDD}
+    found = {"one": {DesiredUnit(LVM, "system"): Room(9, 9), HDD: Room(900, 800), SSD: Room(90, 80)}}
+    changed = storage.with_storage(cluster, found, storage.named_units(cluster))
+    assert changed.nodes[0].storage == (Unit(HDD, 900, 800), Unit(SSD, 90, 80))
+    assert changed.nodes[1] is nodes[1]
+    exclusive = replace(cluster, nodes=(replace(nodes[0], excl_stor=True),))
+    changed = storage.with_storage(exclusive, found, {HDD, SSD})
+    assert changed.nodes[0].storage == (Unit(HDD, 900, 700, (True,)), Unit(SSD, 90, 80, (True,)))
+
+
+def test_the_metadata_of_new_and_old_disks_names_its_group() -> None:
+    cluster = Cluster((), (), (row("a", Disk(1, None, SSD, "old")),), default_metavg="new")
+    assert storage.named_units(cluster) == {SSD, DesiredUnit(LVM, "old"), DesiredUnit(LVM, "new")}
