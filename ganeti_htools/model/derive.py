@@ -223,7 +223,9 @@ def _disk(nodes: Sequence[Node], placed: _Placed, figures: Figures, units: Units
         space = [space_of(node, units, unit) for node in nodes]
         free = counted = _ints(room for _, room in space)
         if placed.forthcoming.any():
-            counted = free - placed.on_both(figures.disk[:, unit], placed.forthcoming)
+            coming = placed.on_both(figures.disk[:, unit], placed.forthcoming)
+            there = np.array([total > 0 or not units.known for total, _ in space], np.bool_)
+            counted = np.where(there, free - coming, free)
         name = of_unit("f_dsk", unit)
         columns |= {
             of_unit("t_dsk", unit): _floats(total for total, _ in space),
@@ -334,10 +336,13 @@ def missing_resources(state: State) -> list[str]:
     """
     size = len(state.cluster.nodes)
     placed = [(state.pnode, ~state.forthcoming), (state.snode, ~state.forthcoming & (state.snode != NOWHERE))]
-    used = sum(_sum_by(node[keep], state.dsk[keep], size) for node, keep in placed)
-    columns = state.columns
+    columns, units = state.columns, range(len(state.units.local))
+    taken = state.disk.sum(axis=1) if state.units.known else state.dsk
+    used = sum(_sum_by(node[keep], taken[keep], size) for node, keep in placed)
     lost_mem = columns.x_mem.tolist()
-    lost_dsk = (columns.t_dsk.astype(np.int64) - columns.f_dsk - used).tolist()
+    room = [getattr(columns, of_unit("t_dsk", unit)).astype(np.int64) for unit in units]
+    free = [getattr(columns, of_unit("f_dsk", unit)) for unit in units]
+    lost_dsk = (sum(room) - sum(free) - used).tolist()
     return [
         f"node {on_one_line(node.name)} is missing {mem} MB ram and {dsk // 1024} GB disk"
         for node, mem, dsk in zip(state.cluster.nodes, lost_mem, lost_dsk, strict=True)

@@ -9,6 +9,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, No
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, Status
 
 TAGS = (
@@ -80,9 +81,55 @@ def cluster(rng: Random) -> Cluster:
     return Cluster(tuple(groups), tuple(map(node, range(len(names)), names)), instances, tags)
 
 
+DEFAULT = DesiredUnit(StorageType.LVM_VG, "xenvg")
+SSD = DesiredUnit(StorageType.LVM_VG, "ssdvg")
+MIRRORED = DesiredUnit(StorageType.DRBD, "ssdvg")
+DIRECTORY = DesiredUnit(StorageType.FILE, "/srv")
+POOL = DesiredUnit(StorageType.EXT, "ceph")
+UNITS = {
+    DiskTemplate.DRBD: (DEFAULT, SSD),
+    DiskTemplate.PLAIN: (DEFAULT, SSD),
+    DiskTemplate.FILE: (DIRECTORY,),
+    DiskTemplate.EXT: (POOL,),
+}
+
+
+def _with_disks(rng: Random, row: Instance) -> Instance:
+    """The instance with disks on units, some of which they do not tell."""
+    disks = []
+    for _ in range(rng.choice((1, 1, 2))):
+        unit = rng.choice((*UNITS.get(row.template, ()), None))
+        metavg = "xenvg" if unit == SSD and row.template is DiskTemplate.DRBD and rng.random() < 0.3 else None
+        disks.append(Disk(rng.choice((10, 500, 2000)), row.spindles, unit, metavg))
+    return replace(row, dsk=sum(disk.size for disk in disks), disks=tuple(disks))
+
+
+def _with_units(rng: Random, node: Node, of_drbd: bool) -> Node:
+    """The node with storage units, some of them full; now and then it tells of none."""
+    if rng.random() < 0.15:
+        return node
+    ssd = Unit(MIRRORED if of_drbd else SSD, 8000, rng.choice((0, 900, 3000, 7000)))
+    others = (ssd, Unit(DIRECTORY, 6000, rng.choice((400, 3000))), Unit(POOL, 9000, 9000))
+    found = [Unit(DEFAULT, int(node.t_dsk), node.f_dsk)] if rng.random() < 0.9 else []
+    found += [unit for unit in others if rng.random() < 0.7]
+    return replace(node, storage=tuple(found))
+
+
+def with_units(rng: Random, described: Cluster) -> Cluster:
+    """The cluster with storage units."""
+    of_drbd = rng.random() < 0.2
+    return replace(
+        described,
+        nodes=tuple(_with_units(rng, node, of_drbd) for node in described.nodes),
+        instances=tuple(_with_disks(rng, row) for row in described.instances),
+    )
+
+
 def _case(seed: int) -> tuple[State, Instance]:
     rng = Random(seed)
     described, new = cluster(rng), instance(rng, "new")
+    if rng.random() < 0.5:
+        described, new = with_units(rng, described), _with_disks(rng, new)
     return derive(described, (new,)), new
 
 

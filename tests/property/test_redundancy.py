@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.solution import Solution
+from ganeti_htools.engine.redundancy.displaced import Amounts
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost
@@ -15,7 +16,7 @@ from ganeti_htools.engine.rules import affinity, choice, node_rules, placements,
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.columns import Ints, of_unit
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -93,10 +94,14 @@ def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
     after, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
     for node in range(len(state.group)):
         before, (displaced, free) = redundancy.displaced, redundancy._after(asked, node)
-        sums = [
+        sums: list[tuple[Amounts, Amounts, Ints, Ints, Ints]] = [
             (before.memory, displaced.memory, free.memory, columns.unallocated, after.unallocated),
-            (before.disk, displaced.disk, free.disk, columns.f_dsk, after.f_dsk),
         ]
+        disks = zip(before.disk, displaced.disk, free.disk, strict=True)
+        for unit, (alone, together, left) in enumerate(disks):
+            if not state.units.known or getattr(columns, of_unit("t_dsk", unit))[node] > 0:
+                name = of_unit("f_dsk", unit)
+                sums.append((alone, together, left, getattr(columns, name), getattr(after, name)))
         if columns.excl_stor[node] and asked.spindles is not None:
             spindles = before.spindles, displaced.spindles, free.spindles
             sums.append((*spindles, columns.f_spindles, after.f_spindles))

@@ -87,12 +87,13 @@ def _remark(
     if not lacks:
         return None
     lack = max(lacks, key=lambda lack: int(lack.short.sum()))
-    short = np.flatnonzero(lack.short)
+    short, absent = np.flatnonzero(lack.short), _absent(state, lack)
+    if absent and absent[1][short].all():
+        return f"most missing: {lack.thing}; {_name(state, int(lack.nodes[short[0]]))} has no {absent[0]}"
+    if absent:
+        short = short[~absent[1][short]]
     closest = short[np.argmin(lack.amounts[short])]
     amount = math.ceil(lack.amounts[closest])
-    absent = _absent(state, lack)
-    if absent and absent[1][closest]:
-        return f"most missing: {lack.thing}; {_name(state, int(lack.nodes[closest]))} has no {absent[0]}"
     unit = f" {lack.unit}" if lack.unit else ""
     return (
         f"most missing: {lack.thing}; closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}{unit}"

@@ -94,7 +94,7 @@ def batches_of(state: State, movable: Bools) -> tuple[list[Batch], NodeFacts]:
     Diskless instances are not balanced, although they could be.
     """
     cluster = state.cluster
-    values = tabulate(cluster.instances, state.figures).values
+    values = tabulate(cluster.instances, state.figures, units=state.units).values
     templates = list(DiskTemplate)
     mirrors = np.array([list(Mirror).index(template.mirror) for template in templates])[state.template]
     internal = (mirrors == list(Mirror).index(Mirror.INTERNAL)) & (state.snode != NOWHERE)

@@ -15,7 +15,6 @@ from ganeti_htools.model.types import DiskTemplate
 
 DRBD = TEMPLATE_CODE[DiskTemplate.DRBD]
 SURVIVES = np.array([template.survives_node for template in DiskTemplate])
-LOCAL = np.array([template.local_storage for template in DiskTemplate])
 
 # More spindles than any node has.
 UNKNOWN = 1 << 32
@@ -52,30 +51,35 @@ class Amounts:
 class Displaced:
     """What has to find room when a node is lost and does not fail over; arrays over nodes.
 
-    How many instances; their memory and disk (MiB), and spindles, which are those of exclusive storage,
-    UNKNOWN if an instance does not say. ``shared`` tells whether any is on shared storage, so that migration
-    tags matter, ``recreated`` whether any is not, so that policies matter.
+    How many instances; their memory, and disk on each storage unit (MiB), and spindles, which are those of
+    exclusive storage, UNKNOWN if an instance does not say. ``shared`` tells whether any is on shared storage,
+    so that migration tags matter, ``recreated`` whether any is not, so that policies matter; ``pools`` tells
+    whether any is on a pool that some nodes do not see (pools by nodes).
     """
 
     number: Ints
     memory: Amounts
-    disk: Amounts
+    disk: tuple[Amounts, ...]
     spindles: Amounts
     shared: Bools
     recreated: Bools
+    pools: Bools
 
     def joined(self, asked: Asked, node: int) -> "Displaced":
         """With one more, on a node."""
         number, shared, recreated = self.number.copy(), self.shared.copy(), self.recreated.copy()
         number[node] += 1
         (shared if asked.row.template.survives_node else recreated)[node] = True
+        pools = self.pools.copy()
+        pools[:, node] |= np.array(asked.wants[len(asked.disk) :], np.bool_)
         return Displaced(
             number,
             self.memory.joined(asked.record_mem, node),
-            self.disk.joined(asked.dsk if asked.local else 0, node),
+            tuple(each.joined(taken, node) for each, taken in zip(self.disk, asked.disk, strict=True)),
             self.spindles.joined(spindles_of(asked.spindles), node),
             shared,
             recreated,
+            pools,
         )
 
 
@@ -101,13 +105,18 @@ def displaced_by_node(state: State, settled: Bools) -> Displaced:
         spindles[:] = [spindles_of(instances[row].spindles) for row in rows.tolist()]
     survives, (shared, recreated) = SURVIVES[state.template[rows]], np.zeros((2, size), np.bool_)
     shared[nodes[survives]], recreated[nodes[~survives]] = True, True
+    units = range(len(state.units.local))
+    pools = np.zeros((len(state.units.pools), size), np.bool_)
+    for wanted, pool in zip(state.wants[rows].T[len(units) :], pools, strict=True):
+        pool[nodes[wanted]] = True
     return Displaced(
         np.bincount(nodes, minlength=size),
         amounts(state.record_mem[rows]),
-        amounts(np.where(LOCAL[state.template[rows]], state.dsk[rows], 0)),
+        tuple(amounts(state.disk[rows, unit]) for unit in units),
         amounts(spindles),
         shared,
         recreated,
+        pools,
     )
 
 

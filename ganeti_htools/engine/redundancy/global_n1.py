@@ -23,14 +23,18 @@ from ganeti_htools.engine.redundancy.node_loss import all_can_be_lost, can_be_lo
 from ganeti_htools.engine.redundancy.room import Free, surely_found, surely_missing
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.engine.rules.resources import DISK, LIMITS, MEMORY, SPINDLES, check_hard
+from ganeti_htools.engine.rules.resources import (
+    DISK,
+    MEMORY,
+    SPINDLES,
+    check_hard,
+    declared_limits,
+    disk_limits,
+)
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, of_pool, of_unit, sorted_unique
 from ganeti_htools.model.policy import Demand, violation
 from ganeti_htools.model.state import Asked, State
-
-# Hard limits on an instance's disks: they stand in the way of a failover on both nodes.
-_OF_DISKS = [limit for limit in LIMITS if limit.of is not None and not limit.soft]
 
 # Sums are made of these. The property tests of redundancy compare what follows from sums with simulations.
 check_hard((MEMORY, DISK, SPINDLES), "global N+1 redundancy")
@@ -128,7 +132,7 @@ class Redundancy:
         ``joins``, what its primary's loss displaces is not wanted, and stays what it was.
         """
         displaced, columns = self.displaced, self.state.columns
-        free = Free(self.free, columns.f_dsk, columns.f_spindles)
+        free = free_on(columns)
         if asked is None or asked.forthcoming:
             return displaced, free
         if joins and not asked.mirrored:
@@ -136,7 +140,10 @@ class Redundancy:
         everywhere = slice(None) if asked.mirrored else primary
         return displaced, Free(
             _less(free.memory, primary, asked.record_mem),
-            _less(free.disk, everywhere, asked.dsk) if asked.local else free.disk,
+            tuple(
+                _less(room, everywhere, taken) if taken else room
+                for room, taken in zip(free.disk, asked.disk, strict=True)
+            ),
             _less(free.spindles, everywhere, spindles_of(asked.spindles)),
         )
 
@@ -180,7 +187,9 @@ class Redundancy:
                 reach = targets != lost
                 if self.state.migrates is not None:
                     reach &= self.state.migrates[lost, targets] | ~displaced.shared[lost]
-                there = Free(left, free.disk[targets], free.spindles[targets])
+                for pool, wanted in enumerate(displaced.pools):
+                    reach &= (getattr(self.state.columns, of_pool(pool)) > 0)[targets] | ~wanted[lost]
+                there = free.on(targets, left)
                 rows = rows[~surely_found(displaced, rows, reach, there, exclusive[targets])]
         return np.concatenate([unknown, rows])
 
@@ -289,7 +298,9 @@ class Redundancy:
         displaced, free = self._after(asked, primary, primary in lost)
         away = free
         if asked.mirrored and not asked.forthcoming:
-            disk = _less(_less(self.state.columns.f_dsk, primary, asked.dsk), secondary, asked.dsk)
+            before = free_on(self.state.columns).disk
+            pairs = zip(before, asked.disk, strict=True)
+            disk = tuple(_less(_less(room, primary, taken), secondary, taken) for room, taken in pairs)
             free = free._replace(disk=disk)
             # What it takes when its primary is lost:
             away = free._replace(memory=_less(self.free, secondary, asked.record_mem))
@@ -302,7 +313,7 @@ class Redundancy:
         mates = self.scope & (self.state.group == self.state.group[node])
         mates[node] = False
         left = free.memory - self.load[node]
-        return surely_missing(displaced, node, left[mates], free.disk[mates])
+        return surely_missing(displaced, node, free.on(np.flatnonzero(mates), left[mates]))
 
     def hopeless(self, suspects: list[int]) -> bool:
         """As :class:`Check` says."""
@@ -366,25 +377,43 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     lost, partners = pairs // size, pairs % size
     free = columns.unallocated
     stuck = MEMORY.relation.broken(free[partners] - load[lost, partners], 0)
-    for limit in _OF_DISKS:
-        full = limit.broken_now(columns)
-        stuck |= full[partners] | (full & ~columns.offline if limit is DISK else full)[lost]
     if state.migrates is not None:
         stuck |= ~state.migrates[lost, partners]
     broken = np.zeros(size, np.bool_)
     broken[lost[stuck]] = True
+    broken[state.pnode[mirrored[_held_by_disks(state, mirrored)]]] = True
     broken[state.pnode[drbd & alone]] = True
     exclusive = columns.excl_stor[state.pnode[mirrored]] | columns.excl_stor[state.snode[mirrored]]
     for index in mirrored[exclusive].tolist():
-        if state.cluster.instances[index].spindles is None:
+        if state.instance(index).spindles is None:
             broken[state.pnode[index]] = True
     displaced = displaced_by_node(state, settled)
     broken |= _against_policy(state, settled, scope)
     redundancy = Redundancy(state, scope, looked, broken, free, load, (lost, partners), displaced)
-    there = Free(free, columns.f_dsk, columns.f_spindles)
     for node in redundancy.unsettled().tolist():
-        broken[node] |= redundancy.lacks(node, displaced, there)
+        broken[node] |= redundancy.lacks(node, displaced, free_on(columns))
     return redundancy
+
+
+def free_on(columns: Columns) -> Free:
+    """What nodes have free."""
+    units = range(len(columns.shape.units))
+    disk = tuple(getattr(columns, of_unit("f_dsk", unit)) for unit in units)
+    return Free(columns.unallocated, disk, columns.f_spindles)
+
+
+def _held_by_disks(state: State, mirrored: Ints) -> Bools:
+    """Which mirrored instances cannot fail over: a node breaks a hard limit on their disks already."""
+    columns, held = state.columns, np.zeros(len(mirrored), np.bool_)
+    lost, partners = state.pnode[mirrored], state.snode[mirrored]
+    for limit in declared_limits(columns.shape):
+        if limit.of is None or limit.soft or limit.fixed:
+            continue
+        full = limit.broken_now(columns)
+        if full.any():
+            here = full & ~columns.offline if limit in disk_limits(columns.shape) else full
+            held |= (full[partners] | here[lost]) & state.wants[mirrored, limit.of]
+    return held
 
 
 def _against_policy(state: State, settled: Bools, scope: Bools) -> Bools:

@@ -421,10 +421,13 @@ def lost_node(
 ) -> LostNode | None:
     """A lost node of which these instances need room, in this order; the state must not change any more.
 
-    None if it cannot be simulated here: some node has no score, or an instance does not say how many spindles
-    it needs and some node counts them. Those on shared storage have to come before all others.
+    None if it cannot be simulated here: nodes tell their storage units, some node has no score, or an
+    instance does not say how many spindles it needs and some node counts them. Those on shared storage have
+    to come before all others.
     """
     known.tidy()
+    if state.columns.shape.told:
+        return None
     columns, online = state.columns, ~state.columns.offline
     mates = scope & (state.group == state.group[node])
     asked_for = [known.asked(state, index) for index in displaced]

@@ -19,11 +19,15 @@ ROUNDING = 1e-9
 
 
 class Free(NamedTuple):
-    """What nodes have free: memory and disk (MiB), and spindles."""
+    """What nodes have free: memory, and disk on each storage unit (MiB), and spindles."""
 
     memory: Ints
-    disk: Ints
+    disk: tuple[Ints, ...]
     spindles: Ints
+
+    def on(self, nodes: Ints, memory: Ints) -> "Free":
+        """What some nodes have free, with other figures for memory."""
+        return Free(memory, tuple(room[nodes] for room in self.disk), self.spindles[nodes])
 
 
 def surely_found(displaced: Displaced, rows: Ints, reach: Bools, free: Free, exclusive: Bools) -> Bools:
@@ -36,10 +40,12 @@ def surely_found(displaced: Displaced, rows: Ints, reach: Bools, free: Free, exc
     """
     share = np.where(reach, shares(free.memory, displaced.memory, rows), 0.0)
     room, full = share > 0, np.zeros(len(rows))
-    on_disk = (displaced.disk.largest[rows] > 0)[:, np.newaxis]
-    if on_disk.any():
-        others = [np.where(on_disk, shares(free.disk, displaced.disk, rows), np.inf)]
-        if exclusive.any():
+    for unit, amounts in enumerate(displaced.disk):
+        on_disk = (amounts.largest[rows] > 0)[:, np.newaxis]
+        if not on_disk.any():
+            continue
+        others = [np.where(on_disk, shares(free.disk[unit], amounts, rows), np.inf)]
+        if unit == 0 and exclusive.any():  # spindles are those of the default unit
             left = free.spindles + 1  # none need be left
             others.append(np.where(on_disk & exclusive, shares(left, displaced.spindles, rows, 1), np.inf))
         for other in others:
@@ -50,17 +56,21 @@ def surely_found(displaced: Displaced, rows: Ints, reach: Bools, free: Free, exc
     return np.asarray(enough | (share.sum(axis=1) - full > 1 + ROUNDING))
 
 
-def surely_missing(displaced: Displaced, node: int, memory: Ints, disk: Ints) -> bool:
+def surely_missing(displaced: Displaced, node: int, free: Free) -> bool:
     """Whether the largest instance that a node displaces fits on none of some nodes with this much free, or
     there are more instances than there is room for. Nodes without room for the smallest take none.
     """
-    takes = memory > displaced.memory.least[node]
-    if displaced.disk.least[node]:
-        takes &= disk > displaced.disk.least[node]
+    takes, disks = (
+        free.memory > displaced.memory.least[node],
+        list(zip(free.disk, displaced.disk, strict=True)),
+    )
+    for room, amounts in disks:
+        if amounts.least[node]:
+            takes &= room > amounts.least[node]
     number = int(displaced.number[node])
-    if _missing(memory[takes], displaced.memory, node, number):
-        return True
-    return bool(displaced.disk.largest[node]) and _missing(disk[takes], displaced.disk, node, number)
+    return _missing(free.memory[takes], displaced.memory, node, number) or any(
+        amounts.largest[node] and _missing(room[takes], amounts, node, number) for room, amounts in disks
+    )
 
 
 def _missing(left: Ints, amounts: Amounts, node: int, number: int) -> bool:

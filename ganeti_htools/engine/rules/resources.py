@@ -120,6 +120,18 @@ def _disk_taken(_columns: Columns, free: Any, amount: Any, sign: int) -> Any:
     return free if type(amount) is int and amount == 0 else _taken(_columns, free, amount, sign)
 
 
+@lru_cache(maxsize=32)
+def _unit_taken(unit: int) -> Callable[[Columns, Any, Any, int], Any]:
+    """Free space of a storage unit; what an instance has on a node without the unit leaves nothing there."""
+    whole = of_unit("t_dsk", unit)
+
+    def after(columns: Columns, free: Any, amount: Any, sign: int) -> Any:
+        new = _disk_taken(columns, free, amount, sign)
+        return free if new is free else np.where(getattr(columns, whole) > 0, new, free)
+
+    return after
+
+
 def _spindles(columns: Columns, free: Any, amount: Any, sign: int) -> Any:
     """Free spindles count 0 without exclusive storage. With it, an instance that does not say how many it
     needs cannot come (-1) and gives nothing back.
@@ -261,7 +273,7 @@ def _disk(shape: Shape, unit: int) -> Resource:
         of_unit("f_dsk", unit),
         BOTH,
         lambda _c, change: change.asked.disk[unit],
-        _disk_taken,
+        _unit_taken(unit) if shape.told else _disk_taken,
         (disk_limits(shape)[unit], _reserved_room(shape, unit)),
     )
 

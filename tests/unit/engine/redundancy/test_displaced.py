@@ -38,7 +38,7 @@ def test_one_more_is_as_if_it_had_been_there(seed: int) -> None:
     expected = displaced_by_node(whole, everything)
     for name in ("number", "shared", "recreated"):
         assert np.array_equal(getattr(joined, name), getattr(expected, name)), name
-    for resource in ("memory", "disk"):
+    pairs = zip((joined.memory, *joined.disk), (expected.memory, *expected.disk), strict=True)
+    for one, other in pairs:
         for name in Amounts.__slots__:
-            sums = getattr(getattr(joined, resource), name), getattr(getattr(expected, resource), name)
-            assert np.array_equal(*sums), (resource, name)
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name

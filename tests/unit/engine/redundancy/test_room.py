@@ -1,5 +1,7 @@
 """What sums tell of the room for instances that a lost node displaces."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -29,13 +31,18 @@ def amounts(*taken: int) -> Amounts:
 def displaced(memory: Amounts, disk: Amounts, number: int) -> Displaced:
     """What one node displaces, on no shared storage."""
     here = np.ones(1, np.bool_)
-    return Displaced(np.array([number]), memory, disk, amounts(1), ~here, here)
+    nowhere = np.zeros((0, 1), np.bool_)
+    return Displaced(np.array([number]), memory, (disk,), amounts(1), ~here, here, nowhere)
 
 
 def found(lost: Displaced, memory: Ints, disk: Ints = PLENTY, exclusive: bool = False) -> bool:
-    free = Free(memory[np.newaxis], disk, np.zeros(len(memory), np.int64))
+    free = Free(memory[np.newaxis], (disk,), np.zeros(len(memory), np.int64))
     reach, alone = np.ones((1, len(memory)), np.bool_), np.full(len(memory), exclusive)
     return bool(surely_found(lost, FIRST, reach, free, alone)[0])
+
+
+def missing(lost: Displaced, memory: list[int], *disks: Ints) -> bool:
+    return surely_missing(lost, 0, Free(np.array(memory), disks, np.zeros(len(memory), np.int64)))
 
 
 def test_multiples_of_a_unit_leave_something_free() -> None:
@@ -71,7 +78,14 @@ def test_nodes_may_be_full_of_disk_or_spindles_before_they_are_of_memory() -> No
 
 def test_room_is_missing_where_the_largest_fits_nowhere_or_all_together_do_not() -> None:
     three = displaced(amounts(100, 100, 200), amounts(10, 10, 10), 3)
-    assert not surely_missing(three, 0, np.array([201, 201]), PLENTY[:2])
-    assert surely_missing(three, 0, np.array([200, 200, 200]), PLENTY)
-    assert surely_missing(three, 0, np.array([301, 100]), PLENTY[:2])
-    assert surely_missing(three, 0, np.array([201, 201]), np.array([21, 10]))
+    assert not missing(three, [201, 201], PLENTY[:2])
+    assert missing(three, [200, 200, 200], PLENTY)
+    assert missing(three, [301, 100], PLENTY[:2])
+    assert missing(three, [201, 201], np.array([21, 10]))
+
+
+def test_room_on_another_unit_counts_by_itself() -> None:
+    three = displaced(amounts(1, 1, 1), amounts(0), 3)
+    three = replace(three, disk=(amounts(10, 10, 10), amounts(5, 0, 5)))
+    assert not missing(three, [100, 100], np.array([21, 11]), np.array([11, 0]))
+    assert missing(three, [100, 100], np.array([21, 11]), np.array([10, 5]))
