@@ -69,7 +69,7 @@ def test_with_a_new_instance(options: Options, case: tuple[State, Instance]) -> 
     asked, redundancy = state.ask(new), of_all(state, options)
     rows = np.arange(len(state.group))
     if asked.mirrored:
-        p, s = np.nonzero(rows[:, np.newaxis] != rows)
+        p, s = np.nonzero((rows[:, np.newaxis] != rows) & (state.group[:, np.newaxis] == state.group))
         admitted = redundancy.admits(asked, rows, rows)[p, s]
         trial = placements.allocate_pairs(state, asked, p, s, state.peers[p, s], force=True)
     else:
