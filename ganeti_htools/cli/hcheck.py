@@ -8,15 +8,16 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.cluster.viewing import seen
-from ganeti_htools.cli.report import health, keys, losses, tables
+from ganeti_htools.cli.report import health, keys, losses, storage, tables
 from ganeti_htools.cli.report.health import Findings, GroupHealth
 from ganeti_htools.cli.terminal.program import execute, print_json
-from ganeti_htools.cli.terminal.saying import progress, say
+from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.plans import balancing_of
 from ganeti_htools.commandline.programs import HCHECK
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.balancing.balance import stepwise
+from ganeti_htools.engine.capacity.storage_faults import storage_faults
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.columns import Bools
@@ -54,6 +55,10 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
     rows = check.groups(state)
     before = _findings([_group(state, row, capacity) for row in rows], capacity)
     simulate = not (before.healthy or line.no_simulation)
+    faults = storage_faults(state)
+    if line.verbose >= 1 and not line.json:
+        for fault in storage.warnings(faults):
+            warn(f"Warning: {fault}")
     if line.machine_readable:
         print(health.group_keys(state), end="")
     elif line.verbose >= 1 and not line.json:
@@ -64,7 +69,8 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
         balanced = [_group(_balanced(state, row, movable, line), row, capacity) for row in rows]
         after = _findings(balanced, capacity)
     if line.json:
-        print_json(health.as_json(state, before, after))
+        stored = {"storage": storage.faults_json(faults)} if state.units.known else {}
+        print_json(health.as_json(state, before, after) | stored)
     elif after or line.machine_readable:
         _tell(state, after or before, "FINAL", before, line)
     if line.machine_readable:

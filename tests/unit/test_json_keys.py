@@ -105,7 +105,10 @@ def test_hbal(report: Callable[..., Any]) -> None:
 
 
 def test_hcheck(report: Callable[..., Any]) -> None:
-    check("hcheck.1.md", [report(hcheck), report(hcheck, "--what-if-lost=any")])
+    check(
+        "hcheck.1.md",
+        [report(hcheck), report(hcheck, "--what-if-lost=any"), report(hcheck, cluster=uneven_units())],
+    )
 
 
 def test_hinfo(report: Callable[..., Any]) -> None:

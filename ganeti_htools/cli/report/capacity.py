@@ -1,6 +1,6 @@
 """What ``hspace`` tells of the instances that fit: as text, as ``KEY=VALUE`` lines and as JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,30 +49,21 @@ class Allocation:
     why: Obstruction | None
 
 
-# So many nodes, and instances of each, are named in a text.
-NAMED = 8
-
-
 def obstacles(why: Obstruction | None) -> list[str]:
     """Which nodes kept instances from being allocated, and how many would fit without the check."""
     if why is None:
         return []
     cannot = "could not be lost with an instance more" if why.more else "cannot be lost"
     lines = [
-        f"{obstacle.node} {cannot}: {_some(obstacle.instances)} would not come back"
+        f"{obstacle.node} {cannot}: {layout.some(obstacle.instances)} would not come back"
         if obstacle.instances
         else f"{obstacle.node} has less memory free than it has to keep"
-        for obstacle in why.obstacles[:NAMED]
+        for obstacle in why.obstacles[: layout.NAMED]
     ]
     more = len(why.obstacles) - len(lines)
     if more:
         lines.append(f"nor {more} other nodes" if more > 1 else "nor another node")
     return [*lines, f"without this check {why.unchecked} would fit"]
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names) if more <= 0 else f"{', '.join(names[:NAMED])} and {more} more"
 
 
 def instance_map(state: State, first: int) -> str:

@@ -1,6 +1,15 @@
-"""Text in columns."""
+"""Text in columns, and names in a line."""
 
 from collections.abc import Iterable, Sequence
+
+# So many nodes, and instances of each, are named in a text.
+NAMED = 8
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:NAMED])} and {more} more"
 
 
 def table(

@@ -1,9 +1,12 @@
-"""What storage a cluster has, as text: the nodes by unit, and the pools (``hinfo --storage``)."""
+"""What storage a cluster has and what is wrong with it, as text (``hinfo --storage``, ``hcheck``)."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ganeti_htools.cli.report.layout import table
+from ganeti_htools.cli.report.layout import some, table
+
+if TYPE_CHECKING:
+    from ganeti_htools.engine.capacity.storage_faults import Missing, StorageFaults
 
 
 def text(storage: Any) -> str:
@@ -30,3 +33,29 @@ def name(unit: Any) -> str:
 def _pool(pool: Any) -> tuple[str, str, str, str]:
     free, total = ("-" if pool[figure] is None else str(pool[figure]) for figure in ("free", "total"))
     return name(pool), free, total, "all" if pool["everywhere"] else ",".join(pool["nodes"])
+
+
+def warnings(faults: "StorageFaults") -> Iterator[str]:
+    """A line for each thing that is wrong."""
+    for each, what in ((faults.missing, "disks"), (faults.unmirrored, "mirrors")):
+        for node, unit, instances in each:
+            lacks = "does not see" if unit.type.pool else "does not report"
+            yield f"node {node} {lacks} {unit}, where {what} of {some(instances)} are"
+    for place, unit, total, free in faults.full:
+        where = f"{unit} of node {place}" if place else str(unit)
+        yield f"{where} is {100 * (total - free) // total} % full: {free} of {total} MiB are free"
+
+
+def faults_json(faults: "StorageFaults") -> dict[str, Any]:
+    """How many instances and units each thing is wrong with, and the warnings."""
+    return {
+        "missing": _count(faults.missing),
+        "unmirrored": _count(faults.unmirrored),
+        "full": len(faults.full),
+        "warnings": list(warnings(faults)),
+    }
+
+
+def _count(found: "tuple[Missing, ...]") -> int:
+    """How many instances."""
+    return len({name for each in found for name in each.instances})

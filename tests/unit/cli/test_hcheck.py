@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
+from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hcheck
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.types import DiskTemplate
@@ -128,6 +128,25 @@ def test_the_report_as_json(tmp_path: Path, sick: Cluster, capsys: pytest.Captur
     report = json.loads(capsys.readouterr().out)
     assert report["cluster"]["final"] is None
     assert "gn1_fail" not in report["cluster"]["initial"]
+
+
+def test_storage_that_is_wrong_is_a_warning_and_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = simu.parse(["p,2,100g,64g,4;lvm-vg,ssdvg,1g", "p,1,100g,64g,4"])
+    xenvg, ssdvg = made.nodes[0].storage or ()
+    full = replace(made.nodes[0], storage=(xenvg, ssdvg._replace(free=1)))
+    made = replace(made, nodes=(full, *made.nodes[1:]))
+    assert run(tmp_path, made) == 0
+    told, warned = capsys.readouterr()
+    assert warned == "Warning: lvm-vg/ssdvg of node node-01-001 is 99 % full: 1 of 1024 MiB are free\n"
+    assert "No need to rebalance cluster" in told
+    assert run(tmp_path, made, "-q") == 0
+    assert capsys.readouterr() == ("", "")
+    assert run(tmp_path, made, "--json") == 0
+    told, warned = capsys.readouterr()
+    report = json.loads(told)
+    assert (report["healthy"], report["storage"]["full"], warned) == (True, 1, "")
 
 
 def test_what_becomes_of_the_instances_of_a_node(

@@ -3,7 +3,9 @@ from dataclasses import asdict, replace
 from ganeti_htools.backends import simu
 from ganeti_htools.cli.report import storage
 from ganeti_htools.engine.capacity.storage import storage_of
+from ganeti_htools.engine.capacity.storage_faults import Full, Missing, StorageFaults
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.units import survey
 
 
@@ -35,3 +37,20 @@ def test_nodes_that_do_not_tell_their_units() -> None:
         "   Node           disk",
         "   node-01-001 100/100",
     ]
+
+
+def test_what_is_wrong_is_told_in_lines_and_counted() -> None:
+    ssd, vms = DesiredUnit(StorageType.LVM_VG, "ssdvg"), DesiredUnit(StorageType.RADOS, "vms")
+    faults = StorageFaults(
+        (Missing("n1", ssd, ("a", "b")), Missing("n1", vms, ("b",))),
+        (Missing("n2", ssd, ("c",)),),
+        (Full("n1", ssd, 1000, 33), Full(None, vms, 100, -1)),
+    )
+    lines = [
+        "node n1 does not report lvm-vg/ssdvg, where disks of a, b are",
+        "node n1 does not see rados/vms, where disks of b are",
+        "node n2 does not report lvm-vg/ssdvg, where mirrors of c are",
+        "lvm-vg/ssdvg of node n1 is 96 % full: 33 of 1000 MiB are free",
+        "rados/vms is 101 % full: -1 of 100 MiB are free",
+    ]
+    assert storage.faults_json(faults) == {"missing": 2, "unmirrored": 1, "full": 2, "warnings": lines}

@@ -1,0 +1,91 @@
+"""What is wrong with the storage of a cluster: disks on units that their node does not report, full units."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ganeti_htools.engine.capacity.storage import storage_of
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.units import sees, unit_on
+
+FULL = 95  # per cent; what is fuller than that counts as full
+
+
+class Missing(NamedTuple):
+    """A unit that a node does not report, or a pool that it does not see, and instances with disks there."""
+
+    node: str
+    unit: DesiredUnit
+    instances: tuple[str, ...]
+
+
+class Full(NamedTuple):
+    """A unit of a node, or a pool (None), that is full; MiB."""
+
+    node: str | None
+    unit: DesiredUnit
+    total: int
+    free: int
+
+
+class StorageFaults(NamedTuple):
+    """``missing`` on primary nodes, ``unmirrored`` on secondary ones, and ``full`` units and pools."""
+
+    missing: tuple[Missing, ...]
+    unmirrored: tuple[Missing, ...]
+    full: tuple[Full, ...]
+
+
+def storage_faults(state: State) -> StorageFaults:
+    """What is wrong with the storage; nothing is as long as no node tells its units.
+
+    Nodes that are offline report nothing, and are left out.
+    """
+    if not state.units.known:
+        return StorageFaults((), (), ())
+    reported = _reported(state)
+    return StorageFaults(
+        tuple(_missing(state, reported, state.pnode)),
+        tuple(_missing(state, reported, state.snode)),
+        tuple(_full(state)),
+    )
+
+
+def _reported(state: State) -> Bools:
+    """Which nodes have each unit, and see each pool, of :attr:`.State.wants` (by node)."""
+    cluster, units = state.cluster, state.units
+    there = [[unit_on(node, units, unit) is not None for node in cluster.nodes] for unit in units.local]
+    return np.array([*there, *(sees(cluster, pool) for pool in units.pools)], np.bool_).T
+
+
+def _missing(state: State, reported: Bools, nodes: Ints) -> Iterator[Missing]:
+    """Where instances want what the node of theirs, of those given by instance, does not report."""
+    cluster, units = state.cluster, (*state.units.local, *state.units.pools)
+    looked = (nodes != NOWHERE) & ~state.columns.offline[nodes] & ~state.forthcoming
+    lacking = state.wants & ~reported[nodes] & looked[:, np.newaxis]
+    for node in sorted(set(nodes[lacking.any(axis=1)].tolist())):
+        for at, unit in enumerate(units):
+            rows = np.flatnonzero(lacking[:, at] & (nodes == node)).tolist()
+            if rows:
+                yield Missing(
+                    cluster.nodes[node].name, unit, tuple(cluster.instances[row].name for row in rows)
+                )
+
+
+def _full(state: State) -> Iterator[Full]:
+    found = storage_of(state.cluster, state.units)
+    offline = {node.name for node, off in zip(state.cluster.nodes, state.columns.offline, strict=True) if off}
+    for unit, there in zip(state.units.local, found.units, strict=True):
+        for room in there.nodes:
+            if room.node not in offline and _is_full(room.total, room.free):
+                yield Full(room.node, unit, room.total, room.free)
+    for pool in found.pools:
+        if pool.total is not None and pool.free is not None and _is_full(pool.total, pool.free):
+            yield Full(None, DesiredUnit(StorageType(pool.type), pool.key), pool.total, pool.free)
+
+
+def _is_full(total: int, free: int) -> bool:
+    return 100 * (total - free) > FULL * total
