@@ -42,6 +42,7 @@ END
 --restricted-migration none
 -m,--master host
 -L,--luxi ?file
+--ask-storage none
 -D,--daemon ?file
 --rapi-ca file
 -I,--ialloc-src file
@@ -93,6 +94,7 @@ END
 --simulate-storage string
 -m,--master host
 -L,--luxi ?file
+--ask-storage none
 -D,--daemon ?file
 --rapi-ca file
 --state-of-record none
@@ -137,6 +139,7 @@ END
 --simulate-storage string
 -m,--master host
 -L,--luxi ?file
+--ask-storage none
 -D,--daemon ?file
 --rapi-ca file
 -I,--ialloc-src file
@@ -163,6 +166,7 @@ END
 --simulate-storage string
 -m,--master host
 -L,--luxi ?file
+--ask-storage none
 -D,--daemon ?file
 --rapi-ca file
 -I,--ialloc-src file
@@ -191,6 +195,7 @@ END
 -p,--print-nodes none
 -d,--output-dir dir
 -L,--luxi ?file
+--ask-storage none
 -D,--daemon ?file
 --rapi-ca file
 -v,--verbose none
@@ -212,6 +217,7 @@ END
 --simulate-storage string
 -m,--master host
 -L,--luxi ?file
+--ask-storage none
 -D,--daemon ?file
 --rapi-ca file
 --state-of-record none
@@ -242,6 +248,7 @@ END
 --simulate-storage string
 -m,--master host
 -L,--luxi ?file
+--ask-storage none
 -D,--daemon ?file
 --rapi-ca file
 -X,--exec none

@@ -75,7 +75,8 @@ def configured_disks(data: bytes) -> Found:
     document = Fields(what, parse_json(data, what))
     settings, disks = document.object("cluster"), document.object("disks").values
     defaults = {unit.type: unit.key for unit in default_units(settings)}
-    pools = {uuid: pool for uuid, pool in _pools(document) if pool}
+    rows = document.object("nodegroups").values.items()
+    pools = {uuid: pool for uuid, values in rows if (pool := group_pool(values))}
     groups = {
         uuid: str(node.get("group"))
         for uuid, node in document.object("nodes").values.items()
@@ -97,13 +98,12 @@ def configured_disks(data: bytes) -> Found:
     return Found(found, tuple(wrong))
 
 
-def _pools(document: Fields) -> Iterable[tuple[str, str | None]]:
-    """The RBD pool of each group that has its own."""
-    for uuid, values in document.object("nodegroups").values.items():
-        try:
-            yield uuid, _parameter(Fields(f"group {uuid}", values), DiskTemplate.RBD, "pool")
-        except DataError:
-            continue
+def group_pool(group: Any) -> str | None:
+    """The RBD pool of a group that has its own, from its disk parameters; None for what is no group."""
+    try:
+        return _parameter(Fields("group", group), DiskTemplate.RBD, "pool")
+    except DataError:
+        return None
 
 
 def queried_disks(result: Any, defaults: Iterable[DesiredUnit], pools: Mapping[str, str]) -> Found:

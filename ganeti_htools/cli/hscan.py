@@ -69,9 +69,9 @@ def run(line: CommandLine) -> int:
 def _source(line: CommandLine, name: str) -> Source:
     """Where the cluster of that name is read from. Raises HtoolsError if options name several sources."""
     if line.arguments:
-        return Source(rapi=name, rapi_ca=line.rapi_ca)
+        return Source(rapi=name, rapi_ca=line.rapi_ca, ask_storage=line.ask_storage)
     given = source_of(line)
-    return Source(daemon=given.daemon, luxi=given.luxi or "")
+    return Source(daemon=given.daemon, luxi=given.luxi or "", ask_storage=line.ask_storage)
 
 
 def _scan(line: CommandLine, name: str, width: int) -> dict[str, object]:

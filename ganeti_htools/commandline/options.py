@@ -174,6 +174,7 @@ LUXI = Option(
     "SOCKET",
     "file",
 )
+ASK_STORAGE = switch("", "ask-storage", "with -L: ask Ganeti for storage units, by jobs")
 DAEMON = Option(
     "D",
     "daemon",

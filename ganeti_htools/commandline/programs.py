@@ -2,6 +2,7 @@
 
 from ganeti_htools.commandline.options import (
     ACCEPT_EXISTING_ERRORS,
+    ASK_STORAGE,
     AVOID_DISK_MOVES,
     AVOID_LONG_SOLUTIONS,
     DAEMON,
@@ -117,6 +118,7 @@ HSPACE = Program(
         SIMULATE_STORAGE,
         MASTER,
         LUXI,
+        ASK_STORAGE,
         DAEMON,
         RAPI_CA,
         STATE_OF_RECORD,
@@ -147,6 +149,7 @@ HSQUEEZE = Program(
         SIMULATE_STORAGE,
         MASTER,
         LUXI,
+        ASK_STORAGE,
         DAEMON,
         RAPI_CA,
         EXEC,
@@ -169,7 +172,18 @@ HSQUEEZE = Program(
 
 HSCAN = Program(
     "hscan",
-    (PRINT_NODES, OUTPUT_DIR, LUXI, DAEMON, RAPI_CA, VERBOSE, NO_HEADERS, JSON, STATIC_KVM_NODE_MEMORY),
+    (
+        PRINT_NODES,
+        OUTPUT_DIR,
+        LUXI,
+        ASK_STORAGE,
+        DAEMON,
+        RAPI_CA,
+        VERBOSE,
+        NO_HEADERS,
+        JSON,
+        STATIC_KVM_NODE_MEMORY,
+    ),
     ("host 0 none",),
 )
 
@@ -183,6 +197,7 @@ HINFO = Program(
         SIMULATE_STORAGE,
         MASTER,
         LUXI,
+        ASK_STORAGE,
         DAEMON,
         RAPI_CA,
         IALLOC_SRC,
@@ -209,6 +224,7 @@ HCHECK = Program(
         SIMULATE_STORAGE,
         MASTER,
         LUXI,
+        ASK_STORAGE,
         DAEMON,
         RAPI_CA,
         STATE_OF_RECORD,
@@ -251,6 +267,7 @@ HROLLER = Program(
         SIMULATE_STORAGE,
         MASTER,
         LUXI,
+        ASK_STORAGE,
         DAEMON,
         RAPI_CA,
         IALLOC_SRC,
@@ -286,6 +303,7 @@ HBAL = Program(
         RESTRICTED_MIGRATION,
         MASTER,
         LUXI,
+        ASK_STORAGE,
         DAEMON,
         RAPI_CA,
         IALLOC_SRC,

@@ -25,6 +25,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
 
     arguments: tuple[str, ...] = ()
     accept_existing_errors: bool = False
+    ask_storage: bool = False
     avoid_disk_moves: float | None = None
     avoid_long_solutions: float = 0.0
     daemon: str | None = None

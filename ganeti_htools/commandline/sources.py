@@ -21,6 +21,7 @@ def source_of(line: CommandLine) -> Source:
         request=line.ialloc_src,
         rapi_ca=line.rapi_ca,
         state_of_record=line.state_of_record,
+        ask_storage=line.ask_storage,
     )
 
 

@@ -78,6 +78,10 @@ class Client:
         self._pause = 0.0
         self._not_before = 0.0
 
+    def another(self) -> "Client":
+        """A client of the same luxid, with a connection of its own."""
+        return Client(self.path, self._connect)
+
     async def __aenter__(self) -> "Client":
         return self
 

@@ -197,13 +197,14 @@ async def failures(ganeti: Client, numbers: Sequence[int], patience: Patience, a
 
     async def ask() -> list[str]:
         fields = ["summary", "opstatus", "opresult"]
-        return await queries.each_job(ganeti, numbers, fields, _failure, patience.answer)
+        return await queries.each_job(ganeti, numbers, fields, failure, patience.answer)
 
     told = await persistently(ask, patience, away) if numbers else []
     return dict(zip(numbers, told, strict=True))
 
 
-def _failure(summary: Any, states: Any, results: Any) -> str:
+def failure(summary: Any, states: Any, results: Any) -> str:
+    """Why a job failed: its first opcode that failed, and its error."""
     for title, state, result in zip(summary or (), states or (), results or (), strict=False):
         if state in ("error", "canceled"):
             match result:

@@ -237,17 +237,6 @@ async def submit(
     return await _ask(client, "SubmitManyJobs", [work], read, patience)
 
 
-async def results(
-    client: Client, ids: Sequence[int], patience: float = PATIENCE
-) -> list[tuple[JobStatus | None, list[Any]]]:
-    """The state of each job, and what its opcodes resulted in."""
-
-    def read(status: object, told: object) -> tuple[JobStatus | None, list[Any]]:
-        return _status(status), _of(list, told or [])
-
-    return await each_job(client, ids, ["status", "opresult"], read, patience) if ids else []
-
-
 class Change(NamedTuple):
     """News of a job: the fields asked for, and entries of its log: [serial, time, kind, message]."""
 

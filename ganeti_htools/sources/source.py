@@ -6,14 +6,11 @@ Backends that need further modules are imported when they are asked for: program
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ganeti_htools.files import read_bytes, read_text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-
-if TYPE_CHECKING:
-    from ganeti_htools.luxi.queries import ClusterAnswers
 
 Warn = Callable[[str], None]  # called with one line for the user
 
@@ -36,6 +33,7 @@ class Source(NamedTuple):
     request: str | None = None
     rapi_ca: str | None = None
     state_of_record: bool = False
+    ask_storage: bool = False
 
 
 class Reading(NamedTuple):
@@ -58,12 +56,14 @@ def read(source: Source, warn: Warn, verbose: bool = False) -> Reading:
     ``warn`` is told of silent nodes and of data of htoolsd that is older than it should be; with ``verbose``,
     also of the age of data that is not.
     """
+    if source.ask_storage and (source.luxi is None or source.daemon is not None):
+        raise HtoolsError("--ask-storage: only Ganeti itself (-L) can be asked for storage units")
     if source.daemon is not None:
         return _from_daemon(source.daemon, warn, verbose)
     if source.rapi:
         return Reading(_from_rapi(source))
     if source.luxi is not None:
-        return Reading(_from_luxi(source.luxi))
+        return Reading(_from_luxi(source.luxi, warn if source.ask_storage else None))
     if source.simulate:
         from ganeti_htools.backends import simu
 
@@ -95,17 +95,23 @@ def _from_rapi(source: Source) -> Cluster:
     return rapi.parse(documents, source.state_of_record)
 
 
-def _from_luxi(path: str) -> Cluster:
+def _from_luxi(path: str, warn: Warn | None) -> Cluster:
+    """The cluster that Ganeti knows; with ``warn``, which is told of problems, storage units as well."""
     import trio
 
     from ganeti_htools.backends import luxi
     from ganeti_htools.luxi import client, queries
 
-    async def ask() -> "ClusterAnswers":
+    async def ask() -> Cluster:
         async with client.Client(path or queries.default_socket()) as ganeti:
-            return await queries.whole_cluster(ganeti)
+            cluster = luxi.parse(await queries.whole_cluster(ganeti))
+            if warn is None:
+                return cluster
+            from ganeti_htools.sources import storage
 
-    return luxi.parse(trio.run(ask))
+            return await storage.with_storage(ganeti, cluster, warn)
+
+    return trio.run(ask)
 
 
 def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:

@@ -23,6 +23,7 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.sources import storage
 
 
 def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[str, Any]:
@@ -36,20 +37,23 @@ def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[st
         return check(with_load(cluster, line), rest, made)
 
     path, after = line.luxi or queries.default_socket(), bool(line.save)
-    cluster = trio.run(_carry_out, path, run, check_loaded, say, after)
+    cluster = trio.run(_carry_out, path, run, check_loaded, say, after, line.ask_storage)
     say(*summary(run))
     save_outcome(line, cluster, [[job.commands for job in jobs] for jobs in run.rest])
     return record(run)
 
 
-async def _carry_out(path: str, run: Run, check: Check, say: Say, after: bool) -> Cluster | None:
+async def _carry_out(
+    path: str, run: Run, check: Check, say: Say, after: bool, ask_storage: bool
+) -> Cluster | None:
     """Carry a run out; the cluster afterwards, or None unless ``after`` is set and Ganeti answers."""
     stop = trio.Event()
     async with Client(path) as ganeti:
 
         async def read() -> Cluster:
             answers = await queries.whole_cluster(ganeti)
-            return await trio.to_thread.run_sync(luxi.parse, answers)
+            cluster = await trio.to_thread.run_sync(luxi.parse, answers)
+            return await storage.with_storage(ganeti, cluster, _warn) if ask_storage else cluster
 
         cluster = None
         heeded = streams.heeded(signal.SIGINT, signal.SIGHUP)

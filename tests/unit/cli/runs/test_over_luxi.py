@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.lines import next_line
 from tests.support.programs import wait_until
 from tests.support.rows import with_master
 from tests.support.simulators import PATIENCE, Simulator, simulator
-from tests.support.worlds import migrate, role
+from tests.support.worlds import instance, migrate, node, role
 
 pytestmark = pytest.mark.usefixtures("heeding")
 
@@ -247,3 +249,31 @@ def test_without_luxi_nothing_is_carried_out_nor_planned(tmp_path: Path, source:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "Error: hbal: Execution of commands possible only on LUXI\n"
+
+
+def test_units_are_asked_for_before_each_jobset(tmp_path: Path) -> None:
+    """Nothing goes where one volume group is full, and what is saved has units."""
+    kinds = DesiredUnit(StorageType.LVM_VG, "hdd"), DesiredUnit(StorageType.LVM_VG, "ssd")
+
+    def storage(free: int) -> tuple[Unit, ...]:
+        return tuple(Unit(unit, 9000, left) for unit, left in zip(kinds, (8000, free), strict=True))
+
+    def mirrored(name: str) -> Instance:
+        row = instance(name, DiskTemplate.DRBD, "one", "two")
+        return replace(row, disks=(Disk(300, unit=kinds[0]), Disk(200, unit=kinds[1])), dsk=756)
+
+    nodes = [node("one", f_mem=500, storage=storage(8000)), node("two", storage=storage(8000))]
+    nodes += [node("three", storage=storage(100)), node("boss", master=True, storage=storage(8000))]
+    rows = tuple(mirrored(f"web{place}") for place in range(3))
+    cluster = Cluster((Group("default", "uuid"),), tuple(nodes), rows)
+    with simulator(tmp_path, cluster, "--job-seconds=0") as ganeti:
+        with hbal(ganeti, "--ask-storage", "-S", tmp_path / "saved") as process:
+            status, out, err = result(process)
+        after = ganeti.cluster()
+    assert (status, "Warning" in err) == (0, False)
+    assert "success" in out
+    placed = text.parse(after, "after")
+    assert "three" not in {name for row in placed.instances for name in (row.pnode, row.snode)}
+    saved = text.parse((tmp_path / "saved.executed").read_text(), "saved")
+    assert [row.disks for row in saved.instances] == [row.disks for row in placed.instances]
+    assert [set(row.storage or ()) for row in saved.nodes] == [set(row.storage or ()) for row in placed.nodes]

@@ -1,0 +1,76 @@
+"""Jobs that only ask: submitted at low priority, waited for, and cancelled if they have to wait too long.
+
+Ganeti answers a few questions by jobs alone. Such a job waits for locks as any other, and holds them.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from ganeti_htools.luxi import queries
+from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.jobs import failure
+from ganeti_htools.luxi.opcodes import PRIORITIES, Opcode, Signature
+from ganeti_htools.luxi.queries import JobStatus
+
+_PAUSE = 1.0  # seconds before the next question after an answer that came too early
+_GOODBYE = 5.0  # seconds to cancel a job
+
+
+async def answered(ganeti: Client, opcodes: Sequence[Opcode], about: str, seconds: float) -> list[Any]:
+    """What the opcodes of a job result in; ``about`` stands in the job's comment.
+
+    Raises LuxiError, also if Ganeti does not take the job, or it fails, or has not ended after so many
+    seconds: it is cancelled then, unless it runs already. So it is when this is cancelled.
+    """
+    now = time.time_ns()
+    signature = Signature("htoolsd", "asks for storage", f"asks for {about}", f"{now:x}", PRIORITIES["low"])
+    [number] = await queries.submit(ganeti, [signature.sign(opcodes, "1", now)])
+    if isinstance(number, str):
+        raise LuxiError(f"Ganeti does not take a job that asks for {about}: {number}")
+    ended = False
+    try:
+        with trio.move_on_after(seconds):
+            async with ganeti.another() as listening:
+                await _end(listening, number)
+            ended = True
+    finally:
+        if not ended:
+            with trio.CancelScope(shield=True), trio.move_on_after(_GOODBYE):
+                await _cancel(ganeti, number)
+    if not ended:
+        raise LuxiError(f"job {number}, which asks for {about}, has not ended within {seconds:g} s")
+    [result] = await queries.each_job(ganeti, [number], ["summary", "opstatus", "opresult"], _results)
+    if isinstance(result, str):
+        raise LuxiError(f"job {number}, which asks for {about}: {result}")
+    return result
+
+
+async def _end(ganeti: Client, number: int) -> None:
+    """Wait until a job has ended."""
+    known, serial = None, None
+    while True:
+        change = await queries.wait_for_change(ganeti, number, ["status"], known, serial)
+        if change is None:
+            continue
+        if JobStatus(change.fields[0]).final:
+            return
+        if change.fields == known and not change.log:  # the answer may come earlier than the timeout
+            await trio.sleep(_PAUSE)
+        known, serial = change.fields, change.log[-1][0] if change.log else serial
+
+
+async def _cancel(ganeti: Client, number: int) -> None:
+    """Cancel a job, over a connection of its own: the usual one may be waiting."""
+    with suppress(LuxiError):  # it only asks, and ends by itself
+        async with ganeti.another() as cancelling:
+            await queries.cancel(cancelling, number)
+
+
+def _results(summary: Any, states: Any, results: Any) -> list[Any] | str:
+    if isinstance(states, list) and all(state == JobStatus.SUCCESS.value for state in states):
+        return list(results)
+    return failure(summary, states, results)

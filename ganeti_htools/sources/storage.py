@@ -1,0 +1,104 @@
+"""``--ask-storage``: what a running Ganeti knows of storage, which it tells by jobs only.
+
+Where disks are also stands in its configuration, which is read instead on the master node itself.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ganeti_htools.backends import storage
+from ganeti_htools.backends.storage import Found, Reports
+from ganeti_htools.files import read_bytes
+from ganeti_htools.luxi import opcodes, queries
+from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.questions import answered
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.storage import StorageType
+from ganeti_htools.model.types import DiskTemplate
+
+# A job that asks for units holds locks of its nodes until the slowest has answered; one that asks for
+# instances looks at all of them for each.
+NODES, INSTANCES = 10, 200
+SECONDS = 60.0  # to wait for a job
+
+Warn = Callable[[str], None]  # called with one line for the user
+
+
+async def with_storage(ganeti: Client, cluster: Cluster, warn: Warn) -> Cluster:
+    """The cluster with the units of its disks and nodes.
+
+    A node that does not answer, or answers nonsense, keeps its single figure. Raises HtoolsError if it cannot
+    be found out where disks are.
+    """
+    found = await where_disks_are(ganeti, cluster)
+    for line in found.wrong:
+        warn(f"Warning: {line}")
+    cluster = storage.with_disks(cluster, found.disks)
+    nodes = [node.name for node in cluster.nodes if node.t_mem]
+    reports: dict[str, Any] = {}
+    for some in parted(nodes, NODES):
+        try:
+            told, wrong = await units_of(ganeti, some, storage.reported_types(cluster), SECONDS)
+        except LuxiError as error:
+            told, wrong = {}, (str(error),)
+        reports |= told
+        for line in wrong:
+            warn(f"Warning: {line}")
+    silent = [name for name in nodes if name not in reports]
+    if silent:
+        warn(f"Warning: storage units of {', '.join(silent)} are not known")
+    return storage.with_storage(cluster, reports, storage.named_units(cluster))
+
+
+async def units_of(
+    ganeti: Client, nodes: Sequence[str], kinds: Sequence[StorageType], seconds: float
+) -> tuple[Reports, tuple[str, ...]]:
+    """What nodes have, and what was wrong with their answers; offline ones give none. Raises LuxiError."""
+    if not kinds:
+        return {}, ()
+    work = [opcodes.query_storage(kind.value, nodes) for kind in kinds]
+    results = await answered(ganeti, work, "storage units", seconds)
+    return storage.reports(dict(zip(kinds, results, strict=True)))
+
+
+async def where_disks_are(ganeti: Client, cluster: Cluster) -> Found:
+    """Where disks are. Raises HtoolsError."""
+    if ganeti.path == queries.default_socket():
+        try:
+            return storage.configured_disks(read_bytes(configuration_file()))
+        except HtoolsError:
+            pass  # it may be asked for
+    pools = await group_pools(ganeti)
+    names = [row.name for row in cluster.instances if row.template is not DiskTemplate.DISKLESS]
+    parts = [await disks_of(ganeti, some, cluster, pools, SECONDS) for some in parted(names, INSTANCES)]
+    return Found(
+        {name: disks for part in parts for name, disks in part.disks.items()},
+        tuple(line for part in parts for line in part.wrong),
+    )
+
+
+async def disks_of(
+    ganeti: Client, names: Sequence[str], cluster: Cluster, pools: dict[str, str], seconds: float
+) -> Found:
+    """Where the disks of instances are, by a job. Raises LuxiError, DataError."""
+    work = [opcodes.query_disks(names)]
+    [result] = await answered(ganeti, work, "disks of instances", seconds)
+    return storage.queried_disks(result, cluster.default_units, pools)
+
+
+async def group_pools(ganeti: Client) -> dict[str, str]:
+    """The RBD pools of groups, by uuid. Raises LuxiError."""
+    rows = await queries.query(ganeti, "group", ("uuid", "diskparams"))
+    return {row.values["uuid"]: pool for row in rows if (pool := storage.group_pool(row.values))}
+
+
+def parted(names: Sequence[str], most: int) -> list[Sequence[str]]:
+    """The names in parts of at most so many."""
+    return [names[start : start + most] for start in range(0, len(names), most)]
+
+
+def configuration_file() -> str:
+    """Where Ganeti has its configuration on the master node."""
+    return os.environ.get("GANETI_ROOTDIR", "") + "/var/lib/ganeti/config.data"
