@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import Balancing, Step, stepwise
+from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
+from tests.property.narrow import cases
 from tests.support.rarities import Rarely, rare
 
 KINDS = (
@@ -31,7 +33,16 @@ def one_by_one(state: State) -> Iterator[Step]:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 30), kind=st.sampled_from(KINDS))
 def test_steps(seed: int, kind: Rarely) -> None:
-    state = derive(rare(seed, kind))
+    check_steps(derive(rare(seed, kind)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=cases)
+def test_steps_with_all_that_makes_a_difference(case: tuple[State, Instance]) -> None:
+    check_steps(case[0])
+
+
+def check_steps(state: State) -> None:
     scope = np.ones(len(state.group), np.bool_)
     expected = list(islice(one_by_one(state.copy()), 12))
     assert list(islice(stepwise(state.copy(), scope, OPTIONS), 12)) == expected

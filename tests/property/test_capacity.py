@@ -20,6 +20,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import Shape, cluster
+from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
 
 TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT, DiskTemplate.FILE)
@@ -36,6 +37,8 @@ def any_state(rng: random.Random, **facts: object) -> State:
         "exclusive_storage": rng.random() < 0.2,
     }
     made = cluster(rng.randrange(1 << 30), Shape(**(shape | facts)))  # type: ignore[arg-type]
+    if rng.random() < 0.4:
+        made = with_units(made, rng)
     return derive(text.parse(text_of(made), "generated"))
 
 
@@ -81,8 +84,10 @@ def test_redundant_ones_find_a_redundant_place_alone(seed: int) -> None:
     rng = random.Random(seed)
     template = rng.choice(TEMPLATES)
     others = {"drbd": 1} if template is DiskTemplate.DRBD else {"plain": 1, "ext": 1}
-    state, options = any_state(rng, templates=others, instances=8, offline=0, fill=0.3), Options()
-    assert assess(state, np.ones(len(state.group), np.bool_), options).holds()
+    options = Options()
+    state = any_state(rng, templates=others, instances=8, offline=0, fill=0.3)
+    while not assess(state, np.ones(len(state.group), np.bool_), options).holds():
+        state = any_state(rng, templates=others, instances=8, offline=0, fill=0.3)
     kind, size = InstanceKind(template, 1), any_size(rng)
     counted = standard(state, kind, size, site(state, options), limit=15)
     single, placed = state.copy(), 0

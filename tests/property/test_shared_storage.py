@@ -11,10 +11,11 @@ from ganeti_htools.engine.balancing import balance, shared_storage
 from ganeti_htools.engine.balancing.shared_instances import regular, shared_instances
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Load
-from ganeti_htools.model.columns import Bools, Columns
+from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from tests.support.clusters import TIGHT, Shape, cluster
+from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
 
 TEMPLATES = {"ext": 8, "sharedfile": 3, "rbd": 2, "diskless": 1}
@@ -33,7 +34,8 @@ def made(seed: int) -> tuple[State, Bools, Bools]:
         hypervisor=rng.choice(("kvm", "xen-pvm")),
         groups=rng.choice((1, 1, 2)),
     )
-    described = text.parse(text_of(cluster(seed, shape)), "generated")
+    data = cluster(seed, shape)
+    described = text.parse(text_of(with_units(data, rng) if rng.random() < 0.4 else data), "generated")
     alike = rng.random() < 0.3  # so that many moves are equally good
     loaded = rng.random() < 0.5
     rows = [
@@ -70,7 +72,7 @@ def test_steps_and_states(seeds: range) -> None:
         number += len(steps)
         assert [replace(step, score=0.0) for step in steps] == [replace(step, score=0.0) for step in plan]
         assert [step.score for step in steps] == pytest.approx([step.score for step in plan], abs=1e-8)
-        for name, one, other in zip(Columns._fields, found.columns, expected.columns, strict=True):
+        for name, one, other in zip(found.columns._fields, found.columns, expected.columns, strict=True):
             assert np.array_equal(one, other, equal_nan=True), (seed, name)
         for name in ("pnode", "snode", "stamp"):
             assert np.array_equal(getattr(found, name), getattr(expected, name)), (seed, name)

@@ -13,6 +13,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import TIGHT, Shape, cluster
+from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
 
 
@@ -28,7 +29,8 @@ def state_of(seed: int) -> State:
         forthcoming=rng.choice((0.0, 0.2)),
         tags=rng.choice(((), ("migration",), ("exclusion",))),
     )
-    return derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+    data = cluster(seed, shape)
+    return derive(text.parse(text_of(with_units(data, rng) if rng.random() < 0.4 else data), "generated"))
 
 
 def wanted(rng: random.Random) -> Instance:

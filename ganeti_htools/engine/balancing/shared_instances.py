@@ -7,7 +7,7 @@ Everything follows from :mod:`ganeti_htools.engine.rules.resources` and
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component
 from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES
 from ganeti_htools.model import tags
-from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Columns, Floats, Ints
+from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Columns, Floats, Ints, of_pool
 from ganeti_htools.model.state import State
 
 # The columns that a primary on shared storage may change: sums of what instances take.
@@ -73,7 +73,8 @@ class SharedInstances:
 
     ``changes`` are what each adds to columns of the node it comes to, and to ``unallocated``; columns that
     no instance changes are left out, columns that are one object are there once. ``alike`` numbers instances
-    that change the same.
+    that change the same and may go to the same nodes. ``reach`` tells which nodes see the pools of each
+    (instances by nodes), None if all do.
     """
 
     facts: NodeFacts
@@ -81,6 +82,7 @@ class SharedInstances:
     rows: Ints
     changes: dict[str, Floats]
     alike: Ints
+    reach: Bools | None
 
 
 def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
@@ -98,10 +100,12 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
     ):
         return None
     auto = np.array([instance.auto_balance for instance in cluster.instances], np.bool_)
-    batches, facts = batches_of(state, movable & auto)
+    # Which nodes see the pools of an instance is another matter than what it changes there.
+    batches, facts = batches_of(replace(state, wants=np.zeros_like(state.wants)), movable & auto)
+    facts = replace(facts, state=state)
     if not batches:
         nobody = np.zeros(0, np.int64)
-        return SharedInstances(facts, None, nobody, {}, nobody)
+        return SharedInstances(facts, None, nobody, {}, nobody, None)
     batch = batches[0]
     if len(batches) > 1 or (state.snode[batch.rows] != NOWHERE).any():
         return None
@@ -110,8 +114,21 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
         return None
     names = first_names(columns)
     changes = {figure: amounts for figure, amounts in added.items() if names.get(figure, figure) == figure}
-    alike = np.unique(np.array(list(changes.values())), axis=1, return_inverse=True)[1].ravel()
-    return SharedInstances(facts, batch, batch.rows, changes, alike)
+    reach = _reach(state, batch.rows)
+    traits = [*changes.values(), *([] if reach is None else reach.T.astype(np.float64))]
+    alike = np.unique(np.array(traits), axis=1, return_inverse=True)[1].ravel()
+    return SharedInstances(facts, batch, batch.rows, changes, alike, reach)
+
+
+def _reach(state: State, rows: Ints) -> Bools | None:
+    """Which nodes see all pools of each instance (instances by nodes), None if all do."""
+    pools = range(len(state.units.pools))
+    if not pools:
+        return None
+    blind = np.array([getattr(state.columns, of_pool(pool)) == 0 for pool in pools])
+    wanted = state.wants[rows][:, len(state.units.local) :]
+    reach: Bools = ~(wanted[:, :, np.newaxis] & blind).any(axis=1)
+    return reach
 
 
 def _added(state: State, batch: Batch) -> dict[str, Floats]:

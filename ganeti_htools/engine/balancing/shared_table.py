@@ -98,6 +98,8 @@ class SharedTable:
         for limit, name in self.limits[forced]:
             figure = after[name] if name in after else getattr(self.here, name)
             bad |= limit.broken(figure, self.here, self.here)
+        if self.instances.reach is not None:
+            bad |= ~self.instances.reach[members][:, self.nodes]
         if not forced:
             p = self.place[members]
             leave = amounts * self.units[:, p]

@@ -289,8 +289,10 @@ class SizeVerdicts:
             for name in ("mem", "dsk", "vcpus", "spindles")
         }
         figures |= dict.fromkeys(("record_mem", "secondary_mem"), figures["mem"])
-        figures["disk"] = (figures.pop("dsk"),)
-        return replace(self.state.ask(self.kind.instance(sizes[0])), **figures)
+        space, asked = figures.pop("dsk"), self.state.ask(self.kind.instance(sizes[0]))
+        # All of it is on one unit, if it takes of any.
+        disk = tuple(space if wanted else 0 for wanted in asked.wants[: len(asked.disk)])
+        return replace(asked, disk=disk, **figures)
 
     def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints) -> Ints:
         """How often each code occurs among the pairs of a group, for each size."""

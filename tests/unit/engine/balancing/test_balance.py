@@ -16,6 +16,7 @@ from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.clusters import MIXED, MOVABLE, Shape, cluster
 from tests.support.rows import any_cluster
+from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
 
 # Updated variances may be off by the last bits, deviations near 0 by the root of that.
@@ -43,7 +44,9 @@ def large(seed: int) -> State:
         forthcoming=0.2 * (seed % 5 == 0),
         tags=tags,
     )
-    return derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+    data = cluster(seed, shape)
+    data = with_units(data, random.Random(seed)) if seed % 4 == 3 else data
+    return derive(text.parse(text_of(data), "generated"))
 
 
 def small(seed: int) -> State:
