@@ -16,14 +16,15 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from bench import timing
 from bench.timing import BIN, SEED, TOP, at_most, compared, duration, progress
-from tests.support.clusters import Shape
+from tests.support.clusters import Json, Shape
 from tests.support.messages import encode, stream
+from tests.support.storage_units import with_four_units
 
 EXECUTABLE = TOP / "iallocator/htoolsd"
 DEBIAN = Path("/usr/lib/ganeti/iallocators/hail")
@@ -36,11 +37,12 @@ class Row:
     work: str
     nodes: int
     requests: int  # that we answer, after the first
-    debian_requests: int  # how many of them Debian's hail answers too
+    debian_requests: int  # how many of them Debian's hail, or what else we are compared with, answers too
     target: float
     debian_options: Sequence[str] = ()
     daemon: bool = True  # otherwise the one-shot hail
     memory_target: int | None = None  # MiB, of the daemon
+    four_units: bool = False  # against our own time for one
 
 
 ROWS = [
@@ -55,9 +57,11 @@ ROWS = [
         ["--no-capacity-checks"],
         memory_target=400,
     ),
+    Row("hail 1,000 / 10,000, four units [2]", 1000, 12, 12, 1 / 1.6, four_units=True),
 ]
 FULL_ROWS = [
     Row("hail 80 / 800", 80, 20, 1, 2000),
+    Row("hail 80 / 800, four units [2]", 80, 20, 20, 1 / 1.6, four_units=True),
     Row("hail 80 / 800, one-shot", 80, 10, 1, 250, daemon=False),
 ]
 
@@ -116,41 +120,63 @@ class Result(NamedTuple):
     """What a row gave."""
 
     ours: list[Answer]
-    debian: list[Answer]  # of the same requests, without the first
+    debian: list[Answer]  # of the same requests, without the first; or our own with one unit
     memory: int | None
 
 
-def measure(row: Row, directory: Path, known: dict[tuple[object, ...], Answer]) -> Result:
-    """Run a row. Debian's answers are kept in ``known`` so that rows can share them."""
+class Ours(NamedTuple):
+    """What we answered to which requests."""
+
+    answers: list[Answer]
+    files: list[Path]
+    memory: int | None
+
+
+def our_answers(row: Row, directory: Path) -> Ours:
+    """A stream of requests, answered by a daemon of its own or by one-shot processes."""
     requests = stream(SEED, Shape(nodes=row.nodes, instances=10 * row.nodes))
     message = next(requests)
-    files, ours = [], []
+    files, answers = [], []
 
     def ask(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
         nonlocal message
         for i in range(1 + row.requests):
             progress(f"{row.work}: ours {i + 1} of {1 + row.requests}")
             files.append(directory / f"request{i}.json")
-            files[i].write_text(encode(message))
-            ours.append(run([*command, files[i]], environment))
-            message = requests.send(ours[i].nodes)
+            files[i].write_text(encode(on_four_units(message) if row.four_units else message))
+            answers.append(run([*command, files[i]], environment))
+            message = requests.send(answers[i].nodes)
 
-    memory = None
-    if row.daemon:
-        with daemon(directory) as (socket, pid):
-            ask([EXECUTABLE], os.environ | {"HTOOLSD_SOCKET": str(socket)})
-            memory = peak_memory(pid)
-    else:
+    if not row.daemon:
         ask([BIN / "hail"])
+        return Ours(answers, files, None)
+    with daemon(directory) as (socket, pid):
+        ask([EXECUTABLE], os.environ | {"HTOOLSD_SOCKET": str(socket)})
+        return Ours(answers, files, peak_memory(pid))
+
+
+def on_four_units(message: Json) -> Json:
+    """The message with four storage units on each node, and two disks of each instance."""
+    data, request = with_four_units(message, message["request"])
+    return data | {"request": request}
+
+
+def measure(row: Row, directory: Path, known: dict[tuple[object, ...], Answer]) -> Result:
+    """Run a row. Debian's answers are kept in ``known`` so that rows can share them."""
+    ours = our_answers(row, directory)
+    if row.four_units:
+        one = our_answers(replace(row, four_units=False), directory)
+        progress("")
+        return Result(ours.answers, one.answers[1:], ours.memory)
     debian = []
     for i in range(1, 1 + row.debian_requests):
         progress(f"{row.work}: Debian's {i} of {row.debian_requests}")
         key = (row.nodes, i, *row.debian_options)
         if key not in known:
-            known[key] = run([DEBIAN, files[i], *row.debian_options])
+            known[key] = run([DEBIAN, ours.files[i], *row.debian_options])
         debian.append(known[key])
     progress("")
-    return Result(ours, debian, memory)
+    return Result(ours.answers, debian, ours.memory)
 
 
 def cells(row: Row, result: Result) -> list[str]:
@@ -165,7 +191,7 @@ def cells(row: Row, result: Result) -> list[str]:
         duration(result.ours[0].seconds),
         f"{duration(ours)} ({len(result.ours) - 1})",
         *compared(theirs / ours, row.target),
-        f"{same} of {len(result.debian)}",
+        "-" if row.four_units else f"{same} of {len(result.debian)}",
         "-" if result.memory is None else at_most(result.memory, row.memory_target),
     ]
 
@@ -183,7 +209,10 @@ HEADER = [
     "agree",
     "peak memory",
 ]
-NOTES = {"[1]": "Debian's with --no-capacity-checks, ours with the checks"}
+NOTES = {
+    "[1]": "Debian's with --no-capacity-checks, ours with the checks",
+    "[2]": "four storage units on each node, two disks of each instance: against our own time for one",
+}
 
 
 def lines(rows: Sequence[Row]) -> list[list[str]]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from bench.timing import BIN, SEED, Run, at_most, compared, duration, progress, run, verdict
 from tests.support.clusters import Shape, cluster
+from tests.support.storage_units import FOUR, with_four_units
 from tests.support.text_format import text
 
 DEBIAN = Path("/usr/bin")
@@ -22,22 +23,24 @@ GIBIBYTE = 1024
 
 
 class Job(NamedTuple):
-    """What a tool is run with; on a generated cluster if there is a shape."""
+    """What a tool is run with; on a generated cluster if there is a shape, with four storage units or one."""
 
     tool: str
     options: tuple[str, ...] = ()
     nodes: int = 0
     instances: int = 0
     template: str = "drbd"
+    four_units: bool = False
 
     def command(self, programs: Path, directory: Path) -> list[str | Path]:
         """The command line; the cluster is written to the directory unless it is there."""
         if not self.nodes:
             return [programs / self.tool, *self.options]
-        path = directory / f"{self.template}-{self.nodes}-{self.instances}"
+        path = directory / f"{self.template}-{self.nodes}-{self.instances}-{self.four_units}"
         if not path.exists():
             shape = Shape(nodes=self.nodes, instances=self.instances, templates={self.template: 1})
-            path.write_text(text(cluster(SEED, shape)))
+            data = cluster(SEED, shape)
+            path.write_text(text(with_four_units(data)[0] if self.four_units else data))
         return [programs / self.tool, "-t", path, *self.options]
 
 
@@ -56,9 +59,13 @@ class Row:
 FIVE_STEPS = ("-l", "5")
 
 
-def _empty(nodes: int) -> Job:
-    return Job("hspace", ("--machine-readable", "--disk-template=drbd", f"--simulate=p,{nodes},1T,64g,16,12"))
+def _empty(nodes: int, *options: str) -> Job:
+    simulated = f"--simulate=p,{nodes},1T,64g,16,12"
+    return Job("hspace", ("--machine-readable", "--disk-template=drbd", simulated, *options))
 
+
+# The first group is the default one, which nodes have anyway.
+FOUR_UNITS = [f"--simulate-storage=lvm-vg,{group},1T" for group in FOUR[1:]]
 
 ROWS = [
     Row("hbal 40 / 400, five steps", Job("hbal", FIVE_STEPS, 40, 400), 20),
@@ -77,6 +84,13 @@ FULL_ROWS = [
     ),
     Row("hspace, 8 empty nodes", _empty(8), 250),
     Row("hspace, 40 empty nodes [3]", _empty(40), 1 / 3, rival=(BIN, _empty(20)), runs=3),
+    Row(
+        "hbal 80 / 800, five steps, four units [4]",
+        Job("hbal", FIVE_STEPS, 80, 800, four_units=True),
+        1 / 1.6,
+        rival=(BIN, Job("hbal", FIVE_STEPS, 80, 800)),
+    ),
+    Row("hspace, 8 empty nodes, four units [4]", _empty(8, *FOUR_UNITS), 1 / 1.6, rival=(BIN, _empty(8))),
 ]
 
 
@@ -165,6 +179,7 @@ HEADER = [
 NOTES = {
     "[2]": "against Debian's five steps on 80 / 800: to the end of this, it cannot",
     "[3]": "against our own time for 20 nodes, which must be more than a third: Debian's takes hours",
+    "[4]": "four storage units on each node, two disks of each instance: against our own time for one",
 }
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tests.support.cases import Case, case
-from tests.support.clusters import Json, disk_space
+from tests.support.clusters import Json, disk_space, uuid_of
 
 Unit = tuple[str, str]  # type and key
 
@@ -231,11 +231,53 @@ def _with_figures(
         }
         nodes[name] = node | figures
         if told[name]:
-            nodes[name]["storage"] = own + node.get("storage", [])
+            nodes[name] = _with_storage(nodes[name], own + node.get("storage", []))
     return data | {"nodes": nodes}
+
+
+def _with_storage(node: Json, units: Sequence[Json]) -> Json:
+    """The node with these units, in front, where Ganeti tells what it asked the node for."""
+    return {"storage": units} | node | {"storage": units}
 
 
 def _listed(data: Json) -> list[tuple[Unit, Json]]:
     """The units that nodes list, with their figures."""
     units = (unit for node in data["nodes"].values() for unit in node.get("storage", ()))
     return [((unit["sunit"][0], unit["sunit"][1]), unit) for unit in units]
+
+
+FOUR = ("xenvg", "ssdvg", "hddvg", "nvmevg")
+
+
+def with_four_units(data: Json, request: Json | None = None) -> tuple[Json, Json]:
+    """The cluster, and a request to place an instance, with four volume groups and two disks per instance.
+
+    Each group is as full as the only one was, as far as it can be. Nothing here is random: what is added to
+    a cluster leaves the rest as it is.
+    """
+    instances = {name: _on_two(name, each) for name, each in data["instances"].items()}
+    taken: dict[str, Counter[Unit]] = {name: Counter() for name in data["nodes"]}
+    for instance in instances.values():
+        for node in instance["nodes"]:
+            taken[node].update(needs(instance, ()))
+    nodes = {}
+    for name, node in data["nodes"].items():
+        units = []
+        for key in FOUR if not node["offline"] else ():
+            used = taken[name]["lvm-vg", key]
+            total = max(node["total_disk"] // 4, used + 8192)
+            units.append({"sunit": ["lvm-vg", key, []], "free": total - used, "total": total})
+        nodes[name] = _with_storage(node, units)
+    request = _on_two(request["name"], request) if request else {}
+    return data | {"nodes": nodes, "instances": instances}, request
+
+
+def _on_two(name: str, instance: Json) -> Json:
+    """The instance with its first disk, in halves, on two of the four groups."""
+    if instance["disk_template"] not in ("plain", "drbd"):
+        return instance
+    first, number = instance["disks"][0], int(uuid_of(name)[:8], 16)
+    groups = (FOUR[number % 4], FOUR[(number + 1) % 4])
+    disks = [first | {"size": first["size"] // 2, "vg": group} for group in groups]
+    space = disk_space(instance["disk_template"], [disk["size"] for disk in disks])
+    return instance | {"disks": disks, "disk_space_total": space}
