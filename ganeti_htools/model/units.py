@@ -47,6 +47,15 @@ class Units(NamedTuple):
             return DesiredUnit(StorageType.DRBD, unit.key)
         return unit
 
+    def taken_by(self, disk: Disk, template: DiskTemplate) -> list[tuple[DesiredUnit, int]]:
+        """What a disk takes (MiB) of which units: of its own, and a mirrored one of that of its metadata."""
+        unit = self.wanted_by(disk, template)
+        if template is not DiskTemplate.DRBD:
+            return [(unit, disk.size)]
+        elsewhere = disk.metavg is not None and disk.metavg != unit.key
+        meta = DesiredUnit(StorageType.LVM_VG, disk.metavg or "") if elsewhere else unit
+        return [(unit, disk.size), (meta, DRBD_META)]
+
     def wants(self, row: Instance) -> dict[DesiredUnit, int]:
         """What an instance needs (MiB) of each unit that its disks want, on each of its nodes.
 
@@ -54,18 +63,15 @@ class Units(NamedTuple):
         """
         if not self.known:
             return {self.local[0]: row.dsk} if row.template.local_storage else {}
-        needs: Counter[DesiredUnit] = Counter()
+        needs: dict[DesiredUnit, int] = {}
         for disk in row.disks:
-            unit = self.wanted_by(disk, row.template)
-            needs[unit] += disk.size
-            if row.template is DiskTemplate.DRBD:
-                elsewhere = disk.metavg is not None and disk.metavg != unit.key
-                needs[DesiredUnit(StorageType.LVM_VG, disk.metavg or "") if elsewhere else unit] += DRBD_META
+            for unit, size in self.taken_by(disk, row.template):
+                needs[unit] = needs.get(unit, 0) + size
         if len(needs) == 1:
             return dict.fromkeys(needs, row.dsk)
         if not needs and row.template.local_storage:
             return {self.local[0]: row.dsk}
-        return dict(needs)
+        return needs
 
 
 class Needs(NamedTuple):
@@ -119,7 +125,9 @@ def pools_met(cluster: Cluster, units: Units) -> set[DesiredUnit]:
 
 
 def _wanted(units: Units, rows: Iterable[Instance]) -> set[DesiredUnit]:
-    return {unit for row in rows for unit in units.wants(row)}
+    # Of many disks few name different units.
+    disks = {(row.template, disk.unit, disk.metavg): disk for row in rows for disk in row.disks}
+    return {unit for (template, *_), disk in disks.items() for unit, _ in units.taken_by(disk, template)}
 
 
 def _pools(met: set[DesiredUnit], cluster: Cluster) -> set[DesiredUnit]:
