@@ -212,6 +212,8 @@ END
 -p,--print-nodes none
 -t,--text-data file
 --disk-template choices=diskless,file,sharedfile,plain,blockdev,drbd,rbd,ext,gluster
+--storage-unit string
+--disk string
 --spindle-use float
 --simulate string
 --simulate-storage string

@@ -17,6 +17,7 @@ from ganeti_htools.cli.report.capacity import STANDARD, TIERED, Allocation, Mode
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
+from ganeti_htools.commandline.instances import asked
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.commandline.reading import CommandLine
@@ -24,13 +25,13 @@ from ganeti_htools.engine.capacity.counting import Capacity, check_enough, stand
 from ganeti_htools.engine.capacity.obstacles import obstruction
 from ganeti_htools.engine.capacity.site import Site, bad_groups, chosen_site
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
+from ganeti_htools.engine.capacity.storage_left import storage_left
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.model.cluster import Cluster, common_suffix
+from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
-from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
 
 
@@ -43,15 +44,15 @@ def run(line: CommandLine) -> None:
     """Read the cluster, allocate both ways, tell what fits. Raises HtoolsError."""
     read = load(line)
     state = seen(read, line)
-    kind, sizes, size = _asked(read, line)
+    tiers, fixed_size = asked(state, line)
     initial = total(state)
     _introduce(state, line)
     if not line.json:
         print(capacity.cluster(state, initial, line.machine_readable), end="", flush=True)
-    site = _site(state, kind, line)
+    site = _site(state, tiers.kind, line)
     report = {"cluster": capacity.cluster_json(state, initial)}
-    for mode, asked in ((TIERED, sizes), (STANDARD, [size])):
-        allocation = _allocation(mode, state, kind, asked, site, line)
+    for mode, wish in ((TIERED, tiers), (STANDARD, fixed_size)):
+        allocation = _allocation(mode, state, wish.kind, wish.sizes, site, line)
         _tell(allocation, line)
         if line.json:
             report[mode.name.lower()] = capacity.allocation_json(allocation)
@@ -63,29 +64,6 @@ def run(line: CommandLine) -> None:
         print_json(report)
     elif line.machine_readable:
         print(capacity.key_lines([("OK", "1")]), end="")
-
-
-def _asked(cluster: Cluster, line: CommandLine) -> tuple[InstanceKind, list[Size], Size]:
-    """The kind of instances, the sizes to start from in tiered allocation, and the standard size."""
-    policy = cluster.ipolicy
-    template = line.disk_template or next(iter(policy.disk_templates), None)
-    if template is None:
-        raise HtoolsError("null list of disk templates received from cluster")
-    use = policy.std.spindle_use if line.spindle_use is None else line.spindle_use
-    sizes = [_given(line.tiered_alloc)] if line.tiered_alloc else [_size(pair.max) for pair in policy.minmax]
-    if not sizes:
-        raise HtoolsError("Empty list of specs received from the cluster")
-    size = _given(line.standard_alloc) if line.standard_alloc else _size(policy.std)
-    return InstanceKind(template, use), sizes, size
-
-
-def _size(spec: ISpec) -> Size:
-    return Size(spec.memory_size, spec.disk_size, spec.cpu_count, spec.spindle_use)
-
-
-def _given(spec: Sequence[int]) -> Size:
-    dsk, mem, vcpus, spindles = spec
-    return Size(mem, dsk, vcpus, spindles)
 
 
 def _introduce(state: State, line: CommandLine) -> None:
@@ -127,7 +105,8 @@ def _allocation(
     allocated = partial(_allocated, mode, state, kind, sizes, limit)
     result = allocated(site)
     why = None if result.placed else obstruction(state, kind, site, allocated)
-    return Allocation(mode, kind, sizes[0], state, result, why)
+    left = storage_left(result, kind, sizes[0], site)
+    return Allocation(mode, kind, sizes[0], state, result, why, left)
 
 
 def _places(state: State, kind: InstanceKind, nodes: Ints) -> str:

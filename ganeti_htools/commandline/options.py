@@ -1,12 +1,14 @@
 """The options of all programs, each declared once; :mod:`.programs` tells which program takes which."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from ganeti_htools.backends import values
+from ganeti_htools.backends import units, values
 from ganeti_htools.commandline.reading import Option, Takes, switch
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 
 _TEMPLATES = {template.value: template for template in DiskTemplate}
@@ -54,6 +56,19 @@ def _spec(name: str) -> Callable[[str], tuple[int, ...]]:
         return (*given, 1)[:4]
 
     return read
+
+
+def _storage_unit(text: str) -> DesiredUnit:
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise DataError(f"expected TYPE,KEY, not {values.shown(text)}")
+    return units.named(*parts)
+
+
+def _disk(text: str) -> tuple[int, DesiredUnit | None]:
+    """The size (MiB) of a disk, and the unit that it is on, if that is given."""
+    size, _, unit = text.partition(",")
+    return values.size(size), _storage_unit(unit) if unit else None
 
 
 def _priority(text: str) -> str:
@@ -383,7 +398,25 @@ STANDARD_ALLOC = _valued(
     "STDSPEC",
     "string",
 )
-STORAGE = switch("", "storage", "show the storage units of the nodes, and the pools")
+STORAGE = replace(switch("", "storage", "show the storage units of the nodes, and the pools"), whole=True)
+STORAGE_UNIT = _valued(
+    "",
+    "storage-unit",
+    "the storage unit or pool that the disks are on, instead of the default one: TYPE,KEY",
+    _storage_unit,
+    "UNIT",
+    "string",
+)
+DISK = Option(
+    "",
+    "disk",
+    "a disk of the standard size, instead of the only one: SIZE[,TYPE,KEY]; may be repeated",
+    lambda old, text: (*old, _disk(text)),
+    Takes.ARGUMENT,
+    "DISK",
+    "string",
+    whole=True,
+)
 TIERED_ALLOC = _valued(
     "", "tiered-alloc", "the size to start from in tiered allocation", _spec("tiered"), "TSPEC", "string"
 )

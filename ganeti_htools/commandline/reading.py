@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple
 
 from ganeti_htools.model.errors import DataError, UsageError
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 
 
@@ -29,6 +30,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     avoid_disk_moves: float | None = None
     avoid_long_solutions: float = 0.0
     daemon: str | None = None
+    disk: tuple[tuple[int, DesiredUnit | None], ...] = ()
     disk_template: DiskTemplate | None = None
     dynu_file: str | None = None
     evac_mode: bool = False
@@ -94,6 +96,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     state_of_record: bool = False
     static_kvm_node_memory: int = 4096
     storage: bool = False
+    storage_unit: DesiredUnit | None = None
     target_resources: float = 2.0
     text_data: str | None = None
     tiered_alloc: tuple[int, ...] = ()

@@ -126,7 +126,9 @@ def test_hspace(report: Callable[..., Any]) -> None:
     narrow = by_hand.cluster(
         {"n0": 10_000, "n1": 3_000}, [instance(name, EXT, "n0", mem=2_000) for name in "ab"]
     )
-    check("hspace.1.md", [roomy, report(hspace, *sizes, cluster=narrow)])
+    disks = "--disk-template=plain", "--disk=1g,lvm-vg,ssdvg", "--storage-unit=lvm-vg,ssdvg"
+    units = report(hspace, *disks, cluster=simu.parse(["p,3,100g,9g,4;lvm-vg,ssdvg,9g;rbd,vms,1g"]))
+    check("hspace.1.md", [roomy, units, report(hspace, *sizes, cluster=narrow)])
 
 
 def test_hsqueeze(report: Callable[..., Any]) -> None:

@@ -1,6 +1,6 @@
 """What ``hspace`` tells of the instances that fit: as text, as ``KEY=VALUE`` lines and as JSON."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,9 +11,12 @@ from ganeti_htools.cli.report import keys, layout
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstruction
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
+from ganeti_htools.engine.capacity.storage_left import StorageLeft
 from ganeti_htools.engine.capacity.totals import Resources, total
+from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import Fail
 
 Pairs = Iterable[tuple[str, str]]
@@ -38,7 +41,8 @@ STANDARD = Mode("Standard", "Standard (fixed-size)", "SPEC", "FIN", "ALLOC")
 class Allocation:
     """What came of one way to allocate on a cluster (``before``), starting from instances of a size.
 
-    ``why`` tells what redundancy kept all instances from being allocated, if it did.
+    ``why`` tells what redundancy kept all instances from being allocated, if it did; ``left`` what is left of
+    the storage, where nodes tell their units.
     """
 
     mode: Mode
@@ -47,6 +51,7 @@ class Allocation:
     before: State
     result: Capacity
     why: Obstruction | None
+    left: StorageLeft | None = None
 
 
 def obstacles(why: Obstruction | None) -> list[str]:
@@ -181,8 +186,18 @@ def spec(allocation: Allocation, machine_readable: bool) -> str:
         pairs = [(f"{mode.spec}_{key}", str(figure)) for key, figure in _named(size, True).items()]
         more = [(f"{mode.spec}_RQN", str(template.required_nodes))]
         return key_lines([*pairs, *more, (f"{mode.spec}_DISK_TEMPLATE", template.value)])
-    listed = _listed(size, _exclusive(allocation.before))
-    return f"{mode.description} instance spec is:\n  {listed}, using disk template '{template.value}'.\n"
+    listed, disks = _listed(size, _exclusive(allocation.before)), _disks(allocation.kind)
+    return (
+        f"{mode.description} instance spec is:\n  {listed}, using disk template '{template.value}'{disks}.\n"
+    )
+
+
+def _disks(kind: InstanceKind) -> str:
+    """Where the disks are, as far as options say that."""
+    if not kind.disks:
+        return f" on {kind.unit}" if kind.unit else ""
+    disks = (f"{disk.size} MiB{f' on {disk.unit}' if disk.unit else ''}" for disk in kind.disks)
+    return f", with disks of {' and '.join(disks)}"
 
 
 def results(allocation: Allocation, initial: Resources, machine_readable: bool) -> str:
@@ -196,13 +211,13 @@ def results(allocation: Allocation, initial: Resources, machine_readable: bool) 
     if mode is STANDARD:
         counts = f"Normal (fixed-size) allocation results:\n  - {result.placed:3} instances allocated\n"
     else:
-        listed = [
+        tiers = [
             f"  - {number:3} instances of spec {_listed(size, exclusive)}\n" for size, number in result.tiers
         ] or ["  - no instances allocated\n"]
-        counts = f"Tiered allocation results:\n{''.join(listed)}"
+        counts = f"Tiered allocation results:\n{''.join(tiers)}"
     reasons = _by_number(result)
     reason = reasons[0].value if reasons else "none, as none was to be allocated"
-    listed_obstacles = [f"  - {obstacle}\n" for obstacle in obstacles(allocation.why)]
+    listed = [f"  - {line}\n" for line in (*obstacles(allocation.why), *_storage(allocation.left))]
     used = _efficiency(final)
     if not exclusive:
         del used["spindles"]
@@ -212,10 +227,25 @@ def results(allocation: Allocation, initial: Resources, machine_readable: bool) 
     ]
     return (
         f"{counts}  - most likely failure reason: {reason}\n"
-        f"{''.join(listed_obstacles)}"
+        f"{''.join(listed)}"
         f"  - initial cluster score: {_score(initial.score)}\n"
         f"  -   final cluster score: {_score(final.score)}\n{''.join(parts)}"
     )
+
+
+def _storage(left: StorageLeft | None) -> Iterator[str]:
+    """Lines about what ended first, and what is left of each unit and pool."""
+    if left is None:
+        return
+    if left.ends_first:
+        yield f"first to end: {left.ends_first}"
+    for unit in (*left.units, *left.pools):
+        name = f"{unit.type}/{unit.key}".removesuffix("/")
+        if unit.free is None:
+            yield f"{name}: how much is left is not known"
+        else:
+            most = "" if unit.most is None else f", at most {unit.most} on one node"
+            yield f"{name}: {unit.free} of {unit.total} MiB left{most}"
 
 
 def _count_keys(initial: Resources, result: Capacity) -> Pairs:
@@ -288,4 +318,15 @@ def allocation_json(allocation: Allocation) -> dict[str, Any]:
         "obstruction": asdict(why) if why else None,
         "efficiency": _efficiency(final),
         "resources": asdict(final),
+        **({"storage": asdict(allocation.left)} if allocation.left else {}),
+        **({"disks": [_disk_json(disk) for disk in kind.disks]} if kind.disks else {}),
+        **({"storage_unit": _unit_json(kind.unit)} if kind.unit else {}),
     }
+
+
+def _disk_json(disk: Disk) -> dict[str, Any]:
+    return {"size": disk.size, "storage_unit": disk.unit and _unit_json(disk.unit)}
+
+
+def _unit_json(unit: DesiredUnit) -> dict[str, str]:
+    return {"type": unit.type.value, "key": unit.key}

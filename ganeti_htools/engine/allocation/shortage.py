@@ -61,11 +61,11 @@ def explain(
         secondaries = primaries[: len(primaries) if count == 2 else 0]
     else:
         primaries, secondaries = np.array([primary]), np.setdiff1d(np.flatnonzero(scope), [primary])
-    remark = _remark(state, asked, most, primaries, secondaries, options)
-    return remark and f"{remark}; counted as {most.value}: {failures[most]}"
+    found = remark(state, asked, most, primaries, secondaries, options)
+    return found and f"{found}; counted as {most.value}: {failures[most]}"
 
 
-def _remark(
+def remark(
     state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, options: Options
 ) -> str | None:
     """What is missing where most candidates were counted as ``fail``, and which node misses least."""

@@ -17,6 +17,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
+from ganeti_htools.engine.capacity.pools import fit
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, worst
@@ -156,9 +157,23 @@ def _filled(
     state: State, kind: InstanceKind, size: Size, site: Site, first: int, limit: int | None
 ) -> tuple[State, Filled]:
     """Instances of one size on a state of its own, numbered from ``first``; the state may be changed."""
-    row, placed = kind.instance(size), 0
+    row = kind.instance(size)
     if limit is not None and limit < 0:
         limit = None
+    room = fit(site.pools.left(state), state, row)
+    if room is None or (limit is not None and limit < room):
+        return _filled_by_nodes(state, kind, size, site, first, limit)
+    state, filled = _filled_by_nodes(state, kind, size, site, first, room)
+    if filled.placed < room:
+        return state, filled
+    return state, Filled(room, dict.fromkeys(Fail, 0) | {Fail.DISK: len(site.nodes)})
+
+
+def _filled_by_nodes(
+    state: State, kind: InstanceKind, size: Size, site: Site, first: int, limit: int | None
+) -> tuple[State, Filled]:
+    """The same as far as nodes have room, with a limit that is not negative."""
+    row, placed = kind.instance(size), 0
     mirrored = kind.template is DiskTemplate.DRBD
     if not site.guards(mirrored):
         return state, fill(state, row, site.nodes, first, limit, site.progress)

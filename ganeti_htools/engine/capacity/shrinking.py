@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.solution import PATIENCE
+from ganeti_htools.engine.capacity.pools import fit
 from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
 from ganeti_htools.engine.capacity.sizes import (
     BOUNDED,
@@ -26,7 +27,7 @@ from ganeti_htools.engine.capacity.sizes import (
     worst,
 )
 from ganeti_htools.engine.rules import instance_policy, node_rules, placements
-from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import Asked, State
@@ -55,6 +56,7 @@ class SizeVerdicts:
         self.state, self.kind, self.site = state, kind, site
         self.columns = state.columns.take(site.nodes)
         self.groups = by_group(state, site.nodes)
+        self.pools = site.pools.left(state)
         pairs = [pair for policy in state.policies for pair in policy.minmax]
         # From these amounts on, policies may say something else.
         self.bounds = {
@@ -270,6 +272,9 @@ class SizeVerdicts:
     def _verdicts(self, sizes: Sequence[Size], refused: Codes) -> list[Verdict]:
         """About sizes, given which nodes (columns) refuse them (rows) anyway."""
         _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, (-1, 1)), 0, 0)
+        if self.pools:
+            rooms = [fit(self.pools, self.state, self.kind.instance(size)) for size in sizes]
+            codes[[room == 0 for room in rooms]] = CODE[Fail.DISK]
         codes = np.where(refused != FITS, refused, codes)
         nodes: list[Ints | None] = [None] * len(sizes)
         if self.kind.template.required_nodes == 1:

@@ -7,6 +7,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
+from ganeti_htools.engine.capacity.pools import PoolRoom, pool_room
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode
@@ -21,7 +22,7 @@ from ganeti_htools.model.types import AllocPolicy
 class Site:
     """Where instances may go: rows of online ``nodes``; ``ignored`` nodes may be lost without survival.
 
-    ``closed``: nothing may be placed at all, because some node is not N+1.
+    ``closed``: nothing may be placed at all, because some node is not N+1. ``pools`` is what pools have free.
     """
 
     nodes: Ints
@@ -30,6 +31,7 @@ class Site:
     progress: Callable[[int], object] = lambda placed: None
     arrivals: Arrivals = field(default_factory=Arrivals)
     closed: bool = False
+    pools: PoolRoom = field(default_factory=PoolRoom)
 
     def guards(self, mirrored: bool) -> bool:
         """Whether the redundancy of the whole is looked at when such an instance is placed."""
@@ -72,11 +74,11 @@ def chosen_site(state: State, options: Options, apart: Bools | None = None) -> S
         groups[state.group[bad_nodes]] = False
     if apart is not None:
         groups &= ~apart
-    nodes = online_nodes(state, groups)
+    nodes, pools = online_nodes(state, groups), pool_room(state)
     spared = options.accept_existing or (apart is not None and groups.any())
     if bad_nodes.any() and not spared:
-        return Site(nodes, nobody, options, closed=True)
-    return Site(nodes, nobody if apart is None else apart[state.group], options)
+        return Site(nodes, nobody, options, closed=True, pools=pools)
+    return Site(nodes, nobody if apart is None else apart[state.group], options, pools=pools)
 
 
 def by_group(state: State, nodes: Ints) -> list[Ints]:

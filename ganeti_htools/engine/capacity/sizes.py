@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ganeti_htools.model.cluster import Disk, Instance
+from ganeti_htools.model.storage import DRBD_META, DesiredUnit
 from ganeti_htools.model.types import DiskTemplate, Fail
 
 Failures = dict[Fail, int]
@@ -64,18 +65,27 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class InstanceKind:
-    """What all instances have in common but their size."""
+    """What all instances have in common but their size.
+
+    Their disk is on ``unit``, the default one if that is None. If ``disks`` are given they have these, and
+    a size is about memory and CPUs only.
+    """
 
     template: DiskTemplate
     spindle_use: int
+    unit: DesiredUnit | None = None
+    disks: tuple[Disk, ...] = ()
 
     def instance(self, size: Size) -> Instance:
         """An instance of a size."""
+        disks = self.disks or (Disk(size.dsk, size.spindles, self.unit),)
+        # As Ganeti's htools do, the metadata of the one disk of a size is not counted.
+        meta = DRBD_META * len(self.disks) if self.template is DiskTemplate.DRBD else 0
         return Instance(
             name="new",
             mem=size.mem,
-            dsk=size.dsk,
-            disks=(Disk(size.dsk, size.spindles),),
+            dsk=sum(disk.size for disk in disks) + meta,
+            disks=disks,
             vcpus=size.vcpus,
             template=self.template,
             spindle_use=self.spindle_use,

@@ -6,7 +6,7 @@ Ganeti's design "storage types" has this for nodes (``gnt-node list -o dtotal/dr
 from dataclasses import dataclass
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.storage import DesiredUnit
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.units import Units, pools_met, sees, unit_on
 
 
@@ -38,6 +38,11 @@ class SharedPool:
     free: int | None
     nodes: tuple[str, ...]
     everywhere: bool
+
+    @property
+    def unit(self) -> DesiredUnit:
+        """What it is."""
+        return DesiredUnit(StorageType(self.type), self.key)
 
 
 @dataclass(frozen=True, slots=True)

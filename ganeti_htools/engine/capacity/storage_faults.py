@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import State
-from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.units import sees, unit_on
 
 FULL = 95  # per cent; what is fuller than that counts as full
@@ -84,7 +84,7 @@ def _full(state: State) -> Iterator[Full]:
                 yield Full(room.node, unit, room.total, room.free)
     for pool in found.pools:
         if pool.total is not None and pool.free is not None and _is_full(pool.total, pool.free):
-            yield Full(None, DesiredUnit(StorageType(pool.type), pool.key), pool.total, pool.free)
+            yield Full(None, pool.unit, pool.total, pool.free)
 
 
 def _is_full(total: int, free: int) -> bool:

@@ -97,6 +97,33 @@ def test_saved_clusters_can_be_read_again(tmp_path: Path, capsys: pytest.Capture
     assert sorted(path.name for path in tmp_path.iterdir()) == ["after.standard", "after.tiered"]
 
 
+def test_several_disks_on_units_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--simulate=p,3,100g,64g,16", "--simulate-storage=lvm-vg,ssdvg,50g", "--no-capacity-checks"]
+    words += ["--disk-template=plain", "--disk=10g", "--disk=20g,lvm-vg,ssdvg"]
+    assert hspace.main(words) == 0
+    told = capsys.readouterr().out
+    assert "using disk template 'plain', with disks of 10240 MiB and 20480 MiB on lvm-vg/ssdvg.\n" in told
+    assert "  -   6 instances allocated\n" in told
+    assert "  - first to end: disk space on lvm-vg/ssdvg; closest: node-01-001 lacks 10241 MiB\n" in told
+    assert "  - lvm-vg/ssdvg: 30720 of 153600 MiB left, at most 10240 on one node\n" in told
+    assert hspace.main([*words, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)["standard"]
+    assert [disk["size"] for disk in report["disks"]] == [10240, 20480]
+    assert report["storage"]["ends_first"].startswith("disk space on lvm-vg/ssdvg")
+    assert hspace.main([*words, "--machine-readable"]) == 0
+    assert "HTS_ALLOC_FAILDISK_CNT=3\n" in capsys.readouterr().out
+
+
+def test_what_fits_in_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--simulate=p,3,100g,64g,16", "--simulate-storage=rbd,vms,50g", "--storage-unit=rbd,vms"]
+    assert hspace.main([*words, "--standard-alloc=10g,128,1"]) == 0
+    told = capsys.readouterr().out
+    assert "using disk template 'rbd' on rados/vms.\n" in told
+    assert "  -   4 instances allocated\n" in told
+    assert "  - first to end: space in rados/vms\n" in told
+    assert "  - rados/vms: 10240 of 51200 MiB left\n" in told
+
+
 def test_nothing_to_allocate_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert hspace.main([*SIMULATED, "-l0"]) == 0
     assert "none, as none was to be allocated" in capsys.readouterr().out
@@ -110,6 +137,7 @@ def test_nothing_to_allocate_is_no_failure(capsys: pytest.CaptureFixture[str]) -
         (["--simulate=u,3,1g,1g,1"], "failure during allocation: No online nodes"),
         (["--simulate=p,1,1g,1g,1", "--disk-template=drbd"], "Not enough online nodes"),
         (["--simulate=p,1,1g,1g,1", "-Onode9"], "wrong node name(s) set as offline: node9"),
+        ([*SIMULATED, "--storage-unit=lvm-vg,ssdvg"], "no node tells its storage units"),
         ([*SIMULATED, "-S/no/such/directory/x"], "/no/such/directory/x.tiered: cannot be written"),
     ],
 )
@@ -127,6 +155,9 @@ def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], argv: list[str]
         ("--standard-alloc=1g,1g", "expected disk,ram,cpu"),
         ("--tiered-alloc=1g,many,1", "tiered specs memory: "),
         ("--disk-template=floppy", "expected one of diskless, file"),
+        ("--disk=many", "cannot parse string 'many', expected a size"),
+        ("--disk=1g,lvm-vg", "expected TYPE,KEY, not 'lvm-vg'"),
+        ("--storage-unit=floppy,a", "unknown storage type of 'floppy/a'"),
         ("--spindle-use=-1", "expected a whole number from 0"),
     ],
 )

@@ -1,6 +1,10 @@
 """Sizes are made smaller by what they lack, a unit at a time."""
 
+from dataclasses import replace
+
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size, SizeRun, ranked, worst
+from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
 
 SIZE = Size(mem=200, dsk=1000, vcpus=2, spindles=1)
@@ -42,3 +46,16 @@ def test_an_instance_of_a_size() -> None:
     instance = InstanceKind(DiskTemplate.PLAIN, 3).instance(SIZE)
     assert (instance.mem, instance.dsk, instance.vcpus, instance.spindle_use) == (200, 1000, 2, 3)
     assert [(disk.size, disk.spindles) for disk in instance.disks] == [(1000, 1)]
+
+
+def test_an_instance_on_a_unit() -> None:
+    unit = DesiredUnit(StorageType.LVM_VG, "ssdvg")
+    assert InstanceKind(DiskTemplate.PLAIN, 3, unit).instance(SIZE).disks == (Disk(1000, 1, unit),)
+
+
+def test_disks_that_are_given_are_the_disks() -> None:
+    disks = (Disk(7), Disk(9))
+    kind = InstanceKind(DiskTemplate.DRBD, 1, disks=disks)
+    instance = kind.instance(SIZE)
+    assert (instance.disks, instance.dsk) == (disks, 7 + 128 + 9 + 128)
+    assert replace(kind, template=DiskTemplate.PLAIN).instance(SIZE).dsk == 16

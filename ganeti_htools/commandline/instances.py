@@ -1,0 +1,88 @@
+"""The instances that a command line has placed (``hspace(1)``)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
+from ganeti_htools.model.cluster import Cluster, Disk
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.policy import ISpec
+from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType
+from ganeti_htools.model.types import DiskTemplate
+
+
+class Asked(NamedTuple):
+    """A kind of instances, and the sizes to start from."""
+
+    kind: InstanceKind
+    sizes: list[Size]
+
+
+def asked(state: State, line: CommandLine) -> tuple[Asked, Asked]:
+    """What tiered and what standard allocation places. Raises HtoolsError."""
+    policy = state.cluster.ipolicy
+    template = line.disk_template or _template(state.cluster, line)
+    use = policy.std.spindle_use if line.spindle_use is None else line.spindle_use
+    sizes = [_given(line.tiered_alloc)] if line.tiered_alloc else [_size(pair.max) for pair in policy.minmax]
+    if not sizes:
+        raise HtoolsError("Empty list of specs received from the cluster")
+    size = _given(line.standard_alloc) if line.standard_alloc else _size(policy.std)
+    kind = InstanceKind(template, use, line.storage_unit)
+    disks = tuple(
+        Disk(mib, 0 if number else size.spindles, unit or line.storage_unit)
+        for number, (mib, unit) in enumerate(line.disk)
+    )
+    for unit in (line.storage_unit, *(disk.unit for disk in disks)):
+        _check_unit(state, template, unit)
+    if disks:
+        size = replace(size, dsk=sum(disk.size for disk in disks))
+    return Asked(kind, sizes), Asked(replace(kind, disks=disks), [size])
+
+
+def _template(cluster: Cluster, line: CommandLine) -> DiskTemplate:
+    """The first disk template that the cluster and its policy enable, for the unit that is asked for.
+
+    Raises HtoolsError if there is none.
+    """
+    allowed = cluster.ipolicy.disk_templates
+    ordered = allowed if cluster.enabled_templates is None else cluster.enabled_templates
+    found = [each for each in ordered if each in allowed]
+    if not found:
+        raise HtoolsError("null list of disk templates received from cluster")
+    unit = line.storage_unit
+    fitting = [each for each in found if unit is None or _holds(unit, each)]
+    if not fitting:
+        raise HtoolsError(f"--storage-unit: no enabled disk template is on {unit}")
+    return fitting[0]
+
+
+def _holds(unit: DesiredUnit, template: DiskTemplate) -> bool:
+    """Whether disks of instances with that template can be on that unit."""
+    mirrored = unit.type is StorageType.DRBD and template is DiskTemplate.DRBD
+    return mirrored or unit.type is TYPE_OF[template]
+
+
+def _check_unit(state: State, template: DiskTemplate, unit: DesiredUnit | None) -> None:
+    """Raises HtoolsError for a unit that no node has, or that is not for disks of that template."""
+    if unit is None:
+        return
+    if not _holds(unit, template):
+        raise HtoolsError(f"disks of disk template {template.value} cannot be on {unit}")
+    if unit.type.pool:
+        return
+    if not state.units.known:
+        raise HtoolsError(f"no node tells its storage units, so none is known to have {unit}")
+    if state.units.wanted_by(Disk(0, unit=unit), template) not in state.units.local:
+        raise HtoolsError(f"no node has {unit}")
+
+
+def _size(spec: ISpec) -> Size:
+    return Size(spec.memory_size, spec.disk_size, spec.cpu_count, spec.spindle_use)
+
+
+def _given(spec: Sequence[int]) -> Size:
+    dsk, mem, vcpus, spindles = spec
+    return Size(mem, dsk, vcpus, spindles)

@@ -1,0 +1,81 @@
+"""Which instances hspace is asked to place."""
+
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.backends import simu
+from ganeti_htools.commandline.instances import asked
+from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.engine.capacity.sizes import Size
+from ganeti_htools.model.cluster import Cluster, Disk
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.types import DiskTemplate
+
+PLAIN, DRBD, RBD, FILE = DiskTemplate.PLAIN, DiskTemplate.DRBD, DiskTemplate.RBD, DiskTemplate.FILE
+SSD, MIRRORED = DesiredUnit(StorageType.LVM_VG, "ssdvg"), DesiredUnit(StorageType.DRBD, "mirrored")
+VMS = DesiredUnit(StorageType.RADOS, "vms")
+UNITS = simu.parse(["p,2,1t,64g,4;lvm-vg,ssdvg,1t;drbd8,mirrored,1t;rbd,vms,1t"])
+NO_UNITS = simu.parse(["p,2,1t,64g,4"])
+
+
+def with_templates(*allowed: DiskTemplate, enabled: tuple[DiskTemplate, ...] | None = None) -> Cluster:
+    policy = replace(UNITS.ipolicy, disk_templates=allowed)
+    return replace(UNITS, ipolicy=policy, enabled_templates=enabled)
+
+
+def template(cluster: Cluster, unit: DesiredUnit | None = None) -> DiskTemplate:
+    tiered, standard = asked(derive(cluster), CommandLine(storage_unit=unit))
+    assert tiered.kind.template is standard.kind.template
+    return tiered.kind.template
+
+
+def test_the_template_is_the_first_that_the_policy_enables() -> None:
+    assert template(with_templates(FILE, PLAIN)) is FILE
+
+
+def test_where_the_cluster_tells_its_order_counts() -> None:
+    assert template(with_templates(FILE, PLAIN, enabled=(RBD, PLAIN, FILE))) is PLAIN
+
+
+def test_of_the_enabled_ones_it_is_the_first_for_the_unit() -> None:
+    cluster = with_templates(FILE, RBD, PLAIN, DRBD)
+    assert [template(cluster, unit) for unit in (SSD, VMS, MIRRORED)] == [PLAIN, RBD, DRBD]
+
+
+def test_disks_of_the_standard_size() -> None:
+    line = CommandLine(
+        disk_template=PLAIN,
+        storage_unit=SSD,
+        disk=((5, None), (7, MIRRORED), (8, SSD)),
+        standard_alloc=(1, 2, 3, 4),
+    )
+    line = line._replace(disk_template=DRBD)
+    tiered, standard = asked(derive(UNITS), line)
+    assert (tiered.kind.unit, tiered.kind.disks) == (SSD, ())
+    assert standard.kind.disks == (Disk(5, 4, SSD), Disk(7, 0, MIRRORED), Disk(8, 0, SSD))
+    assert standard.sizes == [Size(2, 20, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "line", "problem"),
+    [
+        (with_templates(), CommandLine(), "null list of disk templates received from cluster"),
+        (with_templates(FILE), CommandLine(storage_unit=SSD), "no enabled disk template is on lvm-vg/ssdvg"),
+        (UNITS, CommandLine(disk_template=RBD, storage_unit=SSD), "template rbd cannot be on lvm-vg/ssdvg"),
+        (UNITS, CommandLine(disk_template=PLAIN, storage_unit=MIRRORED), "cannot be on drbd8/mirrored"),
+        (UNITS, CommandLine(disk_template=PLAIN, disk=((1, VMS),)), "template plain cannot be on rados/vms"),
+        (UNITS, CommandLine(disk_template=PLAIN, disk=((1, SSD._replace(key="x")),)), "no node has lvm-vg/x"),
+        (NO_UNITS, CommandLine(disk_template=PLAIN, storage_unit=SSD), "no node tells its storage units"),
+    ],
+)
+def test_what_cannot_be(cluster: Cluster, line: CommandLine, problem: str) -> None:
+    with pytest.raises(HtoolsError, match=problem):
+        asked(derive(cluster), line)
+
+
+def test_a_pool_need_not_be_told_of() -> None:
+    line = CommandLine(disk_template=RBD, storage_unit=VMS)
+    assert asked(derive(NO_UNITS), line)[0].kind.unit == VMS

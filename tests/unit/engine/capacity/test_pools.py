@@ -1,0 +1,79 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.backends import simu
+from ganeti_htools.engine.capacity.counting import standard, tiered
+from ganeti_htools.engine.capacity.pools import fit, pool_room
+from ganeti_htools.engine.capacity.site import Site, chosen_site
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.types import DiskTemplate, Fail
+
+VMS, FAST = (DesiredUnit(StorageType.RADOS, key) for key in ("vms", "fast"))
+KIND = InstanceKind(DiskTemplate.RBD, 1, VMS)
+
+
+def state(pool: str = "10g", nodes: int = 2) -> State:
+    cluster = simu.parse([f"p,{nodes},100g,64g,64;rbd,vms,{pool};rbd,fast,3g"])
+    pairs = tuple(replace(pair, min=replace(pair.min, disk_size=1)) for pair in cluster.ipolicy.minmax)
+    policy = replace(cluster.ipolicy, minmax=pairs)
+    return derive(replace(cluster, groups=tuple(replace(each, ipolicy=policy) for each in cluster.groups)))
+
+
+def site(state: State) -> Site:
+    return chosen_site(state, Options(capacity=False))
+
+
+@pytest.mark.parametrize(("size", "number"), [(1, 10239), (3413, 3), (3414, 2), (10239, 1), (10240, 0)])
+def test_something_of_a_pool_stays_free(size: int, number: int) -> None:
+    here = state()
+    assert fit(pool_room(here).left(here), here, KIND.instance(Size(1, size, 1))) == number
+
+
+def test_of_several_pools_the_scarcest_counts() -> None:
+    here, kind = state(), replace(KIND, disks=(Disk(1024, unit=VMS), Disk(1024, unit=FAST)))
+    assert fit(pool_room(here).left(here), here, kind.instance(Size(1, 0, 1))) == 2
+
+
+def test_instances_elsewhere_and_pools_of_unknown_size_have_no_bound() -> None:
+    here = state()
+    left = pool_room(here).left(here)
+    assert fit(left, here, InstanceKind(DiskTemplate.PLAIN, 1).instance(Size(1, 1, 1))) is None
+    unknown = replace(KIND, unit=DesiredUnit(StorageType.EXT, "san"), template=DiskTemplate.EXT)
+    assert fit(left, here, unknown.instance(Size(1, 1, 1))) is None
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_pool_is_one_for_all_nodes(nodes: int) -> None:
+    here = state(nodes=nodes)
+    found = standard(here, KIND, Size(128, 1024, 1), site(here), None)
+    assert found.placed == 9
+    assert found.failures == dict.fromkeys(Fail, 0) | {Fail.DISK: nodes}
+    assert site(here).pools.left(found.state)[VMS] == 1024
+
+
+def test_a_limit_below_the_room_is_kept_to() -> None:
+    here = state()
+    assert standard(here, KIND, Size(128, 1024, 1), site(here), 3).placed == 3
+
+
+def test_nodes_may_be_full_before_the_pool() -> None:
+    here = state("1t")
+    found = standard(here, KIND, Size(20480, 1024, 1), site(here), None)
+    assert (found.placed, found.failures[Fail.MEM], found.failures[Fail.DISK]) == (6, 2, 0)
+
+
+def test_in_tiers_the_disk_shrinks_to_what_the_pool_has_left() -> None:
+    here = state()
+    found = tiered(here, KIND, [Size(128, 4096, 1)], site(here), None)
+    sizes = [size.dsk for size, number in found.tiers for _ in range(number)]
+    assert sizes[:2] == [4096, 4096]
+    assert sizes[2:] == [1792, 256 - 1 + 1][: len(sizes) - 2]
+    assert sum(sizes) < 10 * 1024
+    assert found.failures[Fail.DISK] == len(np.flatnonzero(~here.columns.offline))
