@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli import hail, hbal
+from ganeti_htools.cli import hail, hbal, hspace
 from tests.oracle.programs import ours, theirs
 from tests.oracle.test_hail import comparable
 from tests.support.cases import Case, case
-from tests.support.clusters import Json
+from tests.support.clusters import MIXED, Json, Shape, cluster
 from tests.support.messages import encode, message
 from tests.support.oracle import Oracle
 from tests.support.text_format import text
@@ -97,3 +97,33 @@ def test_hbal(oracle: Oracle, seed: int, tmp_path: Path) -> None:
     debian, htoolsd = theirs(oracle, "hbal", expected), ours(hbal.main, found)
     assert htoolsd.status == debian.status
     assert STEP.findall(htoolsd.out) == STEP.findall(debian.out)
+
+
+COUNTS = re.compile(
+    r"^HTS_(?:TRL_INST_CNT|TRL_SPEC_MAP|TSPEC|ALLOC_INSTANCES|ALLOC_FAIL_REASON)=.*", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_hspace(oracle: Oracle, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    shape = Shape(
+        nodes=rng.randint(2, 5),
+        instances=rng.randint(0, 16),
+        templates=rng.choice((MIXED, {"drbd": 1}, {"plain": 1, "ext": 1})),
+        fill=rng.choice((0.2, 0.4, 0.6, 0.85)),
+        offline=rng.choice((0, 0, 1)),
+        exclusive_storage=rng.random() < 0.2,
+    )
+    paths = files(rng, cluster(seed, shape), tmp_path)
+    options = [
+        "--machine-readable",
+        "--no-capacity-checks",
+        f"--disk-template={rng.choice(('drbd', 'drbd', 'plain', 'ext'))}",
+        "-l",
+        "7",
+    ]
+    expected, found = (["-t", path, *options] for path in paths)
+    debian, htoolsd = theirs(oracle, "hspace", expected), ours(hspace.main, found)
+    assert htoolsd.status == debian.status
+    assert COUNTS.findall(htoolsd.out) == COUNTS.findall(debian.out)
