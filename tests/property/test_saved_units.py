@@ -1,7 +1,6 @@
 """What is saved after moves (``-S``) adds up: what a unit has free is its total less the disks on it."""
 
 import random
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,31 +10,14 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hail, hbal
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.units import survey
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import encode, message, random_allocate
-from tests.support.storage_units import on_units, with_units
+from tests.support.storage_units import on_units, taken, with_units
 from tests.support.text_format import text as text_of
 
 unhurried = settings(
     max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-
-
-def taken(described: Cluster) -> dict[tuple[str, DesiredUnit], tuple[int, int]]:
-    """What nodes and disks say is taken of each unit on each node that has it."""
-    units, disks = survey(described), Counter[tuple[str, DesiredUnit]]()
-    for row in described.instances:
-        for node in filter(None, (row.pnode, row.snode)):
-            for unit, size in units.wants(row).items():
-                disks[node, unit] += size
-    return {
-        (node.name, unit.desired): (unit.total - unit.free, disks[node.name, unit.desired])
-        for node in described.nodes
-        for unit in node.storage or ()
-        if not unit.desired.type.pool
-    }
 
 
 def saved(path: Path) -> Cluster:

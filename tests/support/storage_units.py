@@ -8,6 +8,9 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.storage import DesiredUnit
+from ganeti_htools.model.units import survey
 from tests.support.cases import Case, case
 from tests.support.clusters import Json, disk_space, uuid_of
 
@@ -244,6 +247,21 @@ def _listed(data: Json) -> list[tuple[Unit, Json]]:
     """The units that nodes list, with their figures."""
     units = (unit for node in data["nodes"].values() for unit in node.get("storage", ()))
     return [((unit["sunit"][0], unit["sunit"][1]), unit) for unit in units]
+
+
+def taken(described: Cluster) -> dict[tuple[str, DesiredUnit], tuple[int, int]]:
+    """What nodes and disks say is taken of each unit on each node that has it."""
+    units, disks = survey(described), Counter[tuple[str, DesiredUnit]]()
+    for row in described.instances:
+        for node in filter(None, (row.pnode, row.snode)):
+            for unit, size in units.wants(row).items():
+                disks[node, unit] += size
+    return {
+        (node.name, unit.desired): (unit.total - unit.free, disks[node.name, unit.desired])
+        for node in described.nodes
+        for unit in node.storage or ()
+        if not unit.desired.type.pool
+    }
 
 
 FOUR = ("xenvg", "ssdvg", "hddvg", "nvmevg")

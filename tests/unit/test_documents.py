@@ -2,10 +2,21 @@
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.engine.rules import placements
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.storage import DesiredUnit, StorageType
+from tests.support.storage_units import taken
 
 TOP = Path(__file__).parents[2]
 # A path is written from the top, or below one of these.
@@ -17,7 +28,28 @@ PACKAGES = (TOP / "ganeti_htools", TOP / "daemon" / "htoolsd")
 PLACEHOLDER = re.compile("NAME|SUBJECT")
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_example_of_storage_is_as_it_is_told() -> None:
+    section = (TOP / "docs/storage.md").read_text("utf-8").split("## SSD, HDD and Ceph")[1]
+    example = re.findall(r"(?:(?:    .*)?\n)+", section[section.index("    ") :])[0]
+    cluster = text.parse(textwrap.dedent(example).strip() + "\n", "example")
+    figures = taken(cluster)
+    assert len(figures) == 7
+    assert all(figure == disks for figure, disks in figures.values())
+    state = derive(cluster)
+    ssd = DesiredUnit(StorageType.LVM_VG, "ssdvg")
+    new = replace(cluster.instances[0], name="new", dsk=10240, disks=(Disk(10240, None, ssd),))
+    nodes, everywhere = np.arange(4), np.ones(1, np.bool_)
+    fits = placements.allocate_one(state, state.ask(new), nodes, everywhere).codes == FITS
+    assert state.names(np.flatnonzero(fits)) == ["node1", "node2"]
+    mail = next(row for row, instance in enumerate(cluster.instances) if instance.name == "mail")
+    elsewhere = np.array([0, 2, 3])
+    fits = placements.failover_to(state, state.instance(mail), elsewhere, everywhere).codes == FITS
+    assert state.names(elsewhere[fits]) == ["node1", "node3"]
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"]
+)
 def test_files_that_are_named_exist(document: str) -> None:
     text = (TOP / document).read_text("utf-8")
     named = set(re.findall(r"(?<![\w./-])[a-z][\w./-]*\.(?:py|md|cfg|toml|txt|service)\b", text))
