@@ -66,6 +66,7 @@ def _empty(nodes: int, *options: str) -> Job:
 
 # The first group is the default one, which nodes have anyway.
 FOUR_UNITS = [f"--simulate-storage=lvm-vg,{group},1T" for group in FOUR[1:]]
+TWO_DISKS = [f"--disk=1g,lvm-vg,{group}" for group in FOUR[:2]]
 
 ROWS = [
     Row("hbal 40 / 400, five steps", Job("hbal", FIVE_STEPS, 40, 400), 20),
@@ -90,7 +91,12 @@ FULL_ROWS = [
         1 / 1.6,
         rival=(BIN, Job("hbal", FIVE_STEPS, 80, 800)),
     ),
-    Row("hspace, 8 empty nodes, four units [4]", _empty(8, *FOUR_UNITS), 1 / 1.6, rival=(BIN, _empty(8))),
+    Row(
+        "hspace, 8 empty nodes, four units [4]",
+        _empty(8, *FOUR_UNITS, *TWO_DISKS),
+        1 / 1.6,
+        rival=(BIN, _empty(8)),
+    ),
 ]
 
 

@@ -47,9 +47,7 @@ def test_the_example_of_storage_is_as_it_is_told() -> None:
     assert state.names(elsewhere[fits]) == ["node1", "node3"]
 
 
-@pytest.mark.parametrize(
-    "document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"]
-)
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
 def test_files_that_are_named_exist(document: str) -> None:
     text = (TOP / document).read_text("utf-8")
     named = set(re.findall(r"(?<![\w./-])[a-z][\w./-]*\.(?:py|md|cfg|toml|txt|service)\b", text))
