@@ -84,9 +84,12 @@ def check(page: str, documents: list[Any], values: set[str] = frozenset()) -> No
     assert told(page) - values == set(keys(documents))
 
 
-def uneven_units() -> Cluster:
-    """Nodes with a storage unit more, which all instances leave free."""
+def uneven_units(crowded: bool = False) -> Cluster:
+    """Nodes with a storage unit more, which all instances leave free; the third may have no room for them."""
     made = simu.parse(["p,3,100g,9g,4;lvm-vg,ssdvg,9g"])
+    if crowded:
+        full = tuple(unit._replace(free=0) for unit in made.nodes[2].storage or ())
+        made = replace(made, nodes=(*made.nodes[:2], replace(made.nodes[2], storage=full)))
     return replace(
         made, instances=tuple(instance(name, DRBD, "node-01-001", "node-01-002") for name in "abc")
     )
@@ -98,6 +101,7 @@ def test_hbal(report: Callable[..., Any]) -> None:
         report(hbal, "--optimise=0.1"),
         report(hbal, "--explain=a0"),
         report(hbal, cluster=uneven_units()),
+        report(hbal, "--explain=a", cluster=uneven_units(crowded=True)),
         {"execution": outcome()},
     ]
     endings = {ending.value for ending in Ending} | {INTERRUPTED}

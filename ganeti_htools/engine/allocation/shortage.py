@@ -89,7 +89,7 @@ def remark(
     lack = max(lacks, key=lambda lack: int(lack.short.sum()))
     short, absent = np.flatnonzero(lack.short), _absent(state, lack)
     if absent and absent[1][short].all():
-        return f"most missing: {lack.thing}; {_name(state, int(lack.nodes[short[0]]))} has no {absent[0]}"
+        return f"most missing: {lack.thing}; {_name(state, int(lack.nodes[short[0]]))} {absent[0]}"
     if absent:
         short = short[~absent[1][short]]
     closest = short[np.argmin(lack.amounts[short])]
@@ -100,13 +100,41 @@ def remark(
     )
 
 
+def lacking(state: State, asked: Asked, node: int, secondary: bool = False) -> str:
+    """What a node (row) lacks of the storage units and pools that an instance wants, as either role.
+
+    Empty where that is nothing, and while no node tells its units.
+    """
+    if not state.columns.shape.told:
+        return ""
+    nodes, none = np.array([node]), np.array([], np.int64)
+    primaries, secondaries = (none, nodes) if secondary else (nodes, none)
+    lacks = _lacks(state, asked, Fail.DISK, primaries, secondaries, force=False)
+    found = [lack for lack in lacks if lack.of is not None]
+    return ", ".join(_lack(state, lack) for lack in found if lack.short.any())
+
+
+def _lack(state: State, lack: Lack) -> str:
+    """What the only node of a lack lacks."""
+    absent = _absent(state, lack)
+    if absent and absent[1].any():
+        return absent[0]
+    amount = f"{math.ceil(lack.amounts[0])} {lack.unit}".rstrip()
+    return f"lacks {amount} of {lack.thing}"
+
+
 def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
-    """The storage unit or pool that something is about, and which of the nodes do not have or see it."""
+    """That nodes do not have a storage unit or see a pool, and for which of the nodes that is so.
+
+    None where something is about neither.
+    """
     units, pools, told = state.columns.shape
     if lack.of is None or not told:
         return None
-    names = [of_unit("t_dsk", unit) for unit in range(len(units))] + list(map(of_pool, range(len(pools))))
-    return (*units, *pools)[lack.of], getattr(state.columns, names[lack.of])[lack.nodes] == 0
+    pool = lack.of - len(units)
+    name, column = (units[lack.of], of_unit("t_dsk", lack.of)) if pool < 0 else (pools[pool], of_pool(pool))
+    text = f"has no {name}" if pool < 0 else f"does not see {name}"
+    return text, getattr(state.columns, column)[lack.nodes] == 0
 
 
 def _name(state: State, row: int) -> str:

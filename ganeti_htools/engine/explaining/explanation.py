@@ -11,7 +11,7 @@ from ganeti_htools.engine.allocation.pairs import Pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.decide import decide, place
 from ganeti_htools.engine.explaining import best_pairs
-from ganeti_htools.engine.explaining.places import Place, places, redundant
+from ganeti_htools.engine.explaining.places import Place, places, redundant, with_storage
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
@@ -149,7 +149,9 @@ class Listener(Reporter):
 
     def _end(self, nodes: tuple[int, ...], why: str = "") -> None:
         assert self.asked is not None
-        found = tuple(self.places[node] for node in sorted(self.places))
+        found = tuple(
+            with_storage(self.places[node], self.state, self.asked, node) for node in sorted(self.places)
+        )
         before = self.before if self.rated else None
         self.explanations.append(Explanation(self.asked, before, found, nodes, why))
         self.asked = None

@@ -1,17 +1,19 @@
 """Places of an instance: why each must not be, or what it would do to the score."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.explaining.components import scored
 from ganeti_htools.engine.redundancy.global_n1 import Check
+from ganeti_htools.engine.rules import instance_policy
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
 
@@ -21,7 +23,8 @@ class Place:
 
     Either ``why`` says why it does not do, or there is the score with its components (unweighted). Where lost
     allocations decide there are these instead: later instances ``lost`` for each interval of the instance
-    policy, largest disks first, and ``disk`` left (MiB).
+    policy, largest disks first, and ``disk`` left (MiB). ``storage`` says what it lacks of
+    storage units, where that is why.
     """
 
     pnode: int
@@ -31,6 +34,7 @@ class Place:
     components: tuple[float, ...] = ()
     lost: tuple[int, ...] = ()
     disk: int = 0
+    storage: str = ""
 
     @property
     def rank(self) -> tuple[float, tuple[int, ...], int]:
@@ -70,6 +74,18 @@ def redundant(trial: Trial, asked: Asked, redundancy: Check | None) -> Bools:
     for i in np.flatnonzero(good & (trial.codes == FITS)).tolist():
         good[i] = redundancy.confirms(trial.only(i), suspects)
     return good
+
+
+def with_storage(place: Place, state: State, asked: Asked, node: int) -> Place:
+    """A place with what its node (row) lacks of storage units, if it is refused for its disks."""
+    if place.why != Fail.DISK.value or not state.columns.shape.told:
+        return place
+    if instance_policy.codes(state, asked, np.array([node]))[0] != FITS:
+        return place
+    lacks = shortage.lacking(state, asked, node, secondary=node == place.snode)
+    if not lacks and asked.mirrored and place.snode == NOWHERE:
+        lacks = "no secondary has room"
+    return replace(place, storage=lacks)
 
 
 def commonest(codes: Codes) -> str:

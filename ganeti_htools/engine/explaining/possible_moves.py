@@ -7,7 +7,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import Balancing, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.scoring import Found
-from ganeti_htools.engine.explaining.places import Place, places
+from ganeti_htools.engine.explaining.places import Place, places, with_storage
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.trial import Trial
@@ -41,6 +41,9 @@ def possible_moves(
             places(trial, np.ones(trial.codes.shape, np.bool_), base),
         )
         for index, node, place in zip(rows.tolist(), judged.new.tolist(), each, strict=True):
+            place = (
+                with_storage(place, state, state.instance(index), node) if judged.kind.takes_node else place
+            )
             found[index].append(PossibleMove(judged.kind, node, place))
 
     batches, facts = batches_of(state, chosen)

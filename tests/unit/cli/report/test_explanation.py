@@ -1,19 +1,23 @@
 """``--explain``: the best first, the refused last, as text and as JSON alike."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ganeti_htools.backends import simu
 from ganeti_htools.cli.report.explanation import tell_moves, tell_places
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, score_of
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.request import Allocate, Placement
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -67,3 +71,42 @@ def test_places_with_the_chosen_one_first(capsys: pytest.CaptureFixture[str]) ->
     refused = [each for each in told["places"] if "why" in each]
     assert [each["nodes"] for each in refused] == [["n2"]]
     assert rest[-1].split() == ["n2", *refused[0]["why"].split()]
+
+
+def test_places_that_lack_a_unit_say_which(capsys: pytest.CaptureFixture[str]) -> None:
+    disk = Disk(2048, unit=DesiredUnit(StorageType.LVM_VG, "ssdvg"))
+    row = replace(instance("new", PLAIN, ""), dsk=2048, disks=(disk,))
+    made = simu.parse(["p,2,9g,64g,4;lvm-vg,ssdvg,2g"])
+    without = replace(made.nodes[1], storage=(made.nodes[1].storage or ())[:1])
+    state = derive(replace(made, nodes=(made.nodes[0], without)), [row])
+    request = Allocate(Placement(row, 1, None), None)
+    tell_places(state, request, Options(capacity=False), json=False)
+    *_, first, second, why = capsys.readouterr().out.splitlines()
+    assert first.split(maxsplit=2) == [
+        "node-01-001",
+        "FailDisk",
+        "lacks 1 MiB of disk space on lvm-vg/ssdvg",
+    ]
+    assert second.split(maxsplit=2)[:2] == ["node-01-002", "FailDisk"]
+    assert second.rstrip().endswith("FailDisk        has no lvm-vg/ssdvg")
+    assert "most missing: disk space on lvm-vg/ssdvg; closest: node-01-001 lacks 1 MiB" in why
+    tell_places(state, request, Options(capacity=False), json=True)
+    (told,) = json.loads(capsys.readouterr().out)
+    assert [place["storage"] for place in told["places"]] == [
+        "lacks 1 MiB of disk space on lvm-vg/ssdvg",
+        "has no lvm-vg/ssdvg",
+    ]
+
+
+def test_moves_to_nodes_that_lack_a_unit_say_which(capsys: pytest.CaptureFixture[str]) -> None:
+    made = simu.parse(["p,3,9g,64g,4;lvm-vg,ssdvg,2g"])
+    lacks = replace(made.nodes[2], storage=(made.nodes[2].storage or ())[:1])
+    disk = Disk(1024, unit=DesiredUnit(StorageType.LVM_VG, "ssdvg"))
+    row = replace(instance("i", DiskTemplate.DRBD, "node-01-001", "node-01-002"), disks=(disk,))
+    state = derive(replace(made, nodes=(*made.nodes[:2], lacks), instances=(row,)))
+    scope = np.ones(3, np.bool_)
+    line = CommandLine(explain="i", json=True)
+    tell_moves(state, scope, line, Balancing(), choice.base(state, scope), score_of(state, scope))
+    refused = [each for each in json.loads(capsys.readouterr().out) if "fail" in each]
+    assert {each["storage"] for each in refused} == {"has no lvm-vg/ssdvg"}
+    assert len(refused) == 4

@@ -1,13 +1,20 @@
 """Candidates of a trial as places: with the score and its components, or the reason against."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.explaining.places import commonest, places, redundant
+from ganeti_htools.backends import simu
+from ganeti_htools.engine.explaining.places import Place, commonest, places, redundant, with_storage
 from ganeti_htools.engine.rules import choice, placements
 from ganeti_htools.engine.rules.components import WEIGHTS
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import Asked
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
 
@@ -27,6 +34,34 @@ def test_places() -> None:
 
 def test_all_are_redundant_where_nobody_asks() -> None:
     assert redundant(TRIAL, ASKED, None).all()
+
+
+UNITS = derive(simu.parse(["p,1,9g,64g,4;lvm-vg,ssdvg,1500", "p,1,9g,64g,4;lvm-vg,hddvg,900"]))
+
+
+def on_ssdvg(template: DiskTemplate, size: int = 1024) -> Asked:
+    disk = Disk(size, unit=DesiredUnit(StorageType.LVM_VG, "ssdvg"))
+    return UNITS.ask(replace(instance("new", template, ""), dsk=size, disks=(disk,)))
+
+
+def test_of_a_place_refused_for_its_disks_the_unit_is_told() -> None:
+    asked = on_ssdvg(DiskTemplate.PLAIN)
+    found = [with_storage(Place(node, NOWHERE, "FailDisk"), UNITS, asked, node).storage for node in (0, 1)]
+    assert found == ["", "has no lvm-vg/ssdvg"]
+
+
+def test_where_the_primary_has_room_its_secondaries_have_none() -> None:
+    found = with_storage(Place(0, NOWHERE, "FailDisk"), UNITS, on_ssdvg(DiskTemplate.DRBD), 0)
+    assert found.storage == "no secondary has room"
+
+
+@pytest.mark.parametrize(
+    ("why", "size"),
+    [("FailMem", 1024), ("", 1024), ("FailDisk", 1)],  # the instance policy refuses the last
+)
+def test_other_places_lack_nothing(why: str, size: int) -> None:
+    place = Place(1, NOWHERE, why)
+    assert with_storage(place, UNITS, on_ssdvg(DiskTemplate.PLAIN, size), 1) == place
 
 
 def test_the_commonest_reason() -> None:

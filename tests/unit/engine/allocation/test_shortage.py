@@ -1,0 +1,97 @@
+"""What is missing, by the name of the storage unit."""
+
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.backends import simu
+from ganeti_htools.engine.allocation import shortage
+from ganeti_htools.engine.decide import decide
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.request import Allocate, Placement
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import instance
+
+PLAIN, DRBD, RBD = DiskTemplate.PLAIN, DiskTemplate.DRBD, DiskTemplate.RBD
+# Node 0 has less of ssdvg than node 1, nodes 2 and 3 have none and do not see the pool.
+CLUSTER = simu.parse(
+    [
+        "p,1,9g,64g,4;lvm-vg,ssdvg,1000;rbd,vms,9g",
+        "p,1,9g,64g,4;lvm-vg,ssdvg,1500;rbd,vms,9g",
+        "p,2,9g,64g,4;lvm-vg,hddvg,900",
+    ]
+)
+ONE_GROUP = replace(
+    CLUSTER,
+    groups=CLUSTER.groups[:1],
+    nodes=tuple(replace(node, group=CLUSTER.groups[0].uuid) for node in CLUSTER.nodes),
+)
+
+
+def asked(template: DiskTemplate, size: int, kind: StorageType, key: str) -> tuple[State, Asked]:
+    disk = Disk(size, 1, DesiredUnit(kind, key))
+    row = replace(instance("new", template, ""), dsk=size, disks=(disk,))
+    state = derive(ONE_GROUP, [row])
+    return state, state.ask(row)
+
+
+def remark(template: DiskTemplate, size: int, kind: StorageType, key: str) -> str:
+    state, one = asked(template, size, kind, key)
+    request = Allocate(Placement(one.row, template.required_nodes, None), None)
+    with pytest.raises(RequestFailed) as failed:
+        decide(state, request, Options(capacity=False))
+    return str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "template", "text"),
+    [
+        (
+            2000,
+            PLAIN,
+            "most missing: disk space on lvm-vg/ssdvg; closest: node-02-001 lacks 501 MiB; counted as",
+        ),
+        (
+            1300,
+            DRBD,
+            "most missing: disk space on lvm-vg/ssdvg; closest: node-01-001 lacks 301 MiB; counted as",
+        ),
+    ],
+)
+def test_the_closest_node_is_one_that_has_the_unit(size: int, template: DiskTemplate, text: str) -> None:
+    assert text in remark(template, size, StorageType.LVM_VG, "ssdvg")
+
+
+def test_where_no_node_has_the_unit() -> None:
+    text = "most missing: disk space on lvm-vg/none; node-01-001 has no lvm-vg/none; counted as FailDisk: 4"
+    assert text in remark(PLAIN, 1024, StorageType.LVM_VG, "none")
+
+
+@pytest.mark.parametrize(
+    ("node", "size", "key", "lacks"),
+    [
+        (0, 1024, "ssdvg", "lacks 25 MiB of disk space on lvm-vg/ssdvg"),
+        (1, 1024, "ssdvg", ""),
+        (2, 1024, "ssdvg", "has no lvm-vg/ssdvg"),
+    ],
+)
+@pytest.mark.parametrize("secondary", [False, True])
+def test_what_a_node_lacks(node: int, size: int, key: str, lacks: str, secondary: bool) -> None:
+    state, one = asked(DRBD if secondary else PLAIN, size, StorageType.LVM_VG, key)
+    assert shortage.lacking(state, one, node, secondary) == lacks
+
+
+def test_a_pool_that_a_node_does_not_see() -> None:
+    state, one = asked(RBD, 1024, StorageType.RADOS, "vms")
+    told = [shortage.lacking(state, one, node) for node in range(4)]
+    assert told == ["", "", "does not see rados/vms", "does not see rados/vms"]
+
+
+def test_nothing_is_told_while_no_node_tells_its_units() -> None:
+    state = derive(simu.parse(["p,1,100,64g,4"]))
+    assert shortage.lacking(state, state.ask(instance("new", PLAIN, "")), 0) == ""
