@@ -298,6 +298,8 @@ def _minmax(text: str) -> tuple[MinMax, ...]:
 
 def dump(cluster: Cluster) -> str:
     """The cluster in this format, byte for byte as Ganeti's tools write it."""
+    if cluster.default_units:
+        cluster = units.spelled_out(cluster)
     apart = units.differ(cluster)
     policies = [("", cluster.ipolicy), *((group.name, group.ipolicy) for group in cluster.groups)]
     sections = (

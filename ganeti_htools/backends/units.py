@@ -6,13 +6,14 @@ between them; ``-`` is unknown. Characters that have a meaning in the format are
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.backends import values
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 
 UNKNOWN = "-"
@@ -126,6 +127,32 @@ def _unless_unknown(kind: str, key: str, *place: str) -> DesiredUnit | None:
     if UNKNOWN in (kind, key):
         return None
     return values.read(lambda key: desired(kind, decoded(key)), key, *place)
+
+
+def spelled_out(cluster: Cluster) -> Cluster:
+    """The cluster with its default units told: first by nodes, and by the disks that are on them.
+
+    So they remain the default where only nodes and disks are written.
+    """
+    defaults = {unit.type: unit for unit in cluster.default_units}
+
+    def sorted_units(storage: tuple[Unit, ...]) -> tuple[Unit, ...]:
+        return tuple(sorted(storage, key=lambda unit: unit.desired not in cluster.default_units))
+
+    def placed(disk: Disk, template: DiskTemplate) -> Disk:
+        return disk if disk.unit else replace(disk, unit=defaults.get(TYPE_OF[template]))
+
+    return replace(
+        cluster,
+        nodes=tuple(
+            replace(node, storage=sorted_units(node.storage)) if node.storage else node
+            for node in cluster.nodes
+        ),
+        instances=tuple(
+            replace(row, disks=tuple(placed(disk, row.template) for disk in row.disks))
+            for row in cluster.instances
+        ),
+    )
 
 
 def differ(cluster: Cluster) -> bool:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import survey
 from tests.support.rows import rows
 from tests.support.storage_units import case_with_units
 from tests.support.strategies import keys
@@ -204,6 +206,23 @@ def test_columns_are_written_where_there_is_more_to_say() -> None:
     assert units.differ(cluster(Disk(5, None, SSD), Disk(6, None, DesiredUnit(StorageType.LVM_VG, "hddvg"))))
     assert units.differ(cluster(Disk(5, None, SSD, "xenvg")))
     assert units.differ(cluster(Disk(5), storage=()))
+
+
+def test_default_units_remain_the_default() -> None:
+    """Where nodes list others first, and some nodes and disks do not tell their units."""
+    hdd = DesiredUnit(StorageType.LVM_VG, "hddvg")
+    made = cluster(Disk(5), Disk(6, None, hdd), storage=(Unit(hdd, 9, 1), Unit(SSD, 8, 2)))
+    silent = replace(made.nodes[0], name="node2", storage=None)
+    told = replace(made, nodes=(*made.nodes, silent), default_units=(SSD, SAN))
+    read = text.parse(text.dump(told), "x.data")
+    assert survey(read).local == survey(told).local == (SSD, hdd)
+    assert read.instances[0].disks == (Disk(5, None, SSD), Disk(6, None, hdd))
+    assert read.nodes[1] == silent
+
+
+def test_a_default_unit_alone_is_nothing_to_say() -> None:
+    plain = cluster(Disk(5), Disk(6))
+    assert text.dump(replace(plain, default_units=(SSD, SAN))) == text.dump(plain)
 
 
 def columns(line: str) -> int:

@@ -5,11 +5,15 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli import hscan
+from ganeti_htools.cli import hbal, hscan
+from ganeti_htools.model.units import survey
 from ganeti_htools.sources.source import Source, read
 from tests.support.clusters import Shape, cluster
 from tests.support.luxi_answers import answers, luxid
 from tests.support.rapi_documents import write
+from tests.support.rows import rows
+from tests.support.simulators import simulator
+from tests.support.storage_units import with_four_units
 
 
 @pytest.fixture
@@ -39,6 +43,27 @@ def test_what_is_saved_is_what_was_read(address: str, tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.data")
     assert path.name == address.replace("/", "_") + ".data"
     assert path.read_text("utf-8") == text.dump(read(Source(rapi=address), print).cluster)
+
+
+def test_storage_units_are_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that Ganeti tells are those that its simulator was given; and so are the plans for them."""
+    shape = Shape(nodes=4, instances=20, templates={"drbd": 2, "plain": 1}, down=0)
+    served = rows(with_four_units(cluster(1, shape))[0])
+    with simulator(tmp_path, served, "--job-seconds=0") as ganeti:
+        asking = [f"-L{ganeti.socket}", "--ask-storage"]
+        assert hscan.main([*asking, "-d", str(tmp_path)]) == 0
+        capsys.readouterr()
+        plans = []
+        for source in (["-t", str(ganeti.file)], ["-t", str(tmp_path / "LOCAL.data")], asking):
+            assert hbal.main([*source, "-l", "4"]) == 0
+            plans.append(capsys.readouterr().out)
+    assert plans[0] == plans[1] == plans[2]
+    saved = text.parse((tmp_path / "LOCAL.data").read_text("utf-8"), "saved")
+    storage = {node.name: set(node.storage or ()) for node in saved.nodes}
+    assert storage == {node.name: set(node.storage or ()) for node in served.nodes}
+    disks = {row.name: row.disks for row in saved.instances}
+    assert disks == {row.name: row.disks for row in served.instances}
+    assert survey(saved).local == survey(served).local
 
 
 def test_one_bad_cluster_does_not_keep_others_from_being_scanned(
