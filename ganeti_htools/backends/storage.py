@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ganeti_htools.backends import units
 from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance, Node
 from ganeti_htools.model.errors import DataError, on_one_line
@@ -188,6 +189,32 @@ def _located(row: Instance, disks: tuple[Disk, ...]) -> Instance:
     return row if found == row.disks else replace(row, disks=found)
 
 
+def told(cluster: Cluster) -> dict[str, dict[str, str]]:
+    """The units of nodes and the disks of instances, in the words of the text format, by name."""
+    return {
+        "nodes": {
+            node.name: units.write_units(node.storage) for node in cluster.nodes if node.storage is not None
+        },
+        "instances": {
+            row.name: units.write_disks(row.disks)
+            for row in cluster.instances
+            if any(disk.unit or disk.metavg for disk in row.disks)
+        },
+    }
+
+
+def with_told(cluster: Cluster, said: Any) -> Cluster:
+    """The cluster with the units that :func:`told` wrote. Raises DataError."""
+    fields = Fields("storage", said)
+    nodes, instances = fields.object("nodes"), fields.object("instances")
+    cluster = with_disks(cluster, {name: units.read_disks(instances.text(name)) for name in instances.values})
+    storage = {name: units.read_units(nodes.text(name)) for name in nodes.values}
+    rows = tuple(
+        replace(node, storage=storage[node.name]) if node.name in storage else node for node in cluster.nodes
+    )
+    return replace(cluster, nodes=rows)
+
+
 class Room(NamedTuple):
     """Size and free space (MiB) of a unit."""
 
@@ -255,8 +282,8 @@ def _storage(
     named: Collection[DesiredUnit],
     group: DesiredUnit | None,
 ) -> tuple[Unit, ...]:
-    units = (Unit(unit, *room) for unit, room in found.items() if unit in named)
-    return tuple(_exclusive(node, unit, unit.desired == group) for unit in units)
+    there = (Unit(unit, *room) for unit, room in found.items() if unit in named)
+    return tuple(_exclusive(node, unit, unit.desired == group) for unit in there)
 
 
 def _exclusive(node: Node, unit: Unit, default: bool) -> Unit:

@@ -12,23 +12,32 @@ from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.gist import Gist, gist
+from ganeti_htools.planning.known_units import Memory, names_units, with_metadata, with_units
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``answer`` is one line of JSON, ``gist`` sums it up for a log; ``warnings`` are about the cluster."""
+    """``answer`` is one line of JSON, ``gist`` sums it up for a log; ``warnings`` are about the cluster.
+
+    ``names_units`` tells whether other storage units than the default ones were asked for.
+    """
 
     answer: str
     warnings: tuple[str, ...]
     gist: Gist
+    names_units: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The cluster as known apart from the request. Its nodes reported their figures ``age`` seconds ago."""
+    """The cluster as known apart from the request.
+
+    Its nodes reported their figures ``age`` seconds ago, and their storage units ``units_age`` seconds ago.
+    """
 
     cluster: Cluster
     age: float
+    units_age: float = 0.0
 
 
 MOST_NODES = 3000  # all pairs of nodes are looked at at once
@@ -45,6 +54,7 @@ class Cache:
         self.reader = incremental.Reader()
         self.figures: Figures | None = None
         self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
+        self.furnished: Memory = {}
 
 
 def respond(
@@ -57,18 +67,25 @@ def respond(
     """
     cache = cache or Cache()
     message = cache.reader.read(data)
-    cluster, note = message.cluster, ""
+    cluster, request, note = message.cluster, message.request, ""
     if len(cluster.nodes) > MOST_NODES:
         raise TooLargeError(f"the request has more than {MOST_NODES} nodes")
-    if known and lacks_disks(cluster, message.request):
-        cluster = with_disks(cluster, known.cluster, cache)
+    if known:
+        cluster = with_units(cluster, request, known.cluster, cache.furnished)
         if cluster is not message.cluster:
-            note = f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
-    state = state_for(cluster, message.request, options, cache.figures)
+            request = with_metadata(request, known.cluster.default_metavg)
+            note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
+        if lacks_disks(message.cluster, request):
+            filled = with_disks(cluster, known.cluster, cache)
+            if filled is not cluster:
+                note += f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
+                cluster = filled
+    state = state_for(cluster, request, options, cache.figures)
     cache.figures = state.figures
     warnings = (*message.warnings, *missing_resources(state))
-    outcome = _outcome(state, message.request, options)
-    return Response(_answer(message.request, outcome, note), warnings, gist(message.request, outcome))
+    outcome = _outcome(state, request, options)
+    named = known is not None and names_units(_requested(request), known.cluster)
+    return Response(_answer(request, outcome, note), warnings, gist(request, outcome), named)
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:

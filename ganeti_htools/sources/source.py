@@ -131,6 +131,10 @@ def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
             for name in silent:
                 warn(f"Warning: node {name} does not report, and is taken for offline")
     cluster, updating = luxi.parse(answers), told.get("updating", ())
+    if told.get("storage"):
+        from ganeti_htools.backends import storage
+
+        cluster = storage.with_told(cluster, told["storage"])
     if verbose and updating:
         warn(f"htoolsd: figures of {', '.join(updating)} are being updated: instances have come or gone")
     nodes = tuple(replace(node, updating=node.name in updating) for node in cluster.nodes)

@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "cli": f"{_LIBRARY} commandline cli.terminal cli.report cli.cluster cli.runs",
     "htoolsd.reading": "",
     "htoolsd.socket": "model backends luxi client sockets",
-    "htoolsd.sync": "model backends luxi",
+    "htoolsd.sync": "model backends luxi sources htoolsd.reading",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.reading htoolsd.sync",
     "htoolsd.api": f"{_LIBRARY} commandline htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans",
     "htoolsd.process": (f"{_LIBRARY} htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.api"),

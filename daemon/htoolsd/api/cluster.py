@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import trio
 
+from ganeti_htools.backends import storage
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.engine.capacity.storage import Storage, storage_of
 from ganeti_htools.luxi import relayed
@@ -15,14 +16,19 @@ from ganeti_htools.model.units import survey
 from htoolsd.socket.methods import Args, File
 from htoolsd.sync.asking import ROW, aside
 from htoolsd.sync.following import NotSyncedError, Sync
+from htoolsd.sync.model import Model
 
 
-def encoded(answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
-    """The answers in the form of :mod:`.relayed`, each part already encoded as JSON text."""
-    tables = {name: relayed.tell(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
-    return {
-        name: orjson.Fragment(orjson.dumps(part)) for name, part in {**tables, "info": answers.info}.items()
-    }
+def encoded(answers: ClusterAnswers, furnished: Cluster | None = None) -> dict[str, orjson.Fragment]:
+    """The answers in the form of :mod:`.relayed`, each part already encoded as JSON text.
+
+    So are the storage units of a ``furnished`` cluster.
+    """
+    parts = {name: relayed.tell(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
+    parts["info"] = answers.info
+    if furnished is not None:
+        parts["storage"] = storage.told(furnished)
+    return {name: orjson.Fragment(orjson.dumps(part)) for name, part in parts.items()}
 
 
 def _storage(cluster: Cluster) -> Storage:
@@ -34,7 +40,7 @@ class ClusterMethods:
 
     def __init__(self, sync: Sync) -> None:
         self._sync = sync
-        self._encoded: tuple[ClusterAnswers | None, dict[str, orjson.Fragment]] = (None, {})
+        self._encoded: tuple[Model | None, dict[str, orjson.Fragment]] = (None, {})
         self._encoding = trio.Lock()
 
     async def cluster(self, args: Args, _file: File) -> object:
@@ -47,7 +53,7 @@ class ClusterMethods:
         if model.answers is None:
             raise RefusalError(Refusal.CLUSTER, f"the cluster is not known yet{self._why()}")
         return {
-            **await self._parts(model.answers),
+            **await self._parts(model, model.answers),
             **self._state(),
             **({"late": True, "error": old} if old else {}),
             "silent": model.silent,
@@ -55,13 +61,14 @@ class ClusterMethods:
             "generations": model.generations,
         }
 
-    async def _parts(self, answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
+    async def _parts(self, model: Model, answers: ClusterAnswers) -> dict[str, orjson.Fragment]:
         async with self._encoding:
             of, parts = self._encoded
-            if of is not answers:
+            if of is None or of.answers is not answers or of.cluster is not model.cluster:
                 size = (len(answers.nodes) + len(answers.instances)) * ROW
-                parts = await aside(size, lambda: encoded(answers))
-                self._encoded = answers, parts
+                furnished = model.cluster if model.storage.generation else None
+                parts = await aside(size, lambda: encoded(answers, furnished))
+                self._encoded = model, parts
             return parts
 
     async def storage(self, _args: Args, _file: File) -> object:

@@ -56,10 +56,16 @@ class Decisions:
 
     A decision waits for others at most ``patience`` seconds, and takes at most ``longest``. ``known`` tells
     what else is known of the cluster, and how old each kind of data is, in seconds; may raise RefusalError.
+    ``want_units`` is called when somebody asks for other storage units than the default ones.
     """
 
     def __init__(
-        self, patience: float, longest: float, largest: int, known: Callable[[], tuple[Known | None, Ages]]
+        self,
+        patience: float,
+        longest: float,
+        largest: int,
+        known: Callable[[], tuple[Known | None, Ages]],
+        want_units: Callable[[], None] = lambda: None,
     ) -> None:
         self._turn = Turn(patience)
         self._longest = longest
@@ -67,6 +73,7 @@ class Decisions:
         self._cache = Cache()
         self._tally = Tally()
         self._known = known
+        self._want_units = want_units
 
     def limit(self, patience: float, longest: float, largest: int) -> None:
         """Change the limits from now on."""
@@ -144,6 +151,8 @@ class Decisions:
         took = _milliseconds(began)
         self._tally.recent.append(took)
         self._count(outcome, took, ages)
+        if isinstance(outcome, Response) and outcome.names_units:
+            self._want_units()
         relay = Relay("", f"Error: {outcome}\n", 1) if isinstance(outcome, HtoolsError) else _relay(outcome)
         return {**asdict(relay), "ages": ages}
 

@@ -19,9 +19,12 @@ _HEAD = """\
 """
 
 
-def _key(default: Any, doc: str, fixed: bool = False) -> Any:
-    """A key; a ``fixed`` one is read when the daemon starts and needs a restart to change."""
-    return field(default=default, metadata={"doc": doc, "fixed": fixed})
+def _key(default: Any, doc: str, fixed: bool = False, choices: tuple[str, ...] = ()) -> Any:
+    """A key; a ``fixed`` one is read when the daemon starts and needs a restart to change.
+
+    If there are ``choices``, its value is one of them.
+    """
+    return field(default=default, metadata={"doc": doc, "fixed": fixed, "choices": choices})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,12 @@ class Config:
     ssconf_dir: str = _key("", "directory that tells the master node; empty: where Ganeti has it", fixed=True)
     config_seconds: float = _key(5.0, "how often Ganeti's configuration is asked for")
     live_seconds: float = _key(300.0, "how often all nodes are asked for live data, at least")
+    storage: str = _key(
+        "never",
+        "are nodes asked for storage units, by jobs: never, when-needed (something names others), always",
+        choices=("never", "when-needed", "always"),
+    )
+    storage_seconds: float = _key(600.0, "how often each node is asked for them")
     connections: int = _key(
         200, "clients connected at the same time; idle ones give way, then more are refused"
     )
@@ -93,11 +102,14 @@ def _read(path: str) -> dict[str, Any]:
         raise DataError(f"{path}: {err.strerror}") from None
     except (ValueError, RecursionError) as err:
         raise DataError(f"{path}: not TOML: {err}") from None
-    known = {key.name: key.default for key in fields(Config)}
+    known = {key.name: key for key in fields(Config)}
     for key, value in values.items():
         if key not in known:
             raise DataError(f"{path}: unknown key '{key}'; known are {', '.join(known)}")
-        values[key] = _checked(f"{path}: {key}", value, known[key])
+        values[key] = _checked(f"{path}: {key}", value, known[key].default)
+        choices = known[key].metadata["choices"]
+        if choices and value not in choices:
+            raise DataError(f"{path}: {key}: expected one of {', '.join(choices)}, not '{value}'")
     return values
 
 

@@ -14,7 +14,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.planning.decision import Known
 from htoolsd import reading
 from htoolsd.sync.following import Sync
-from htoolsd.sync.model import LIVE
+from htoolsd.sync.model import LIVE, STORAGE
 
 _log = structlog.get_logger()
 
@@ -101,4 +101,4 @@ def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
     if sync.master is False and ssconf.surely_follows():
         raise RefusalError(Refusal.CLUSTER, "this is not the master node")
     ages, cluster = sync.ages(), sync.model.cluster
-    return (None if cluster is None else Known(cluster, ages[LIVE])), ages
+    return (None if cluster is None else Known(cluster, ages[LIVE], ages.get(STORAGE, 0.0))), ages

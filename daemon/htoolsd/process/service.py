@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 import structlog
 import trio
@@ -35,6 +36,7 @@ from htoolsd.socket.methods import Methods
 from htoolsd.socket.peer import SocketPeer
 from htoolsd.socket.server import Server
 from htoolsd.sync.following import Sync
+from htoolsd.sync.storage_polls import Mode, Settings
 
 _log = structlog.get_logger()
 
@@ -83,8 +85,11 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         config.config_seconds,
         config.live_seconds,
         tell=lambda summary: notify(f"STATUS={summary}"),
+        configuration_file=os.path.join(ssconf.directory, "config.data"),
     )
-    decisions = Decisions(*_decision_limits(config), partial(mastership.known, sync, ssconf))
+    sync.storage.settings = _storage_settings(config)
+    known = partial(mastership.known, sync, ssconf)
+    decisions = Decisions(*_decision_limits(config), known, sync.storage.want)
     offered = Methods()
     server = Server(offered, _limits(config))
     plans = Plans(os.path.join(config.state_dir, "plans"), sync)
@@ -104,6 +109,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         decisions.limit(*_decision_limits(new))
         server.limit(_limits(new))
         sync.pace(new.config_seconds, new.live_seconds)
+        sync.storage.settings = _storage_settings(new)
 
     def stop() -> None:
         """Finish what is under way; called again, without waiting for it."""
@@ -138,6 +144,10 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
 
 def _decision_limits(config: Config) -> tuple[float, float, int]:
     return config.wait_seconds, config.decision_seconds, config.request_mib << 20
+
+
+def _storage_settings(config: Config) -> Settings:
+    return Settings(cast(Mode, config.storage), config.storage_seconds)
 
 
 def _limits(config: Config) -> Limits:

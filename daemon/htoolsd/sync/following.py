@@ -20,9 +20,11 @@ from ganeti_htools.luxi.queries import Row
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from htoolsd.sync import queue
 from htoolsd.sync.asking import ROW, aside
-from htoolsd.sync.model import CONFIGURATION, LIVE, Model, learnt, unheard
+from htoolsd.sync.model import CONFIGURATION, LIVE, Model, learnt, unheard, with_storage
 from htoolsd.sync.periodic import Trigger
 from htoolsd.sync.polls import Luxi, Polls
+from htoolsd.sync.storage import Storage
+from htoolsd.sync.storage_polls import StoragePolls
 from htoolsd.sync.tables import requests
 
 _log = structlog.get_logger()
@@ -44,6 +46,7 @@ class Sync:
     """Keeps ``model`` up to date. A model never changes: new data makes another one.
 
     ``is_master`` tells whether this is the master node, None if that cannot be told. Durations are seconds.
+    ``configuration_file`` is Ganeti's own, in which it stands where disks are.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Sync:
         live_seconds: float,
         connect: Connect | None = None,
         tell: Callable[[str], None] = lambda _summary: None,
+        configuration_file: str = "",
     ) -> None:
         self.luxi = Luxi(path)
         self.model = Model()
@@ -69,6 +73,9 @@ class Sync:
         self._requests = requests()
         self._learning = trio.Lock()
         self._live_begun = 0.0
+        self.storage = StoragePolls(
+            configuration_file, self.client, lambda: self.model, self._learn_storage, self.renew
+        )
         self._queue: queue.Queue | None = None
         self._unheard: frozenset[str] = frozenset()
 
@@ -96,6 +103,7 @@ class Sync:
             "generations": self.model.generations,
             "unfinished_jobs": len(self._queue.unfinished) if self._queue else None,
             "polls": {kind: polls.status() for kind, polls in self._polls.items()},
+            "storage": self.storage.status(),
         }
 
     def model_of(self, generations: object) -> Model | None:
@@ -150,6 +158,7 @@ class Sync:
             async with trio.open_nursery() as reign:
                 reign.start_soon(self._follow, CONFIGURATION, self._ask_configuration)
                 reign.start_soon(self._follow, LIVE, self._ask_live)
+                reign.start_soon(self.storage.run)
                 await self._until(False)
                 reign.cancel_scope.cancel()
             # The jobs seen so far say nothing about the queue when the role comes back.
@@ -250,6 +259,14 @@ class Sync:
                 self._models.append(self.model)
         if self.model.silent != was:
             _log.warning("silent nodes", nodes=self.model.silent)
+
+    async def _learn_storage(self, storage: Storage) -> None:
+        async with self._learning:
+            cluster = self.model.cluster
+            size = len(cluster.instances) * ROW if cluster else 0
+            self.model = await aside(size, lambda: with_storage(self.model, storage))
+            if self._models and self._models[-1].generations != self.model.generations:
+                self._models.append(self.model)
 
     def _summarise(self) -> None:
         """Log the state in a few words, whenever it has changed."""

@@ -15,9 +15,10 @@ from typing import TypeVar
 from ganeti_htools.backends import luxi
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, AnswerError, ClusterAnswers, Missing, Row
 from ganeti_htools.model.cluster import Cluster
+from htoolsd.sync.storage import Storage, furnished
 
 # The kinds of data, each with an age of its own, and the tables of each.
-CONFIGURATION, LIVE = "configuration", "live"
+CONFIGURATION, LIVE, STORAGE = "configuration", "live", "storage"
 TABLES = {
     CONFIGURATION: ("cluster", "groups", "nodes", "instances"),
     LIVE: ("live_nodes", "live_instances"),
@@ -50,7 +51,8 @@ class Model:
 
     ``answers`` and ``cluster`` are None until both kinds have been learnt. ``silent`` are nodes that are in
     use but do not report; they count as offline. The table ``cluster`` has one row, its configuration.
-    ``changed`` are nodes with other instances than before, and when that was asked for.
+    ``changed`` are nodes with other instances than before, and when that was asked for. ``plain`` is the
+    cluster without what is known of ``storage``.
     """
 
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -60,12 +62,15 @@ class Model:
     silent: tuple[str, ...] = ()
     changed: Mapping[str, float] = field(default_factory=dict)
     joints: Joints = field(default_factory=dict)
+    plain: Cluster | None = None
+    storage: Storage = field(default_factory=Storage)
 
     @property
     def generations(self) -> dict[str, int]:
-        """How often each table has changed."""
+        """How often each table has changed, and what is known of storage, if anything is."""
         names = (name for tables in TABLES.values() for name in tables)
-        return {name: self.tables[name].generation for name in names if name in self.tables}
+        found = {name: self.tables[name].generation for name in names if name in self.tables}
+        return found | ({STORAGE: self.storage.generation} if self.storage.generation else {})
 
     @property
     def updating(self) -> list[str]:
@@ -74,7 +79,10 @@ class Model:
 
     def ages(self, now: float) -> dict[str, float]:
         """Seconds since each kind of data was asked for."""
-        return {kind: round(now - self.asked[kind], 3) for kind in TABLES if kind in self.asked}
+        asked = {kind: self.asked[kind] for kind in TABLES if kind in self.asked}
+        if self.storage.asked is not None:
+            asked[STORAGE] = self.storage.asked
+        return {kind: round(now - when, 3) for kind, when in asked.items()}
 
 
 def learnt(model: Model, kind: str, tables: Mapping[str, Sequence[Row]], asked: float) -> Model:
@@ -152,21 +160,35 @@ def _merged(model: Model) -> Model:
     answers = ClusterAnswers(
         nodes, instances, dict(tables["cluster"].rows[0].values), list(tables["groups"].rows)
     )
-    cluster = luxi.parse(answers, (before, model.cluster) if before and model.cluster else None)
-    if model.cluster:  # different rows may still give equal objects
-        cluster = replace(
-            cluster,
-            groups=_kept(cluster.groups, model.cluster.groups, attrgetter("name")),
-            nodes=_kept(cluster.nodes, model.cluster.nodes, attrgetter("name")),
-            instances=_kept(cluster.instances, model.cluster.instances, attrgetter("name")),
-        )
+    plain = luxi.parse(answers, (before, model.plain) if before and model.plain else None)
+    plain = _renewed(plain, model.plain)
     silent = (row.values["name"] for row in nodes if row.values.get("offline"))
-    return replace(
+    merged = replace(
         model,
         answers=answers,
-        cluster=cluster,
+        plain=plain,
         silent=tuple(name for name in silent if name not in offline),
         joints={**node_joints, **joints},
+    )
+    return with_storage(merged, model.storage)
+
+
+def with_storage(model: Model, storage: Storage) -> Model:
+    """The model with what is known of storage."""
+    if model.plain is None:
+        return replace(model, storage=storage)
+    return replace(model, storage=storage, cluster=_renewed(furnished(model.plain, storage), model.cluster))
+
+
+def _renewed(cluster: Cluster, before: Cluster | None) -> Cluster:
+    """The cluster with the same objects as before where they are equal: different rows may give such."""
+    if before is None or cluster is before:
+        return cluster
+    return replace(
+        cluster,
+        groups=_kept(cluster.groups, before.groups, attrgetter("name")),
+        nodes=_kept(cluster.nodes, before.nodes, attrgetter("name")),
+        instances=_kept(cluster.instances, before.instances, attrgetter("name")),
     )
 
 

@@ -1,0 +1,115 @@
+"""Storage units, kept beside the tables: where disks are, and what nodes were found to have.
+
+Ganeti tells of units rarely. In between the free space of a unit follows the disks that came and went.
+Everything here is immutable, as the model is.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ganeti_htools.backends import storage
+from ganeti_htools.backends.storage import Disks, Reports, Room
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.units import POOL_TAG, Units
+
+# What disks take (MiB) of each unit, by the names of nodes.
+Taken = Mapping[str, Mapping[DesiredUnit, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a node was found to have, what disks took of it then, and when (trio's clock) it was asked."""
+
+    rooms: Mapping[DesiredUnit, Room]
+    taken: Mapping[DesiredUnit, int]
+    asked: float = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What is known of storage, and how often that has changed."""
+
+    disks: Disks = field(default_factory=dict)
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    generation: int = 0
+
+    @property
+    def asked(self) -> float | None:
+        """When the node was asked whose report is the oldest."""
+        return min((report.asked for report in self.reports.values()), default=None)
+
+
+def revised(
+    known: Storage, disks: Disks | None = None, reports: Mapping[str, Report] | None = None
+) -> Storage:
+    """What is known, with other disks or reports; another generation if, and only if, something changed."""
+    new = replace(
+        known,
+        disks=known.disks if disks is None else disks,
+        reports=known.reports if reports is None else reports,
+    )
+    return new if new == known else replace(new, generation=known.generation + 1)
+
+
+def reported(
+    known: Storage, asked_nodes: Iterable[str], found: Reports, taken: tuple[Taken, Taken], asked: float
+) -> Storage:
+    """What is known after nodes were asked; those that did not answer are not known any more.
+
+    ``taken`` is what disks took just before and just after. A disk that came or went meanwhile may or may
+    not be in the answer, so it is counted such that there is rather less space than more.
+    """
+    kept = {name: report for name, report in known.reports.items() if name not in set(asked_nodes)}
+    before, after = taken
+    for name, rooms in found.items():
+        was, now = before.get(name, {}), after.get(name, {})
+        least = {unit: min(was.get(unit, 0), now.get(unit, 0)) for unit in rooms}
+        kept[name] = Report(rooms, least, asked)
+    return revised(known, reports=kept)
+
+
+def taken_of(cluster: Cluster) -> Taken:
+    """What the disks of a cluster, which are where they are, take of the units on nodes."""
+    first = next((unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG), None)
+    default = first or DesiredUnit(StorageType.LVM_VG, "")
+    units = Units((default,), (), frozenset(StorageType), frozenset(), cluster.default_units)
+    taken: defaultdict[str, Counter[DesiredUnit]] = defaultdict(Counter)
+    for row in cluster.instances:
+        if row.forthcoming:
+            continue
+        needs = {unit: need for unit, need in units.wants(row).items() if unit.type.local}
+        for node in (row.pnode, row.snode) if needs else ():
+            if node:
+                taken[node].update(needs)
+    return taken
+
+
+def furnished(cluster: Cluster, known: Storage) -> Cluster:
+    """The cluster with its disks where they are, and its nodes with their units as they should be now."""
+    cluster = storage.with_disks(cluster, known.disks)
+    if not known.reports:
+        return cluster
+    now, up = taken_of(cluster), {node.name for node in cluster.nodes if node.t_mem}
+    rooms = {
+        name: {unit: _now(room, report, now.get(name, {}), unit) for unit, room in report.rooms.items()}
+        for name, report in known.reports.items()
+        if name in up
+    }
+    return storage.with_storage(cluster, rooms, storage.named_units(cluster))
+
+
+def _now(room: Room, report: Report, now: Mapping[DesiredUnit, int], unit: DesiredUnit) -> Room:
+    free = room.free + report.taken.get(unit, 0) - now.get(unit, 0)
+    return Room(room.size, min(room.size, free))
+
+
+def others_named(cluster: Cluster) -> bool:
+    """Whether disks, or tags of nodes or groups, name units of which a single figure does not speak."""
+    disks = [disk for row in cluster.instances for disk in row.disks]
+    named = {disk.unit for disk in disks if disk.unit and disk.unit.type in storage.REPORTED}
+    named |= {DesiredUnit(StorageType.LVM_VG, disk.metavg) for disk in disks if disk.metavg}
+    groups = {unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG}
+    owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
+    return bool(named - groups) or any(tag.startswith(POOL_TAG) for tags in owners for tag in tags)

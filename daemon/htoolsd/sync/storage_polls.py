@@ -1,0 +1,224 @@
+"""Storage asked for: the configuration file whenever it has changed, nodes every few minutes, by jobs.
+
+Nothing enters Ganeti's queue unless the daemon's configuration asks for it. A few nodes are asked at a time,
+and not while somebody works on them: a job that asks keeps others from their locks.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Literal, NamedTuple
+
+import structlog
+import trio
+
+from ganeti_htools.backends import storage
+from ganeti_htools.backends.storage import Found
+from ganeti_htools.luxi import queries
+from ganeti_htools.luxi.client import Client
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError, on_one_line
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, group_pools, units_of
+from htoolsd import reading
+from htoolsd.sync.asking import aside
+from htoolsd.sync.model import Model
+from htoolsd.sync.polls import Polls
+from htoolsd.sync.storage import Storage, others_named, reported, revised, taken_of
+
+_log = structlog.get_logger()
+
+PAUSE = 5.0  # seconds between two looks
+RETRY = 60.0  # seconds until the next attempt after jobs could not be submitted, failed, or had to wait
+_LARGEST = 1 << 28  # bytes of the configuration file
+_GLOBAL = "cluster/BGL"
+
+
+Mode = Literal["never", "when-needed", "always"]
+
+
+class Settings(NamedTuple):
+    """When nodes are asked for their units, and how many seconds later again."""
+
+    mode: Mode = "never"
+    seconds: float = 600.0
+
+
+class StoragePolls:
+    """Keeps what the model knows of storage up to date; ``learn`` takes what is new.
+
+    ``renew`` returns once the configuration has been asked for again. ``file`` is Ganeti's own.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        client: Callable[[], Client],
+        model: Callable[[], Model],
+        learn: Callable[[Storage], Awaitable[None]],
+        renew: Callable[[], Awaitable[object]],
+    ) -> None:
+        self.settings = Settings()
+        self._file = file
+        self._client = client
+        self._model = model
+        self._learn = learn
+        self._renew = renew
+        self._polls = Polls()
+        self._seen: tuple[int, ...] | None = None
+        self._readable = False
+        self._tried: dict[str, float] = {}
+        self._wanted = False
+        self._not_before = 0.0
+
+    def want(self) -> None:
+        """Note that somebody has asked for another unit than the default ones."""
+        self._wanted = True
+
+    def status(self) -> dict[str, Any]:
+        """What is asked for, and how that went."""
+        known = self._model().storage
+        return {
+            "mode": self.settings.mode,
+            "needed": self._needed(self._model().cluster),
+            "configuration_file": self._readable,
+            "nodes": len(known.reports),
+            **self._polls.status(),
+        }
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        async with self._client() as client:
+            while True:
+                try:
+                    await self._look(client)
+                except HtoolsError as error:
+                    self._failed(str(error))
+                except Exception as defect:  # of ours or of Ganeti's; decisions go on with what is known
+                    _log.exception("storage not asked for")
+                    self._failed(f"{type(defect).__name__}: {on_one_line(str(defect))}")
+                await trio.sleep(PAUSE)
+
+    def _failed(self, error: str) -> None:
+        if error != self._polls.error:
+            _log.warning("storage not asked for", error=error)
+        self._polls.error = error
+        self._polls.failed += 1
+
+    async def _look(self, client: Client) -> None:
+        """Raises HtoolsError."""
+        known = self._model().storage
+        if self.settings.mode == "never":
+            if known.disks or known.reports:
+                self._seen = None
+                self._tried.clear()
+                await self._learn(revised(known, {}, {}))
+            return
+        if self._model().cluster is None:
+            return
+        await self._read_configuration()
+        if self._needed(self._model().cluster):
+            now = trio.current_time()
+            if now >= self._not_before:
+                self._not_before = now + RETRY
+                if not self._readable:
+                    await self._ask_disks(client)
+                await self._ask_nodes(client)
+                self._not_before = now
+
+    def _needed(self, cluster: Cluster | None) -> bool:
+        if self.settings.mode == "when-needed":
+            return self._wanted or (cluster is not None and others_named(cluster))
+        return self.settings.mode == "always"
+
+    async def _read_configuration(self) -> None:
+        """Read Ganeti's configuration if it has changed. Raises DataError."""
+        try:
+            found = os.stat(self._file)
+            version = (found.st_ino, found.st_size, found.st_mtime_ns)
+            if version == self._seen:
+                return
+            data = await aside(found.st_size, lambda: reading.whole(self._file, _LARGEST))
+        except OSError as error:
+            if self._readable or self._seen is None:
+                _log.info("Ganeti's configuration is not read", file=self._file, error=error.strerror)
+            self._readable, self._seen = False, ()
+            return
+        self._readable, self._seen = True, version
+        disks = await aside(len(data), lambda: storage.configured_disks(data))
+        _complain(disks.wrong)
+        await self._learn(revised(self._model().storage, disks.disks))
+
+    async def _ask_disks(self, client: Client) -> None:
+        """Ask for disks of a few instances that are new or have changed. Raises HtoolsError."""
+        model = self._model()
+        plain, known = model.plain, model.storage.disks
+        rows = plain.instances if plain else ()
+        changed = [
+            row.name
+            for row in rows
+            if row.template is not DiskTemplate.DISKLESS
+            and [disk.size for disk in known.get(row.name, ())] != [disk.size for disk in row.disks]
+        ]
+        if not changed or plain is None:
+            return
+        found: Found = await disks_of(client, changed[:INSTANCES], plain, await group_pools(client), SECONDS)
+        _complain(found.wrong)
+        there = {row.name for row in rows}
+        kept = {name: disks for name, disks in known.items() if name in there}
+        await self._learn(revised(self._model().storage, {**kept, **found.disks}))
+
+    async def _ask_nodes(self, client: Client) -> None:
+        """Ask a few nodes for their units, those first that were asked longest ago. Raises HtoolsError."""
+        now, cluster = trio.current_time(), self._model().cluster
+        if cluster is None:
+            return
+        names = [node.name for node in cluster.nodes if node.t_mem]
+        self._tried = {name: when for name, when in self._tried.items() if name in set(names)}
+        due = [
+            name
+            for name in names
+            if self._tried.get(name, -self.settings.seconds) + self.settings.seconds <= now
+        ]
+        if not due:
+            return
+        locked = await _locked(client)
+        free = [name for name in due if name not in locked]
+        some = sorted(free, key=lambda name: self._tried.get(name, -1.0))[:NODES]
+        if not some:
+            return
+        await self._renew()
+        before = self._taken()
+        told, wrong = await units_of(client, some, storage.reported_types(cluster), SECONDS)
+        await self._renew()
+        _complain(wrong)
+        self._tried |= dict.fromkeys(some, now)
+        self._polls.error = None
+        self._polls.done += 1
+        self._polls.recent.append(round((trio.current_time() - now) * 1000, 3))
+        await self._learn(reported(self._model().storage, some, told, (before, self._taken()), now))
+
+    def _taken(self) -> Any:
+        cluster = self._model().cluster
+        return taken_of(cluster) if cluster else {}
+
+
+def _complain(wrong: Collection[str]) -> None:
+    for line in wrong:
+        _log.warning("storage", error=line)
+
+
+async def _locked(client: Client) -> frozenset[str]:
+    """The names of nodes on which jobs work, or wait to. Raises LuxiError."""
+    locks = await queries.query(client, "lock", ("name", "mode", "pending"))
+    taken = {
+        str(lock.values.get("name"))
+        for lock in locks
+        if lock.values.get("mode") == "exclusive" or lock.values.get("pending")
+    }
+    if not taken:
+        return frozenset()
+    nodes = await queries.query(client, "node", ("name", "uuid"))
+    locked = {f"node/{node.values.get('uuid')}": str(node.values.get("name")) for node in nodes}
+    unclear = any(lock.startswith("node/") and lock not in locked for lock in taken)  # a set of locks
+    everything = unclear or _GLOBAL in taken
+    return frozenset(name for lock, name in locked.items() if everything or lock in taken)

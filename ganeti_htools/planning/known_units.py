@@ -1,0 +1,121 @@
+"""The storage units that a request does not tell, from what else is known of the cluster.
+
+Ganeti tells one figure of disk space for each node: that of the disk template asked for, of an instance that
+is to be relocated, or else of the first that is enabled (``lib/masterd/iallocator.py``). It speaks of the
+default unit of that type, for which it wins over what is known; the other units are filled in.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.request import Allocate, MultiAllocate, Placement, Relocate, Request
+from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate
+
+# What was made of two rows, by their identities; the rows are kept with it, so that no other gets theirs.
+Memory = dict[tuple[Any, ...], tuple[Any, Any, Any]]
+
+_TOLD = (StorageType.LVM_VG, StorageType.FILE)  # of others Ganeti tells no space (``STS_REPORT``)
+
+
+def with_units(cluster: Cluster, request: Request, known: Cluster, memory: Memory) -> Cluster:
+    """The cluster with the units that its nodes and disks have in the ``known`` one.
+
+    The same object if nothing is known of units, or the request tells some itself. ``memory`` is what was
+    made the last time.
+    """
+    nodes = {node.name: node for node in known.nodes if node.storage is not None}
+    if not nodes or any(node.storage is not None for node in cluster.nodes):
+        return cluster
+    spoken = _spoken_of(cluster, request, known)
+    rows = {row.name: row for row in known.instances}
+    made: Memory = {}
+
+    def remembered(own: Any, other: Any, make: Any, *key: object) -> Any:
+        place = (id(own), id(other), *key)
+        made[place] = memory.get(place) or (own, other, make(own, other))
+        return made[place][-1]
+
+    def furnished(node: Node) -> Node:
+        other = nodes.get(node.name)
+        if other is None or not node.t_mem:
+            return node
+        new: Node = remembered(node, other, lambda own, there: _with_storage(own, there, spoken), spoken)
+        return new
+
+    def located(row: Instance) -> Instance:
+        other = rows.get(row.name)
+        new: Instance = row if other is None else remembered(row, other, _located)
+        return new
+
+    filled = replace(
+        cluster,
+        nodes=tuple(map(furnished, cluster.nodes)),
+        instances=tuple(map(located, cluster.instances)),
+        default_units=known.default_units,
+        default_metavg=known.default_metavg,
+    )
+    memory.clear()
+    memory.update(made)
+    return filled
+
+
+def _spoken_of(cluster: Cluster, request: Request, known: Cluster) -> DesiredUnit | None:
+    """The unit of which the nodes' single figure speaks; None if it speaks of none that is known."""
+    template: DiskTemplate | None = next(iter(known.enabled_templates or ()), None)
+    match request:
+        case Allocate(placement, _):
+            template = placement.instance.template
+        case Relocate(name, _, _):
+            template = next(row.template for row in cluster.instances if row.name == name)
+    kind = TYPE_OF[template] if template else None
+    return next((unit for unit in known.default_units if unit.type is kind and kind in _TOLD), None)
+
+
+def _with_storage(node: Node, known: Node, spoken: DesiredUnit | None) -> Node:
+    units = [unit for unit in known.storage or () if unit.desired != spoken]
+    if spoken and node.t_dsk:
+        params = (True,) if node.excl_stor and spoken.type is StorageType.LVM_VG else ()
+        units.insert(0, Unit(spoken, int(node.t_dsk), node.f_dsk, params))
+    return replace(node, storage=tuple(units))
+
+
+def _located(row: Instance, known: Instance) -> Instance:
+    """The instance with its disks where they are known to be, if these are the same disks."""
+    if [disk.size for disk in row.disks] != [disk.size for disk in known.disks]:
+        return row
+    disks = tuple(_disk(own, other) for own, other in zip(row.disks, known.disks, strict=True))
+    return row if disks == row.disks else replace(row, disks=disks)
+
+
+def _disk(own: Disk, known: Disk) -> Disk:
+    if own.unit not in (None, known.unit):
+        return own
+    return replace(own, unit=known.unit, metavg=own.metavg or known.metavg)
+
+
+def with_metadata(request: Request, group: str | None) -> Request:
+    """The request; its new mirrored disks have their metadata on that volume group unless they say where."""
+    if group is None:
+        return request
+    match request:
+        case Allocate(placement, _):
+            return replace(request, placement=_placement(placement, group))
+        case MultiAllocate(placements):
+            return replace(request, placements=tuple(_placement(each, group) for each in placements))
+    return request
+
+
+def _placement(placement: Placement, group: str) -> Placement:
+    row = placement.instance
+    if row.template is not DiskTemplate.DRBD:
+        return placement
+    disks = tuple(replace(disk, metavg=disk.metavg or group) for disk in row.disks)
+    return replace(placement, instance=replace(row, disks=disks))
+
+
+def names_units(rows: tuple[Instance, ...], known: Cluster) -> bool:
+    """Whether disks of new instances name other units than the cluster's default ones."""
+    defaults = {None, *known.default_units}
+    return any(disk.unit not in defaults for row in rows for disk in row.disks)

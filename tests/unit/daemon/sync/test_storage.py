@@ -1,0 +1,110 @@
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.backends.storage import Room
+from ganeti_htools.model.cluster import Cluster, Disk, Instance
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate
+from htoolsd.sync.storage import Report, Storage, furnished, others_named, reported, revised, taken_of
+from tests.support.worlds import node
+
+LVM = StorageType.LVM_VG
+HDD, SSD, FILES = DesiredUnit(LVM, "hdd"), DesiredUnit(LVM, "ssd"), DesiredUnit(StorageType.FILE, "/srv")
+TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.FILE)
+DISKS = {"web": (Disk(500, unit=HDD), Disk(300, unit=SSD, metavg="hdd")), "mail": (Disk(100, unit=SSD),)}
+
+
+def mirrored(name: str, *sizes: int) -> Instance:
+    disks = tuple(Disk(size) for size in sizes)
+    return Instance(name, 100, sum(sizes) + 128 * len(sizes), disks, 1, pnode="one", snode="two")
+
+
+def cluster(*rows: Instance) -> Cluster:
+    nodes = (node("one"), node("two"), node("three"))
+    return Cluster((), nodes, rows, default_units=(HDD, FILES), enabled_templates=TEMPLATES)
+
+
+def report(hdd: int, ssd: int, hdd_taken: int = 0, ssd_taken: int = 0) -> Report:
+    rooms = {HDD: Room(9000, hdd), SSD: Room(9000, ssd), DesiredUnit(LVM, "system"): Room(9, 9)}
+    return Report(rooms, {HDD: hdd_taken, SSD: ssd_taken}, 0.0)
+
+
+def test_what_disks_take() -> None:
+    known = furnished(cluster(mirrored("web", 500, 300), mirrored("mail", 100)), Storage(DISKS))
+    web, mail = {HDD: 500 + 128 + 128, SSD: 300}, {SSD: 228}
+    both = {HDD: web[HDD], SSD: web[SSD] + mail[SSD]}
+    assert taken_of(known) == {"one": both, "two": both}
+    coming = replace(known, instances=tuple(replace(row, forthcoming=True) for row in known.instances))
+    assert taken_of(coming) == {}
+
+
+def test_free_space_follows_the_disks_that_came_and_went() -> None:
+    known = Storage(DISKS, {"one": report(8000, 8000, hdd_taken=756, ssd_taken=300)})
+    web, mail = mirrored("web", 500, 300), mirrored("mail", 100)
+
+    def storage(*rows: Instance) -> tuple[Unit, ...] | None:
+        found = furnished(cluster(*rows), known).nodes
+        assert [row.storage for row in found[1:]] == [None, None]
+        return found[0].storage
+
+    assert storage(web) == (Unit(HDD, 9000, 8000), Unit(SSD, 9000, 8000))
+    assert storage(web, mail) == (Unit(HDD, 9000, 8000), Unit(SSD, 9000, 8000 - 228))
+    assert storage(mail) == (Unit(HDD, 9000, 8756), Unit(SSD, 9000, 8000 + 300 - 228))
+    assert storage() == (Unit(HDD, 9000, 8756),)  # nothing names the other one
+
+
+def test_there_is_never_more_free_than_there_is() -> None:
+    known = Storage(DISKS, {"one": report(8900, 100, hdd_taken=500)})
+    nodes = furnished(cluster(mirrored("mail", 100)), known).nodes
+    assert nodes[0].storage == (Unit(HDD, 9000, 9000), Unit(SSD, 9000, 100 - 228))
+
+
+def test_a_node_that_is_not_there_has_no_units() -> None:
+    known = Storage({}, {"one": report(1, 1), "gone": report(1, 1)})
+    start = cluster()
+    down = replace(start, nodes=(replace(start.nodes[0], t_mem=0.0), *start.nodes[1:]))
+    assert furnished(down, known) == down
+
+
+def test_a_disk_that_comes_or_goes_meanwhile_leaves_rather_too_little() -> None:
+    found = {"one": {HDD: Room(9000, 8000)}}
+    for before, after in ((0, 500), (500, 0)):
+        taken = {"one": {HDD: before}}, {"one": {HDD: after}}
+        known = reported(Storage(), ["one"], found, taken, 7.0)
+        assert known.reports["one"].taken == {HDD: 0}
+        assert known.asked == 7.0
+
+
+def test_nodes_that_did_not_answer_are_not_known_any_more() -> None:
+    known = Storage({}, {"one": report(1, 1), "two": report(2, 2), "three": report(3, 3)}, 4)
+    found = {"one": {HDD: Room(5, 5)}}
+    new = reported(known, ["one", "two"], found, ({}, {}), 1.0)
+    assert (set(new.reports), new.generation) == ({"one", "three"}, 5)
+
+
+def test_the_generation_tells_changes_and_nothing_else() -> None:
+    known = revised(Storage(), DISKS, {"one": report(1, 1)})
+    assert known.generation == 1
+    later = replace(report(1, 1), asked=9.0)
+    again = revised(known, dict(DISKS), {"one": later})
+    assert (again.generation, again.asked) == (1, 9.0)
+    assert revised(known, reports={"one": report(1, 2)}).generation == 2
+
+
+@pytest.mark.parametrize(
+    ("disk", "needed"),
+    [
+        (Disk(1), False),
+        (Disk(1, unit=HDD), False),
+        (Disk(1, unit=SSD), True),
+        (Disk(1, unit=HDD, metavg="ssd"), True),
+        (Disk(1, unit=FILES), True),
+        (Disk(1, unit=DesiredUnit(StorageType.EXT, "vendor")), False),
+    ],
+)
+def test_when_units_matter(disk: Disk, needed: bool) -> None:
+    start = cluster(replace(mirrored("web"), disks=(disk,)))
+    assert others_named(start) is needed
+    tagged = replace(cluster(), nodes=(node("one", tags=("htools:storage:rbd/vms",)),))
+    assert others_named(tagged)

@@ -1,0 +1,219 @@
+"""Storage is asked for when the configuration wants it, and no more often; nobody is kept waiting."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.storage import Unit
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.simulator.world import World, lose
+from htoolsd.sync import storage_polls
+from htoolsd.sync.following import Sync
+from htoolsd.sync.storage_polls import Settings
+from tests.support.configuration import config_data
+from tests.support.memory_ganeti import MemoryGaneti, ganeti
+from tests.support.worlds import delay, replace_disks, role
+from tests.unit.simulator.test_storage import HDD, SSD, world
+
+ALWAYS, NEEDED = Settings("always", 600), Settings("when-needed", 600)
+UNITS, DISKS = "OP_NODE_QUERY_STORAGE", "OP_INSTANCE_QUERY_DATA"
+
+
+@asynccontextmanager
+async def following(luxid: MemoryGaneti, settings: Settings, file: Path | str = "") -> AsyncIterator[Sync]:
+    """A synchronisation at work."""
+    sync = Sync("/luxi", luxid.is_master, 5, 300, luxid.connect, configuration_file=str(file))
+    sync.storage.settings = settings
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sync.run)
+        yield sync
+        nursery.cancel_scope.cancel()
+
+
+def asked(luxid: MemoryGaneti) -> list[str]:
+    """The opcodes that ask for storage, oldest first."""
+    names = [job.ops[0].opcode["OP_ID"] for job in luxid.jobs.known()]
+    return [name for name in names if name in (UNITS, DISKS)]
+
+
+def units(sync: Sync) -> dict[str, set[Unit] | None]:
+    assert sync.model.cluster is not None
+    return {row.name: None if row.storage is None else set(row.storage) for row in sync.model.cluster.nodes}
+
+
+def truth(luxid: MemoryGaneti) -> dict[str, set[Unit] | None]:
+    return {row.name: set(row.storage or ()) for row in luxid.jobs.world.cluster.nodes}
+
+
+def write(file: Path, now: World) -> None:
+    file.write_bytes(config_data(now))
+
+
+def single() -> World:
+    """A world whose disks are all on the default volume group."""
+    start = world()
+    rows = [
+        replace(row, disks=tuple(replace(disk, unit=HDD) for disk in row.disks))
+        for row in start.cluster.instances
+    ]
+    rows = [row for row in rows if row.template is DiskTemplate.DRBD]
+    return replace(start, cluster=replace(start.cluster, instances=tuple(rows)))
+
+
+async def test_never_means_never(autojump_clock: MockClock, tmp_path: Path) -> None:
+    file = tmp_path / "config.data"
+    write(file, world())
+    async with ganeti(world()) as luxid, following(luxid, Settings(), file) as sync:
+        await trio.sleep(2000)
+        assert luxid.jobs.known() == []
+        assert units(sync) == {"one": None, "two": None, "three": None}
+        assert sync.model.cluster is sync.model.plain
+        assert "storage" not in sync.model.generations
+        assert "storage" not in sync.ages()
+
+
+async def test_nodes_and_disks_get_their_units(autojump_clock: MockClock) -> None:
+    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(60)
+        assert units(sync) == truth(luxid)
+        assert sync.model.cluster is not None
+        rows = {row.name: row.disks for row in luxid.jobs.world.cluster.instances}
+        assert {row.name: row.disks for row in sync.model.cluster.instances} == rows
+        assert asked(luxid) == [DISKS, UNITS]
+        assert 0 < sync.ages()["storage"] < 60
+        assert sync.status()["storage"]["nodes"] == 3
+        generation = sync.model.generations["storage"]
+        await trio.sleep(500)
+        assert asked(luxid) == [DISKS, UNITS]
+        await trio.sleep(100)
+        assert asked(luxid) == [DISKS, UNITS, UNITS]
+        assert sync.model.generations["storage"] == generation
+
+
+async def test_where_disks_are_is_read_where_it_stands(autojump_clock: MockClock, tmp_path: Path) -> None:
+    file = tmp_path / "config.data"
+    write(file, world())
+    async with ganeti(world()) as luxid, following(luxid, ALWAYS, file) as sync:
+        await trio.sleep(60)
+        assert units(sync) == truth(luxid)
+        assert asked(luxid) == [UNITS]
+
+
+async def test_damage_changes_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
+    file = tmp_path / "config.data"
+    write(file, world())
+    async with ganeti(world()) as luxid, following(luxid, ALWAYS, file) as sync:
+        await trio.sleep(60)
+        before = sync.model
+        for damage in (b"", b"{}", b"\xff" * 9, config_data(world())[:-30]):
+            file.write_bytes(damage)
+            await trio.sleep(10)
+            assert str(sync.status()["storage"]["error"]).startswith("Ganeti's configuration: ")
+        assert sync.model.storage == before.storage
+        write(file, world())
+        await trio.sleep(700)
+        assert sync.status()["storage"]["error"] is None
+        assert asked(luxid) == [UNITS, UNITS]
+
+
+async def test_few_nodes_are_asked_at_a_time(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_polls, "NODES", 2)
+    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(60)
+        assert units(sync) == truth(luxid)
+        nodes = [job.ops[0].opcode.get("nodes") for job in luxid.jobs.known()]
+        assert nodes == [None, ["one", "two"], ["three"]]
+
+
+async def test_it_begins_once_something_names_another_unit(autojump_clock: MockClock, tmp_path: Path) -> None:
+    file, start = tmp_path / "config.data", single()
+    write(file, start)
+    async with ganeti(start) as luxid, following(luxid, NEEDED, file) as sync:
+        await trio.sleep(1000)
+        assert (asked(luxid), sync.status()["storage"]["needed"]) == ([], False)
+        [row] = start.cluster.instances
+        moved = luxid.jobs.world.with_instance(replace(row, disks=(row.disks[0], Disk(300, unit=SSD))))
+        write(file, moved)
+        luxid.jobs.change(moved)
+        await trio.sleep(60)
+        assert (asked(luxid), sync.status()["storage"]["needed"]) == ([UNITS], True)
+        assert {Unit(HDD, 9000, 8000), Unit(SSD, 9000, 8000)} <= (units(sync)["one"] or set())
+
+
+async def test_it_begins_once_somebody_asks_for_another_unit(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    write(tmp_path / "config.data", single())
+    async with ganeti(single()) as luxid, following(luxid, NEEDED, tmp_path / "config.data") as sync:
+        await trio.sleep(1000)
+        sync.storage.want()
+        await trio.sleep(60)
+        assert asked(luxid) == [UNITS]
+
+
+async def test_free_space_follows_the_disks(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(60)
+        before = truth(luxid)
+        luxid.jobs.submit([[replace_disks("mirrored", "three")]])
+        await trio.sleep(60)
+        assert before != truth(luxid) == units(sync)
+        assert asked(luxid) == [DISKS, UNITS]
+
+
+async def test_nodes_on_which_somebody_works_are_left_alone(autojump_clock: MockClock) -> None:
+    async with ganeti(world(), job_seconds=300) as luxid:
+        luxid.jobs.submit([[role("three", drained=True)]])
+        await trio.sleep(1)
+        luxid.jobs.behaviour.seconds = 1
+        async with following(luxid, ALWAYS) as sync:
+            await trio.sleep(100)
+            found = units(sync)
+            assert (found["three"], found["one"]) == (None, truth(luxid)["one"])
+            await trio.sleep(300)
+            assert units(sync) == truth(luxid)
+
+
+async def test_a_job_that_has_to_wait_too_long_is_cancelled(autojump_clock: MockClock) -> None:
+    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(60)
+        before = sync.model.storage
+        for _ in range(20):  # as many as may run
+            luxid.jobs.submit([[delay(900)]])
+        await trio.sleep(650)
+        assert "has not ended within 60 s" in sync.status()["storage"]["error"]
+        states = [job.state.value for job in luxid.jobs.known() if job.ops[0].opcode["OP_ID"] == UNITS]
+        assert states[:2] == ["success", "canceled"]
+        assert len(states) <= 3  # it is not tried again at once
+        assert sync.model.storage == before
+        await trio.sleep(500)
+        assert sync.status()["storage"]["error"] is None
+        assert sync.ages()["storage"] < 400
+
+
+async def test_a_node_that_does_not_answer_has_its_single_figure(autojump_clock: MockClock) -> None:
+    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(60)
+        luxid.jobs.change(lose(luxid.jobs.world, "two"))
+        await trio.sleep(1000)
+        assert (units(sync)["two"], units(sync)["one"]) == (None, truth(luxid)["one"])
+
+
+async def test_told_to_stop_it_forgets(autojump_clock: MockClock) -> None:
+    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(60)
+        sync.storage.settings = Settings()
+        await trio.sleep(2000)
+        assert asked(luxid) == [DISKS, UNITS]
+        assert units(sync) == {"one": None, "two": None, "three": None}
+        sync.storage.settings = ALWAYS
+        await trio.sleep(60)
+        assert units(sync) == truth(luxid)

@@ -1,0 +1,133 @@
+"""Units that a request lacks come from what is known; what it tells itself wins."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
+from ganeti_htools.model.request import Allocate, MultiAllocate, NodeEvacuate, Placement, Relocate
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate, EvacMode
+from ganeti_htools.planning.known_units import Memory, names_units, with_metadata, with_units
+from tests.support.worlds import node
+
+LVM, FILE = StorageType.LVM_VG, StorageType.FILE
+HDD, SSD, FILES = DesiredUnit(LVM, "hdd"), DesiredUnit(LVM, "ssd"), DesiredUnit(FILE, "/srv")
+TEMPLATES = (DiskTemplate.FILE, DiskTemplate.DRBD)
+STORAGE = (Unit(HDD, 9000, 8000), Unit(SSD, 900, 800), Unit(FILES, 90, 80))
+EVACUATE = NodeEvacuate(("web",), EvacMode.ALL)
+
+
+def instance(name: str, template: DiskTemplate, *disks: Disk) -> Instance:
+    return Instance(name, 100, sum(disk.size for disk in disks), disks, 1, pnode="one", template=template)
+
+
+def new(template: DiskTemplate, *disks: Disk) -> Allocate:
+    return Allocate(Placement(instance("new", template, *disks), 1))
+
+
+def known(*rows: Instance, **changes: Any) -> Cluster:
+    nodes = (node("one", storage=STORAGE), node("two", storage=None), node("gone", storage=STORAGE))
+    groups = (Group("default", "uuid"),)
+    start = Cluster(groups, nodes, rows, default_units=(HDD, FILES), default_metavg="hdd")
+    return replace(start, enabled_templates=TEMPLATES, **changes)
+
+
+def asked(*rows: Instance, **figures: Any) -> Cluster:
+    nodes = (node("one", t_dsk=7000.0, f_dsk=5000), node("two"))
+    return Cluster((Group("default", "uuid"),), tuple(replace(row, **figures) for row in nodes), rows)
+
+
+def units(cluster: Cluster, name: str = "one") -> set[Unit] | None:
+    row: Node = next(row for row in cluster.nodes if row.name == name)
+    return None if row.storage is None else set(row.storage)
+
+
+@pytest.mark.parametrize(
+    ("request_", "own"),
+    [
+        (new(DiskTemplate.DRBD), HDD),
+        (new(DiskTemplate.PLAIN), HDD),
+        (new(DiskTemplate.FILE), FILES),
+        (new(DiskTemplate.EXT), None),
+        (new(DiskTemplate.DISKLESS), None),
+        (Relocate("web", 1, ("one",)), HDD),
+        (EVACUATE, FILES),  # the first template that is enabled
+    ],
+)
+def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: DesiredUnit | None) -> None:
+    web = instance("web", DiskTemplate.DRBD, Disk(5))
+    filled = with_units(asked(web), request_, known(web), {})
+    others = {unit for unit in STORAGE if unit.desired != own}
+    assert units(filled) == others | ({Unit(own, 7000, 5000)} if own else set())
+    assert units(filled, "two") is None
+    assert (filled.default_units, filled.default_metavg) == ((HDD, FILES), "hdd")
+
+
+def test_a_node_that_has_nothing_of_a_unit_does_not_have_it() -> None:
+    filled = with_units(asked(t_dsk=0.0, f_dsk=0), new(DiskTemplate.DRBD), known(), {})
+    assert units(filled) == {unit for unit in STORAGE if unit.desired != HDD}
+
+
+def test_offline_nodes_stay_as_they_are() -> None:
+    assert units(with_units(asked(t_mem=0.0), EVACUATE, known(), {})) is None
+
+
+def test_nothing_is_filled_in_where_nothing_is_known_or_the_request_tells() -> None:
+    request = asked()
+    assert with_units(request, EVACUATE, known(nodes=asked().nodes), {}) is request
+    told = asked(storage=())
+    assert with_units(told, EVACUATE, known(), {}) is told
+
+
+def test_disks_get_the_units_that_they_do_not_tell() -> None:
+    there = instance("web", DiskTemplate.DRBD, Disk(5, unit=SSD, metavg="hdd"), Disk(6, unit=HDD))
+    for own, expected in (
+        (Disk(5), Disk(5, unit=SSD, metavg="hdd")),
+        (Disk(5, unit=SSD), Disk(5, unit=SSD, metavg="hdd")),
+        (Disk(5, unit=SSD, metavg="x"), Disk(5, unit=SSD, metavg="x")),
+        (Disk(5, unit=HDD), Disk(5, unit=HDD)),
+    ):
+        row = instance("web", DiskTemplate.DRBD, own, Disk(6))
+        filled = with_units(asked(row), EVACUATE, known(there), {})
+        assert filled.instances[0].disks == (expected, Disk(6, unit=HDD))
+    grown = instance("web", DiskTemplate.DRBD, Disk(7), Disk(6))
+    assert with_units(asked(grown), EVACUATE, known(there), {}).instances[0] is grown
+
+
+def test_what_was_made_of_the_same_rows_is_the_same_object() -> None:
+    web = instance("web", DiskTemplate.DRBD, Disk(5))
+    there = known(instance("web", DiskTemplate.DRBD, Disk(5, unit=SSD)))
+    request, memory = asked(web), Memory()
+    first, again = (with_units(request, EVACUATE, there, memory) for _ in range(2))
+    assert first.nodes[0] is again.nodes[0]
+    assert first.instances[0] is again.instances[0]
+    other = with_units(request, new(DiskTemplate.DRBD), there, memory)
+    assert units(other) != units(first)
+
+
+def test_new_mirrored_disks_have_their_metadata_on_the_clusters_group() -> None:
+    disks = Disk(5, unit=SSD), Disk(6, unit=SSD, metavg="x")
+    single = with_metadata(new(DiskTemplate.DRBD, *disks), "hdd")
+    assert isinstance(single, Allocate)
+    assert [disk.metavg for disk in single.placement.instance.disks] == ["hdd", "x"]
+    several = MultiAllocate(
+        (new(DiskTemplate.DRBD, *disks).placement, new(DiskTemplate.PLAIN, *disks).placement)
+    )
+    many = with_metadata(several, "hdd")
+    assert isinstance(many, MultiAllocate)
+    assert [[disk.metavg for disk in each.instance.disks] for each in many.placements] == [
+        ["hdd", "x"],
+        [None, "x"],
+    ]
+    assert with_metadata(EVACUATE, "hdd") is EVACUATE
+
+
+def test_other_units_are_noticed() -> None:
+    def noticed(*disks: Disk) -> bool:
+        return names_units((instance("new", DiskTemplate.DRBD, *disks),), known())
+
+    assert not noticed()
+    assert not noticed(Disk(1), Disk(2, unit=HDD))
+    assert noticed(Disk(1), Disk(2, unit=SSD))
