@@ -201,3 +201,26 @@ def test_only_units_that_are_named_count() -> None:
 def test_the_metadata_of_new_and_old_disks_names_its_group() -> None:
     cluster = Cluster((), (), (row("a", Disk(1, None, SSD, "old")),), default_metavg="new")
     assert storage.named_units(cluster) == {SSD, DesiredUnit(LVM, "old"), DesiredUnit(LVM, "new")}
+
+
+def test_what_the_daemon_tells_is_what_it_knows() -> None:
+    world = simulated.world()
+    plain = replace(
+        world.cluster,
+        nodes=tuple(replace(node, storage=None) for node in world.cluster.nodes),
+        instances=tuple(
+            replace(row, disks=tuple(replace(disk, unit=None, metavg=None) for disk in row.disks))
+            for row in world.cluster.instances
+        ),
+    )
+    said = json.loads(json.dumps(storage.told(world.cluster)))
+    assert storage.with_told(plain, said) == world.cluster
+    assert storage.with_told(plain, storage.told(plain)) == plain
+
+
+@pytest.mark.parametrize(
+    "said", [5, {}, {"nodes": {"one": 5}, "instances": {}}, {"nodes": {"one": "x"}, "instances": {}}]
+)
+def test_what_the_daemon_would_not_tell(said: Any) -> None:
+    with pytest.raises(DataError):
+        storage.with_told(Cluster(), said)

@@ -1,15 +1,21 @@
 """Units that a request lacks come from what is known; what it tells itself wins."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ganeti_htools.backends import iallocator
+from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.request import Allocate, MultiAllocate, NodeEvacuate, Placement, Relocate
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, EvacMode
+from ganeti_htools.planning.decision import Known, respond
 from ganeti_htools.planning.known_units import Memory, names_units, with_metadata, with_units
+from tests.support import messages
+from tests.support.clusters import Shape, cluster
 from tests.support.worlds import node
 
 LVM, FILE = StorageType.LVM_VG, StorageType.FILE
@@ -131,3 +137,32 @@ def test_other_units_are_noticed() -> None:
     assert not noticed()
     assert not noticed(Disk(1), Disk(2, unit=HDD))
     assert noticed(Disk(1), Disk(2, unit=SSD))
+
+
+def test_a_group_that_is_full_is_not_chosen_although_the_request_does_not_tell() -> None:
+    """The node that is the best by the request alone has a full second group."""
+    data = cluster(3, Shape(nodes=3, instances=0, templates={"plain": 1}))
+    request = messages.allocate("new.example.org", "plain", disks=[2048])
+    request["disks"][0]["vg"] = "ssd"
+    text = messages.encode(messages.message(data, request)).encode()
+    rows = iallocator.read(text).cluster
+    chosen = json.loads(respond(text, parse_options([])).answer)["result"][0]
+
+    def answer(free: int) -> Any:
+        nodes = tuple(
+            replace(
+                row, storage=(Unit(HDD, 9000, 8000), Unit(SSD, 9000, free if row.name == chosen else 8000))
+            )
+            for row in rows.nodes
+        )
+        other = replace(rows, nodes=nodes, default_units=(HDD,), enabled_templates=(DiskTemplate.PLAIN,))
+        response = respond(text, parse_options([]), None, Known(other, 3.0, 12.4))
+        assert response.names_units
+        return json.loads(response.answer)
+
+    assert answer(8000)["result"] == [chosen]
+    assert answer(2048)["result"] not in ([], [chosen])
+    assert answer(2048)["info"].endswith("; storage units, which the request lacks, as reported 12 s ago")
+    none = Known(replace(rows, nodes=tuple(replace(row, storage=()) for row in rows.nodes)), 3.0, 12.4)
+    refused = json.loads(respond(text, parse_options([]), None, none).answer)
+    assert not refused["success"]

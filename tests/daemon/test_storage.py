@@ -1,0 +1,98 @@
+"""Storage units from the master's jobs to decisions and tools, all of them as processes."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster, Disk, Group
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.programs import PROGRAMS, Daemon, Finished, run, running, wait_until
+from tests.support.simulators import Simulator, simulator
+from tests.support.worlds import instance, migrate, node
+
+OFTEN = 'config_seconds = 0.05\nstorage = "always"\n'
+HDD, SSD = DesiredUnit(StorageType.LVM_VG, "hdd"), DesiredUnit(StorageType.LVM_VG, "ssd")
+
+
+def rows() -> Cluster:
+    """Three mirrored instances on two nodes; on the third one group is full."""
+
+    def storage(free: int) -> tuple[Unit, ...]:
+        return Unit(HDD, 9000, 8000), Unit(SSD, 9000, free)
+
+    disks = Disk(300, unit=HDD), Disk(200, unit=SSD)
+    web = [instance(f"web{place}", DiskTemplate.DRBD, "one", "two") for place in range(3)]
+    nodes = (
+        node("one", f_mem=500, storage=storage(8000)),
+        node("two", storage=storage(8000)),
+        node("three", storage=storage(100)),
+        node("boss", master=True, storage=storage(8000)),
+    )
+    placed = tuple(replace(row, disks=disks, dsk=756) for row in web)
+    return Cluster((Group("default", "uuid"),), nodes, placed)
+
+
+@pytest.fixture
+def ganeti(tmp_path: Path) -> Iterator[Simulator]:
+    (tmp_path / "daemon").mkdir()
+    with simulator(tmp_path / "daemon", rows(), "--job-seconds=0.01") as ganeti:
+        yield ganeti
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, ganeti: Simulator) -> Iterator[Daemon]:
+    with running(tmp_path / "daemon", config=OFTEN) as daemon:
+        wait_until(lambda: storage(daemon)["nodes"] == 4)
+        yield daemon
+
+
+def storage(daemon: Daemon) -> Any:
+    return daemon.status()["cluster"]["storage"]
+
+
+def tool(name: str, *options: object) -> Finished:
+    return run(PROGRAMS / name, *options)
+
+
+def test_tools_see_the_units_that_the_daemon_knows(daemon: Daemon, ganeti: Simulator, tmp_path: Path) -> None:
+    assert tool("hscan", f"-D{daemon.socket}", "-d", tmp_path).returncode == 0
+    saved, served = (tmp_path / "LOCAL.data").read_text(), ganeti.cluster()
+    assert saved == served
+    ours = tool("hbal", f"-D{daemon.socket}", "-p", "-v", "-v", "-v")
+    theirs = tool("hbal", f"-L{ganeti.socket}", "--ask-storage", "-p", "-v", "-v", "-v")
+    assert "ssd" in ours.stdout + ours.stderr
+    assert ours.stdout == theirs.stdout
+
+
+def test_plans_of_the_daemon_respect_them_and_free_space_follows(
+    daemon: Daemon, ganeti: Simulator, tmp_path: Path
+) -> None:
+    asked = storage(daemon)["done"]
+    done = tool("hbal", f"-D{daemon.socket}", "-X")
+    assert done.returncode == 0, done.stderr
+    placed = text.parse(ganeti.cluster(), "after")
+    assert {row.pnode for row in placed.instances} != {"one"}
+    assert "three" not in {name for row in placed.instances for name in (row.pnode, row.snode)}
+    ganeti.ask("SubmitManyJobs", [[migrate("web0")]])
+
+    def known() -> str:
+        assert tool("hscan", f"-D{daemon.socket}", "-d", tmp_path).returncode == 0
+        return (tmp_path / "LOCAL.data").read_text()
+
+    wait_until(lambda: known() == ganeti.cluster())
+    assert storage(daemon)["done"] == asked
+
+
+def test_without_the_daemons_wish_nothing_is_submitted(tmp_path: Path, ganeti: Simulator) -> None:
+    with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
+        wait_until(lambda: daemon.status()["cluster"]["nodes"] == 4)
+        assert storage(daemon)["mode"] == "never"
+        told = json.loads(tool("htoolsctl", "--socket", daemon.socket, "status", "--json").stdout)
+        assert told["cluster"]["storage"]["nodes"] == 0
+    assert ganeti.tell("jobs") == []
