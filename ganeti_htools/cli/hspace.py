@@ -105,7 +105,7 @@ def _allocation(
     allocated = partial(_allocated, mode, state, kind, sizes, limit)
     result = allocated(site)
     why = None if result.placed else obstruction(state, kind, site, allocated)
-    left = storage_left(result, kind, sizes[0], site)
+    left = storage_left(state, result, kind, sizes[0], site)
     return Allocation(mode, kind, sizes[0], state, result, why, left)
 
 

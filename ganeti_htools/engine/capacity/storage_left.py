@@ -10,8 +10,11 @@ from ganeti_htools.engine.capacity.pools import fit
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.storage import storage_of
-from ganeti_htools.model.columns import of_unit
-from ganeti_htools.model.state import State
+from ganeti_htools.engine.rules import node_rules
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import Ints, of_unit
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import Fail
 
@@ -32,14 +35,16 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class StorageLeft:
-    """What is left of units and pools, and what most candidates lack for one more, in words."""
+    """What is left of units and pools, and in words what ended first: what keeps off one more."""
 
     units: tuple[Left, ...]
     pools: tuple[Left, ...]
     ends_first: str | None
 
 
-def storage_left(result: Capacity, kind: InstanceKind, size: Size, site: Site) -> StorageLeft | None:
+def storage_left(
+    before: State, result: Capacity, kind: InstanceKind, size: Size, site: Site
+) -> StorageLeft | None:
     """What is left after an allocation that started from a size; None while no node tells its units."""
     state = result.state
     if not state.units.known:
@@ -51,7 +56,7 @@ def storage_left(result: Capacity, kind: InstanceKind, size: Size, site: Site) -
         for pool in storage_of(state.cluster, state.units).pools
     )
     last = result.tiers[-1][0] if result.tiers else size
-    return StorageLeft(units, pools, _ends_first(result, kind, last, site))
+    return StorageLeft(units, pools, _ends_first(before, result, kind.instance(last), site))
 
 
 def _unit(state: State, at: int, unit: DesiredUnit) -> Left:
@@ -60,16 +65,34 @@ def _unit(state: State, at: int, unit: DesiredUnit) -> Left:
     return Left(unit.type.value, unit.key, int(total.sum()), int(room.sum()), int(room.max(initial=0)))
 
 
-def _ends_first(result: Capacity, kind: InstanceKind, size: Size, site: Site) -> str | None:
-    """What keeps one more of a size off most candidates; None if nothing does."""
-    state, row = result.state, kind.instance(size)
-    most = max(Fail, key=lambda fail: result.failures.get(fail, 0))
-    if site.closed or not result.failures.get(most):
+def _ends_first(before: State, result: Capacity, row: Instance, site: Site) -> str | None:
+    """What keeps off one more; None if nothing does.
+
+    Where a candidate has all that it takes, that is redundancy. Otherwise it is what most nodes lack of those
+    that had it before.
+    """
+    state, failures = result.state, result.failures
+    if site.closed or not any(failures.values()):
         return None
     full = [pool for pool, free in site.pools.left(state).items() if fit({pool: free}, state, row) == 0]
-    if full and most is Fail.DISK:
+    if full and not failures.get(Fail.N1):
         return f"space in {full[0]}"
     asked = state.ask(row)
-    secondaries = site.nodes if asked.mirrored else site.nodes[:0]
-    remark = shortage.remark(state, asked, most, site.nodes, secondaries, site.options)
+    roomy = site.nodes[(_codes(before, asked, site.nodes) == FITS).all(axis=0)]
+    nodes = roomy if len(roomy) else site.nodes
+    codes = _codes(state, asked, nodes)
+    lacking = codes[codes != FITS]
+    fits = failures.get(Fail.N1) or not len(lacking)
+    most = Fail.N1 if fits else FAIL[int(np.bincount(lacking).argmax())]
+    remark = shortage.remark(state, asked, most, nodes, nodes if asked.mirrored else nodes[:0], site.options)
     return remark and remark.removeprefix("most missing: ")
+
+
+def _codes(state: State, asked: Asked, nodes: Ints) -> Codes:
+    """Why nodes do not take an instance, in a row for each role that they may have."""
+    columns = state.columns.take(nodes)
+    _, primary = node_rules.add_primary(columns, asked, 0, 0)
+    if not asked.mirrored:
+        return np.array([primary])
+    _, secondary = node_rules.add_secondary(columns, asked, np.zeros(len(nodes), np.int64))
+    return np.array([primary, secondary])

@@ -1,12 +1,15 @@
+from dataclasses import replace
+
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.site import chosen_site
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.storage_left import Left, StorageLeft, storage_left
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.cluster import Cluster, Disk
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.storage import DesiredUnit, StorageType
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Fail
 from ganeti_htools.planning.view import View, state_of
 
 SSD, VMS = DesiredUnit(StorageType.LVM_VG, "ssdvg"), DesiredUnit(StorageType.RADOS, "vms")
@@ -16,7 +19,7 @@ def left(kind: InstanceKind, size: Size, limit: int | None = None, *units: str) 
     cluster = simu.parse([";".join(["p,2,100g,64g,64", *units])])
     state = state_of(cluster, View(min_disk=0.1))
     site = chosen_site(state, Options(capacity=False))
-    return storage_left(standard(state, kind, size, site, limit), kind, size, site)
+    return storage_left(state, standard(state, kind, size, site, limit), kind, size, site)
 
 
 def test_what_is_left_and_what_ends_first() -> None:
@@ -50,3 +53,32 @@ def test_a_pool_of_which_nobody_tells_how_much_is_left() -> None:
 
 def test_nothing_is_told_while_no_node_tells_its_units() -> None:
     assert left(InstanceKind(DiskTemplate.PLAIN, 1), Size(128, 1024, 1)) is None
+
+
+def test_nodes_that_never_had_room_do_not_count() -> None:
+    """Memory ends on the two nodes that have the unit; three have none."""
+    state = derive(one_group(simu.parse(["p,2,100g,64g,64;lvm-vg,ssdvg,1t", "p,3,100g,64g,64"])))
+    site = chosen_site(state, Options(capacity=False))
+    kind, size = InstanceKind(DiskTemplate.PLAIN, 1, SSD), Size(8192, 1024, 1)
+    result = standard(state, kind, size, site, None)
+    assert (result.placed, result.failures[Fail.MEM], result.failures[Fail.DISK]) == (14, 2, 3)
+    found = storage_left(state, result, kind, size, site)
+    assert found
+    assert found.ends_first == "memory; closest: node-01-001 lacks 1 MiB"
+
+
+def test_where_a_node_would_still_do_it_is_redundancy_that_ends() -> None:
+    state = derive(simu.parse(["p,2,100g,64g,64;lvm-vg,ssdvg,10g"]))
+    site = chosen_site(state, Options())
+    kind, size = InstanceKind(DiskTemplate.PLAIN, 1, SSD), Size(128, 4096, 1)
+    result = standard(state, kind, size, site, None)
+    assert result.failures[Fail.N1]
+    found = storage_left(state, result, kind, size, site)
+    assert found
+    assert str(found.ends_first).startswith("N+1 redundancy; ")
+
+
+def one_group(cluster: Cluster) -> Cluster:
+    group = cluster.groups[0]
+    nodes = tuple(replace(node, group=group.uuid) for node in cluster.nodes)
+    return replace(cluster, groups=(group,), nodes=nodes)
