@@ -1,6 +1,7 @@
 """What hspace counts, hail places: both ask the same engine."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import CHANGING, NOWHERE
+from ganeti_htools.model.cluster import Disk, Instance
+from ganeti_htools.model.columns import NOWHERE, of_unit
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import Shape, cluster
 from tests.support.storage_units import with_units
@@ -46,6 +48,16 @@ def any_size(rng: random.Random) -> Size:
     return Size(rng.choice((512, 1024, 3000)), rng.choice((5120, 20480)), rng.choice((1, 2)), 1)
 
 
+def any_kind(rng: random.Random, state: State, *templates: DiskTemplate) -> InstanceKind:
+    """Instances with a disk, or several, on any units that nodes have."""
+    template, use = rng.choice(templates or TEMPLATES), rng.choice((0, 1, 3))
+    there = [unit for unit in state.units.local if unit.type is TYPE_OF[template] and state.units.known]
+    disks = tuple(
+        Disk(rng.choice((1024, 5120)), 1, rng.choice((None, *there))) for _ in range(rng.randint(2, 3))
+    )
+    return InstanceKind(template, use, rng.choice((None, *there)), disks if rng.random() < 0.3 else ())
+
+
 def site(state: State, options: Options) -> Site:
     nodes = np.flatnonzero(~state.columns.offline)
     return Site(nodes, np.zeros(len(state.group), np.bool_), options)
@@ -62,11 +74,11 @@ def place(state: State, row: Instance, options: Options) -> tuple[int, int] | No
     return primary, secondary[0] if secondary else NOWHERE
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(60))
 def test_every_instance_goes_where_one_alone_would(seed: int) -> None:
     rng = random.Random(seed)
     state, options = any_state(rng), Options(capacity=False)
-    kind, size = InstanceKind(rng.choice(TEMPLATES), rng.choice((0, 1, 3))), any_size(rng)
+    kind, size = any_kind(rng, state), any_size(rng)
     first = len(state.pnode)
     result = standard(state, kind, size, site(state, options), limit=rng.choice((None, 5)))
     after, single = result.state, state.copy()
@@ -74,7 +86,7 @@ def test_every_instance_goes_where_one_alone_would(seed: int) -> None:
         assert place(single, kind.instance(size), options) == (pnode, snode)
     if result.placed != 5:
         assert place(single, kind.instance(size), options) is None
-    for name in CHANGING:
+    for name in after.columns.changing():
         assert np.array_equal(getattr(after.columns, name), getattr(single.columns, name)), name
     assert np.array_equal(after.peers, single.peers)
 
@@ -88,7 +100,7 @@ def test_redundant_ones_find_a_redundant_place_alone(seed: int) -> None:
     state = any_state(rng, templates=others, instances=8, offline=0, fill=0.3)
     while not assess(state, np.ones(len(state.group), np.bool_), options).holds():
         state = any_state(rng, templates=others, instances=8, offline=0, fill=0.3)
-    kind, size = InstanceKind(template, 1), any_size(rng)
+    kind, size = any_kind(rng, state, template), any_size(rng)
     counted = standard(state, kind, size, site(state, options), limit=15)
     single, placed = state.copy(), 0
     while placed < 15 and place(single, kind.instance(size), options):
@@ -102,7 +114,7 @@ def test_a_redundant_cluster_stays_redundant(seed: int) -> None:
     state, options = any_state(rng, templates={"plain": 1, "ext": 1}), Options()
     everyone = np.ones(len(state.group), np.bool_)
     if assess(state, everyone, options).holds():
-        kind = InstanceKind(rng.choice((DiskTemplate.EXT, DiskTemplate.PLAIN)), 1)
+        kind = replace(any_kind(rng, state, DiskTemplate.EXT, DiskTemplate.PLAIN), disks=())
         result = tiered(state, kind, [Size(4096, 20480, 2)], site(state, options), limit=None)
         assert assess(result.state, everyone, options).holds()
 
@@ -111,13 +123,13 @@ def test_a_redundant_cluster_stays_redundant(seed: int) -> None:
 def test_the_state_afterwards_is_that_of_the_cluster_afterwards(seed: int) -> None:
     rng = random.Random(seed)
     state = any_state(rng, offline=0, exclusive_storage=False)
-    row = InstanceKind(rng.choice(TEMPLATES), 1).instance(any_size(rng))
+    row = any_kind(rng, state).instance(any_size(rng))
     filled = fill(state, row, np.arange(len(state.group)), first=7, limit=6)
     names = [each.name for each in state.cluster.instances[len(state.cluster.instances) - filled.placed :]]
     assert names == [f"new-{number}" for number in range(7, 7 + filled.placed)]
     settled = derive(state.settled())
     same = ("i_mem", "f_dsk", "u_cpu", "inst_spindles", "r_mem", "primaries", "secondaries", "load_dsk")
-    for name in same:
+    for name in (*same, *(of_unit("f_dsk", unit) for unit in range(len(state.units.local)))):
         assert np.array_equal(getattr(state.columns, name), getattr(settled.columns, name)), name
     assert np.array_equal(state.columns.location, settled.columns.location)
     assert np.array_equal(state.peers, settled.peers)

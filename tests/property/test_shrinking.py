@@ -7,14 +7,18 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
+from ganeti_htools.engine.capacity.pools import pool_room
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, ranked, worst
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate, Fail
+from ganeti_htools.model.units import pools_met
 from tests.support.clusters import Shape, cluster
+from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
 
 TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT)
@@ -30,14 +34,20 @@ def any_verdicts(rng: random.Random) -> SizeVerdicts:
         policies=rng.random() < 0.5,
         exclusive_storage=rng.random() < 0.3,
     )
-    state = derive(text.parse(text_of(cluster(rng.randrange(1 << 30), shape)), "generated"))
-    return SizeVerdicts(
-        state, InstanceKind(rng.choice(TEMPLATES), 1), site(state, Options(capacity=rng.random() < 0.5))
-    )
+    made = cluster(rng.randrange(1 << 30), shape)
+    if rng.random() < 0.4:
+        made = with_units(made, rng)
+    state = derive(text.parse(text_of(made), "generated"))
+    template = rng.choice(TEMPLATES)
+    there = [*state.units.local, *pools_met(state.cluster, state.units)] if state.units.known else []
+    units = sorted((unit for unit in there if unit.type is TYPE_OF[template]), key=str)
+    kind = InstanceKind(template, 1, rng.choice((None, *units)))
+    return SizeVerdicts(state, kind, site(state, Options(capacity=rng.random() < 0.5)))
 
 
 def site(state: State, options: Options) -> Site:
-    return Site(np.flatnonzero(~state.columns.offline), np.zeros(len(state.group), np.bool_), options)
+    nodes, nobody = np.flatnonzero(~state.columns.offline), np.zeros(len(state.group), np.bool_)
+    return Site(nodes, nobody, options, pools=pool_room(state))
 
 
 def any_size(rng: random.Random) -> Size:
