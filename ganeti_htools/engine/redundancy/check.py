@@ -106,7 +106,7 @@ def total(parts: Sequence[Health], capacity: bool = True) -> Health:
 def lose(state: State, node: int) -> Loss:
     """What becomes of the instances of a node should it be lost; no other offline node takes any."""
     scope = state.group == state.group[node]
-    recoveries = tuple(recover(state.copy(), node, scope, ~state.columns.offline))
+    recoveries = tuple(recover(state.copy(), node, scope, ~state.columns.offline, every=True))
     unmirrored = int(np.count_nonzero((state.snode == node) & ~state.forthcoming))
     return Loss(node, recoveries, unmirrored)
 
@@ -118,7 +118,7 @@ def tolerance(state: State, scope: Bools) -> Tolerance:
     rows = rows[np.argsort(-state.columns.t_mem[rows], kind="stable")]
     count = 0
     for node in rows.tolist():
-        recoveries = list(recover(state, node, scope, up))
+        recoveries = list(recover(state, node, scope, up, every=True))
         if intact is None and any(recovery.kind is Means.RECREATE for recovery in recoveries):
             intact = count
         if any(recovery.node == NOWHERE for recovery in recoveries):

@@ -19,7 +19,13 @@ from ganeti_htools.engine.redundancy.displaced import (
     spindles_of,
 )
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode
-from ganeti_htools.engine.redundancy.node_loss import all_can_be_lost, can_be_lost, failed_over
+from ganeti_htools.engine.redundancy.node_loss import (
+    all_can_be_lost,
+    bound,
+    bound_to_units,
+    can_be_lost,
+    failed_over,
+)
 from ganeti_htools.engine.redundancy.room import Free, surely_found, surely_missing
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
@@ -135,7 +141,7 @@ class Redundancy:
         free = free_on(columns)
         if asked is None or asked.forthcoming:
             return displaced, free
-        if joins and not asked.mirrored:
+        if joins and not asked.mirrored and not self._bound(asked, primary):
             displaced = displaced.joined(asked, primary)
         everywhere = slice(None) if asked.mirrored else primary
         return displaced, Free(
@@ -146,6 +152,13 @@ class Redundancy:
             ),
             _less(free.spindles, everywhere, spindles_of(asked.spindles)),
         )
+
+    def _bound(self, asked: Asked, primary: int) -> bool:
+        """Whether a new instance with that primary only could not come back anyway, for its storage units."""
+        if not self.state.columns.shape.told:
+            return False
+        wants, row = np.array([asked.wants], np.bool_), np.array([primary])
+        return bool(bound(self.state, wants, row, row, False, self.scope)[0])
 
     @property
     def _paired(self) -> Bools:
@@ -275,7 +288,8 @@ class Redundancy:
         """Whether the node that failed last certainly fails with this unmirrored instance as well."""
         if asked.mirrored or asked.forthcoming or not suspects or not self.looked[suspects[0]]:
             return False
-        if suspects[0] != primary and not self.displaced.number[suspects[0]]:
+        joins = suspects[0] == primary and not self._bound(asked, primary)
+        if not joins and not self.displaced.number[suspects[0]]:
             return False
         return self._without_room(asked, primary, NOWHERE, suspects[:1]) is not None
 
@@ -368,6 +382,9 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     columns, size = state.columns, len(state.group)
     looked = scope & ~columns.offline if options.accept_existing else scope
     settled = ~state.forthcoming & (state.pnode != NOWHERE) & scope[state.pnode]
+    if columns.shape.told:
+        rows = np.flatnonzero(settled)
+        settled[rows[bound_to_units(state, rows, scope)]] = False
     drbd, alone = settled & (state.template == DRBD), state.snode == NOWHERE
     mirrored = np.flatnonzero(drbd & ~alone)
     lost, partners = state.pnode[mirrored], state.snode[mirrored]

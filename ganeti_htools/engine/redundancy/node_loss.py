@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode, lost_node
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, of_pool, of_unit, sorted_unique
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -59,7 +60,7 @@ def failed_over(state: State, node: int, scope: Bools, known: Arrivals) -> LostN
 
     None if one cannot, or if the quicker simulation cannot tell about the others.
     """
-    mirrored, displaced = _instances(state, node)
+    mirrored, displaced = _instances(state, node, scope)
     if mirrored:
         state = state.copy()
         if any(each.node == NOWHERE for each in islice(recover(state, node, scope), len(mirrored))):
@@ -79,17 +80,20 @@ def all_can_be_lost(survived: Callable[[int], bool], nodes: list[int], suspects:
     return True
 
 
-def recover(state: State, node: int, scope: Bools, up: Bools | None = None) -> Iterator[Recovery]:
+def recover(
+    state: State, node: int, scope: Bools, up: Bools | None = None, every: bool = False
+) -> Iterator[Recovery]:
     """Find a place for each instance of a lost node, one after the other, on this state, in place.
 
     ``up`` tells which nodes take instances; all unless given, for the rule of ``hcheck(1)`` does not
-    look at whether nodes are offline.
+    look at whether nodes are offline. Unless ``every`` instance is to be told of, those that are
+    :func:`bound_to_units` are left out.
     """
     mates = scope & (state.group == state.group[node])
     others = mates.copy() if up is None else mates & up
     others[node] = False
     targets = np.flatnonzero(others)
-    mirrored, displaced = _instances(state, node)
+    mirrored, displaced = _instances(state, node, None if every else scope)
     for row in mirrored:
         asked, secondary = state.instance(row), int(state.snode[row])
         trial = None
@@ -108,9 +112,41 @@ def recover(state: State, node: int, scope: Bools, up: Bools | None = None) -> I
         yield Recovery(row, kind, _settled(state, trial, counted))
 
 
-def _instances(state: State, node: int) -> tuple[list[int], list[int]]:
-    """Rows of the instances of a node in the order in which they move: those that fail over, and others."""
+def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
+    """Which instances cannot come back after the loss of their node, whatever room there is.
+
+    No other node of their group has the storage units, or sees the pools, that their disks want, or a node
+    of a mirrored one does not report its unit. No room can be kept for them, so that redundancy is judged by
+    the others.
+    """
+    mirrored = state.template[rows] == DRBD
+    return bound(state, state.wants[rows], state.pnode[rows], state.snode[rows], mirrored, scope)
+
+
+def bound(state: State, wants: Bools, p: Ints, s: Ints, mirrored: Any, scope: Bools) -> Bools:
+    """The same of instances with these nodes that want these units and pools (see :attr:`.State.wants`)."""
+    columns = state.columns
+    figures = [of_unit("t_dsk", unit) for unit in range(len(columns.shape.units))]
+    figures += map(of_pool, range(len(columns.shape.pools)))
+    has = np.array([getattr(columns, figure) > 0 for figure in figures])
+    groups = state.group[p]
+    elsewhere = np.zeros((len(figures), len(p)), np.int64)
+    for group in sorted_unique(groups).tolist():
+        there = has[:, scope & (state.group == group)].sum(axis=1)
+        elsewhere[:, groups == group] = there[:, np.newaxis]
+    elsewhere -= has[:, p] & scope[p]
+    found: Any = np.where(mirrored, has[:, p] & has[:, s], elsewhere > 0)
+    return np.asarray((wants.T & ~found).any(axis=0))
+
+
+def _instances(state: State, node: int, scope: Bools | None) -> tuple[list[int], list[int]]:
+    """Rows of the instances of a node in the order in which they move: those that fail over, and others.
+
+    With a scope only those that may come back.
+    """
     here = state.primaries_of(node)
+    if scope is not None and state.columns.shape.told:
+        here = here[~bound_to_units(state, here, scope)]
     template, rows = state.template[here], state.cluster.instances
     mirrored, survives = template == DRBD, SURVIVES[template]
     recreated = sorted(here[~mirrored & ~survives].tolist(), key=lambda row: -rows[row].mem)
