@@ -265,11 +265,18 @@ def test_too_few_sections_are_refused(content: str, sections: int) -> None:
         assert str(caught.value) == f"x.data: {message}"
 
 
-@given(st.randoms(use_true_random=False), st.text(max_size=3))
-@example(random.Random(1), "\n")
-def test_damage_is_refused_in_one_line_or_does_not_matter(rng: random.Random, junk: str) -> None:
-    start = rng.randrange(len(FILE))
-    damaged = FILE[:start] + junk + FILE[start + rng.randrange(20) :]
+UNITS = FILE.replace("|0|1|1.0\n", "|0|1|1.0|7,9,lvm-vg,ssdvg,N;-5,9,drbd,a;1,2,file,/srv/50%25\n").replace(
+    "|3|4|N\n", "|3|4|N|5000,lvm-vg,ssdvg,-,metavg;5240,-,-,4\n"
+)
+
+
+@given(st.sampled_from((FILE, UNITS)), st.randoms(use_true_random=False), st.text(max_size=3))
+@example(FILE, random.Random(1), "\n")
+def test_damage_is_refused_in_one_line_or_does_not_matter(
+    content: str, rng: random.Random, junk: str
+) -> None:
+    start = rng.randrange(len(content))
+    damaged = content[:start] + junk + content[start + rng.randrange(20) :]
     try:
         cluster = text.parse(damaged, "x.data")
     except DataError as error:
