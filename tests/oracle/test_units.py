@@ -119,7 +119,7 @@ def test_hspace(oracle: Oracle, seed: int, tmp_path: Path) -> None:
     options = [
         "--machine-readable",
         "--no-capacity-checks",
-        f"--disk-template={rng.choice(('drbd', 'drbd', 'plain', 'ext'))}",
+        f"--disk-template={rng.choice(('drbd', 'drbd', 'plain'))}",
         "-l",
         "7",
     ]

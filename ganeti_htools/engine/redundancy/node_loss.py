@@ -116,8 +116,8 @@ def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
     """Which instances cannot come back after the loss of their node, whatever room there is.
 
     No other node of their group has the storage units, or sees the pools, that their disks want, or a node
-    of a mirrored one does not report its unit. No room can be kept for them, so that redundancy is judged by
-    the others.
+    of a mirrored one does not report its unit; the default unit aside. No room can be kept for them, so that
+    redundancy is judged by the others.
     """
     mirrored = state.template[rows] == DRBD
     return bound(state, state.wants[rows], state.pnode[rows], state.snode[rows], mirrored, scope)
@@ -136,7 +136,8 @@ def bound(state: State, wants: Bools, p: Ints, s: Ints, mirrored: Any, scope: Bo
         elsewhere[:, groups == group] = there[:, np.newaxis]
     elsewhere -= has[:, p] & scope[p]
     found: Any = np.where(mirrored, has[:, p] & has[:, s], elsewhere > 0)
-    return np.asarray((wants.T & ~found).any(axis=0))
+    # Of the default unit the rule of Ganeti's htools holds.
+    return np.asarray((wants.T & ~found)[1:].any(axis=0))
 
 
 def _instances(state: State, node: int, scope: Bools | None) -> tuple[list[int], list[int]]:
