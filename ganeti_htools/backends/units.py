@@ -220,16 +220,20 @@ _NAMED_BY = {
     DiskTemplate.DRBD: ("vg", StorageType.LVM_VG),
     DiskTemplate.EXT: ("provider", StorageType.EXT),
 }
+_TELLING = frozenset({"sunit", "vg", "provider", "metavg"})
 
 
 def disk_of(fields: Fields, template: DiskTemplate) -> Disk:
     """A disk of a JSON request. Raises DataError."""
+    size = fields.integer("size")
     spindles = fields.count("spindles") if fields.has("spindles") else None
+    if _TELLING.isdisjoint(fields.values):
+        return Disk(size, spindles)
     unit = _sunit(fields, "sunit") if fields.has("sunit") else None
     if unit is None and template in _NAMED_BY:
         unit = _named(fields, *_NAMED_BY[template])
     meta = _named(fields, "metavg", StorageType.LVM_VG) if template is DiskTemplate.DRBD else None
-    return Disk(fields.integer("size"), spindles, unit, meta.key if meta else None)
+    return Disk(size, spindles, unit, meta.key if meta else None)
 
 
 def _named(fields: Fields, key: str, kind: StorageType) -> DesiredUnit | None:

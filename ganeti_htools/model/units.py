@@ -89,10 +89,12 @@ def needs_of(row: Instance, units: Units) -> Needs:
     the same, as with Ganeti's htools.
     """
     needs = units.wants(row)
+    if not units.known:
+        return Needs((sum(needs.values()),), (bool(needs),), row.spindles)
     disk = tuple(needs.get(unit, 0) for unit in units.local)
     wants = tuple(unit in needs for unit in (*units.local, *units.pools))
     spindles: int | None = row.spindles
-    if units.known and any(wants[: len(disk)]):
+    if any(wants[: len(disk)]):
         there = [disk for disk in row.disks if units.wanted_by(disk, row.template) == units.local[0]]
         spindles = spindles_of(there)
     return Needs(disk, wants, spindles)
