@@ -54,7 +54,7 @@ class Cache:
         self.reader = incremental.Reader()
         self.figures: Figures | None = None
         self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
-        self.furnished: Memory = {}
+        self.furnished = Memory()
 
 
 def respond(

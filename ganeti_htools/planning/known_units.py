@@ -5,16 +5,33 @@ is to be relocated, or else of the first that is enabled (``lib/masterd/iallocat
 default unit of that type, for which it wins over what is known; the other units are filled in.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.request import Allocate, MultiAllocate, Placement, Relocate, Request
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 
-# What was made of two rows, by their identities; the rows are kept with it, so that no other gets theirs.
-Memory = dict[tuple[Any, ...], tuple[Any, Any, Any]]
+
+class Memory:
+    """What was made the last time: of an instance or node and what is known of it, by its identity.
+
+    The rows are kept with it, so that no other gets theirs.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, tuple[Node, Node, DesiredUnit | None, Node]] = {}
+        self.instances: dict[int, tuple[Instance, Instance | None, Instance]] = {}
+        self._known: tuple[Instance, ...] = ()
+        self._named: dict[str, Instance] = {}
+
+    def named(self, known: Cluster) -> dict[str, Instance]:
+        """The instances that are known, by their names."""
+        if known.instances is not self._known:
+            self._known, self._named = known.instances, {row.name: row for row in known.instances}
+        return self._named
+
 
 _TOLD = (StorageType.LVM_VG, StorageType.FILE)  # of others Ganeti tells no space (``STS_REPORT``)
 
@@ -29,36 +46,41 @@ def with_units(cluster: Cluster, request: Request, known: Cluster, memory: Memor
     if not nodes or any(node.storage is not None for node in cluster.nodes):
         return cluster
     spoken = _spoken_of(cluster, request, known)
-    rows = {row.name: row for row in known.instances}
-    made: Memory = {}
-
-    def remembered(own: Any, other: Any, make: Any, *key: object) -> Any:
-        place = (id(own), id(other), *key)
-        made[place] = memory.get(place) or (own, other, make(own, other))
-        return made[place][-1]
-
-    def furnished(node: Node) -> Node:
-        other = nodes.get(node.name)
-        if other is None or not node.t_mem:
-            return node
-        new: Node = remembered(node, other, lambda own, there: _with_storage(own, there, spoken), spoken)
-        return new
-
-    def located(row: Instance) -> Instance:
-        other = rows.get(row.name)
-        new: Instance = row if other is None else remembered(row, other, _located)
-        return new
-
-    filled = replace(
+    return replace(
         cluster,
-        nodes=tuple(map(furnished, cluster.nodes)),
-        instances=tuple(map(located, cluster.instances)),
+        nodes=_nodes(cluster, nodes, spoken, memory),
+        instances=_instances(cluster, memory.named(known), memory),
         default_units=known.default_units,
         default_metavg=known.default_metavg,
     )
-    memory.clear()
-    memory.update(made)
-    return filled
+
+
+def _nodes(
+    cluster: Cluster, known: Mapping[str, Node], spoken: DesiredUnit | None, memory: Memory
+) -> tuple[Node, ...]:
+    before, memory.nodes = memory.nodes, {}
+    rows = []
+    for node in cluster.nodes:
+        other = known.get(node.name)
+        if other is not None and node.t_mem:
+            kept = before.get(id(node))
+            if kept is None or kept[1] is not other or kept[2] != spoken:
+                kept = node, other, spoken, _with_storage(node, other, spoken)
+            memory.nodes[id(node)] = kept
+            node = kept[-1]
+        rows.append(node)
+    return tuple(rows)
+
+
+def _instances(cluster: Cluster, known: Mapping[str, Instance], memory: Memory) -> tuple[Instance, ...]:
+    before, now = memory.instances, {}
+    for row in cluster.instances:
+        kept, other = before.get(id(row)), known.get(row.name)
+        if kept is None or kept[1] is not other:
+            kept = row, other, _located(row, other)
+        now[id(row)] = kept
+    memory.instances = now
+    return tuple(kept[-1] for kept in now.values())
 
 
 def _spoken_of(cluster: Cluster, request: Request, known: Cluster) -> DesiredUnit | None:
@@ -81,9 +103,9 @@ def _with_storage(node: Node, known: Node, spoken: DesiredUnit | None) -> Node:
     return replace(node, storage=tuple(units))
 
 
-def _located(row: Instance, known: Instance) -> Instance:
+def _located(row: Instance, known: Instance | None) -> Instance:
     """The instance with its disks where they are known to be, if these are the same disks."""
-    if [disk.size for disk in row.disks] != [disk.size for disk in known.disks]:
+    if known is None or [disk.size for disk in row.disks] != [disk.size for disk in known.disks]:
         return row
     disks = tuple(_disk(own, other) for own, other in zip(row.disks, known.disks, strict=True))
     return row if disks == row.disks else replace(row, disks=disks)

@@ -64,7 +64,7 @@ def units(cluster: Cluster, name: str = "one") -> set[Unit] | None:
 )
 def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: DesiredUnit | None) -> None:
     web = instance("web", DiskTemplate.DRBD, Disk(5))
-    filled = with_units(asked(web), request_, known(web), {})
+    filled = with_units(asked(web), request_, known(web), Memory())
     others = {unit for unit in STORAGE if unit.desired != own}
     assert units(filled) == others | ({Unit(own, 7000, 5000)} if own else set())
     assert units(filled, "two") is None
@@ -72,19 +72,19 @@ def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: 
 
 
 def test_a_node_that_has_nothing_of_a_unit_does_not_have_it() -> None:
-    filled = with_units(asked(t_dsk=0.0, f_dsk=0), new(DiskTemplate.DRBD), known(), {})
+    filled = with_units(asked(t_dsk=0.0, f_dsk=0), new(DiskTemplate.DRBD), known(), Memory())
     assert units(filled) == {unit for unit in STORAGE if unit.desired != HDD}
 
 
 def test_offline_nodes_stay_as_they_are() -> None:
-    assert units(with_units(asked(t_mem=0.0), EVACUATE, known(), {})) is None
+    assert units(with_units(asked(t_mem=0.0), EVACUATE, known(), Memory())) is None
 
 
 def test_nothing_is_filled_in_where_nothing_is_known_or_the_request_tells() -> None:
     request = asked()
-    assert with_units(request, EVACUATE, known(nodes=asked().nodes), {}) is request
+    assert with_units(request, EVACUATE, known(nodes=asked().nodes), Memory()) is request
     told = asked(storage=())
-    assert with_units(told, EVACUATE, known(), {}) is told
+    assert with_units(told, EVACUATE, known(), Memory()) is told
 
 
 def test_disks_get_the_units_that_they_do_not_tell() -> None:
@@ -96,10 +96,10 @@ def test_disks_get_the_units_that_they_do_not_tell() -> None:
         (Disk(5, unit=HDD), Disk(5, unit=HDD)),
     ):
         row = instance("web", DiskTemplate.DRBD, own, Disk(6))
-        filled = with_units(asked(row), EVACUATE, known(there), {})
+        filled = with_units(asked(row), EVACUATE, known(there), Memory())
         assert filled.instances[0].disks == (expected, Disk(6, unit=HDD))
     grown = instance("web", DiskTemplate.DRBD, Disk(7), Disk(6))
-    assert with_units(asked(grown), EVACUATE, known(there), {}).instances[0] is grown
+    assert with_units(asked(grown), EVACUATE, known(there), Memory()).instances[0] is grown
 
 
 def test_what_was_made_of_the_same_rows_is_the_same_object() -> None:
