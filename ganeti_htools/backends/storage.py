@@ -13,7 +13,7 @@ from ganeti_htools.backends import units
 from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance, Node
 from ganeti_htools.model.errors import DataError, on_one_line
-from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 
 # The types of which Ganeti can ask nodes for units (``constants.STS_REPORT_NODE_STORAGE``).
@@ -189,9 +189,13 @@ def _located(row: Instance, disks: tuple[Disk, ...]) -> Instance:
     return row if found == row.disks else replace(row, disks=found)
 
 
-def told(cluster: Cluster) -> dict[str, dict[str, str]]:
-    """The units of nodes and the disks of instances, in the words of the text format, by name."""
+def told(cluster: Cluster) -> dict[str, Any]:
+    """The units of nodes and the disks of instances, in the words of the text format, by name; pools."""
     return {
+        "pools": [
+            {"type": unit.type.value, "key": unit.key, "total": total, "reserved": reserved}
+            for unit, total, reserved in cluster.pools
+        ],
         "nodes": {
             node.name: units.write_units(node.storage) for node in cluster.nodes if node.storage is not None
         },
@@ -212,7 +216,20 @@ def with_told(cluster: Cluster, said: Any) -> Cluster:
     rows = tuple(
         replace(node, storage=storage[node.name]) if node.name in storage else node for node in cluster.nodes
     )
-    return replace(cluster, nodes=rows)
+    return replace(cluster, nodes=rows, pools=tuple(map(pool, fields.objects("pools"))))
+
+
+def pool(fields: Fields) -> Pool:
+    """What is known of a pool, from its type, key, total and reserved MiB. Raises DataError."""
+    known = {kind.value: kind for kind in StorageType if kind.pool}
+    kind, key = fields.text("type"), fields.text("key")
+    if kind not in known:
+        raise fields.wrong("type", "StorageType", f"one of {', '.join(known)}")
+    if not key:
+        raise fields.wrong("key", "String", "the name of a pool")
+    total = fields.integer("total")
+    reserved = fields.integer("reserved", high=total) if fields.has("reserved") else 0
+    return Pool(DesiredUnit(known[kind], key), total, reserved)
 
 
 class Room(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
-from ganeti_htools.model.storage import DesiredUnit, Unit
+from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
 # One exbibyte. A larger figure is refused as damage; below this bound, sums stay exact in 64 bits.
@@ -164,6 +164,7 @@ class Cluster:
     ``default_units`` are those of disks that do not tell theirs, one for each type whose default is known;
     ``default_metavg`` is the volume group of the metadata of new mirrored disks. ``enabled_templates`` are
     the disk templates that new instances may have, in the cluster's order; None if that is not told.
+    ``pools`` is the room of pools of which no node tells.
     """
 
     groups: tuple[Group, ...] = ()
@@ -174,6 +175,7 @@ class Cluster:
     default_units: tuple[DesiredUnit, ...] = ()
     default_metavg: str | None = None
     enabled_templates: tuple[DiskTemplate, ...] | None = None
+    pools: tuple[Pool, ...] = ()
 
 
 def check(cluster: Cluster) -> None:

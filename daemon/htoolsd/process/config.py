@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ganeti_htools.backends.fields import Fields
+from ganeti_htools.backends.storage import pool
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.storage import Pool
 from htoolsd import reading
 
 _LARGEST = 1 << 20  # bytes of the file
@@ -48,6 +51,9 @@ class Config:
         choices=("never", "when-needed", "always"),
     )
     storage_seconds: float = _key(600.0, "how often each node is asked for them")
+    pool: tuple[Pool, ...] = _key(
+        (), "pools of whose room no node tells: tables of type, key, total, reserved"
+    )
     connections: int = _key(
         200, "clients connected at the same time; idle ones give way, then more are refused"
     )
@@ -114,6 +120,10 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _checked(name: str, value: object, default: object) -> object:
+    if isinstance(default, tuple):
+        if not isinstance(value, list):
+            raise DataError(f"{name}: expected tables, each as [[pool]]")
+        return tuple(pool(Fields(f"{name} {place}", table)) for place, table in enumerate(value, 1))
     if isinstance(default, str):
         if not isinstance(value, str):
             raise DataError(f"{name}: expected a string")
@@ -126,6 +136,8 @@ def _checked(name: str, value: object, default: object) -> object:
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return str(list(value))
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 

@@ -147,7 +147,7 @@ def _decision_limits(config: Config) -> tuple[float, float, int]:
 
 
 def _storage_settings(config: Config) -> Settings:
-    return Settings(cast(Mode, config.storage), config.storage_seconds)
+    return Settings(cast(Mode, config.storage), config.storage_seconds, config.pool)
 
 
 def _limits(config: Config) -> Limits:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from ganeti_htools.backends import storage
 from ganeti_htools.backends.storage import Disks, Reports, Room
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.units import POOL_TAG, Units
 
 # What disks take (MiB) of each unit, by the names of nodes.
@@ -29,10 +29,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What is known of storage, and how often that has changed."""
+    """What is known of storage, and how often that has changed. ``pools`` are those that we are told of."""
 
     disks: Disks = field(default_factory=dict)
     reports: Mapping[str, Report] = field(default_factory=dict)
+    pools: tuple[Pool, ...] = ()
     generation: int = 0
 
     @property
@@ -42,13 +43,20 @@ class Storage:
 
 
 def revised(
-    known: Storage, disks: Disks | None = None, reports: Mapping[str, Report] | None = None
+    known: Storage,
+    disks: Disks | None = None,
+    reports: Mapping[str, Report] | None = None,
+    pools: tuple[Pool, ...] | None = None,
 ) -> Storage:
-    """What is known, with other disks or reports; another generation if, and only if, something changed."""
+    """What is known, with other disks, reports or pools.
+
+    Another generation if, and only if, something changed.
+    """
     new = replace(
         known,
         disks=known.disks if disks is None else disks,
         reports=known.reports if reports is None else reports,
+        pools=known.pools if pools is None else pools,
     )
     return new if new == known else replace(new, generation=known.generation + 1)
 
@@ -88,7 +96,7 @@ def taken_of(cluster: Cluster) -> Taken:
 
 def furnished(cluster: Cluster, known: Storage) -> Cluster:
     """The cluster with its disks where they are, and its nodes with their units as they should be now."""
-    cluster = storage.with_disks(cluster, known.disks)
+    cluster = storage.with_disks(replace(cluster, pools=known.pools) if known.pools else cluster, known.disks)
     if not known.reports:
         return cluster
     now, up = taken_of(cluster), {node.name for node in cluster.nodes if node.t_mem}

@@ -17,6 +17,7 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, on_one_line
+from ganeti_htools.model.storage import Pool
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, group_pools, units_of
 from htoolsd import reading
@@ -37,10 +38,11 @@ Mode = Literal["never", "when-needed", "always"]
 
 
 class Settings(NamedTuple):
-    """When nodes are asked for their units, and how many seconds later again."""
+    """When nodes are asked for their units, and how many seconds later again; pools that we are told of."""
 
     mode: Mode = "never"
     seconds: float = 600.0
+    pools: tuple[Pool, ...] = ()
 
 
 class StoragePolls:
@@ -107,6 +109,9 @@ class StoragePolls:
     async def _look(self, client: Client) -> None:
         """Raises HtoolsError."""
         known = self._model().storage
+        if known.pools != self.settings.pools:
+            await self._learn(revised(known, pools=self.settings.pools))
+            known = self._model().storage
         if self.settings.mode == "never":
             if known.disks or known.reports:
                 self._seen = None

@@ -10,7 +10,7 @@ from ganeti_htools.backends.fields import Fields
 from ganeti_htools.backends.storage import Room
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.storage import query_disks
 from tests.unit.simulator import test_storage as simulated
@@ -213,13 +213,15 @@ def test_what_the_daemon_tells_is_what_it_knows() -> None:
             for row in world.cluster.instances
         ),
     )
-    said = json.loads(json.dumps(storage.told(world.cluster)))
-    assert storage.with_told(plain, said) == world.cluster
+    known = replace(world.cluster, pools=(Pool(DesiredUnit(RADOS, "fast"), 500, 20),))
+    said = json.loads(json.dumps(storage.told(known)))
+    assert storage.with_told(plain, said) == known
     assert storage.with_told(plain, storage.told(plain)) == plain
 
 
 @pytest.mark.parametrize(
-    "said", [5, {}, {"nodes": {"one": 5}, "instances": {}}, {"nodes": {"one": "x"}, "instances": {}}]
+    "said",
+    [5, {}, {"nodes": {"one": 5}, "instances": {}}, {"nodes": {"one": "x"}, "instances": {}, "pools": []}],
 )
 def test_what_the_daemon_would_not_tell(said: Any) -> None:
     with pytest.raises(DataError):

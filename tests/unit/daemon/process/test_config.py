@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from htoolsd.process.config import Config, describe, load, reloaded, sample
 
 SAMPLE = Path(__file__).resolve().parents[4] / "systemd" / "htoolsd.toml"
@@ -36,6 +37,18 @@ def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path
         ("idle_seconds = inf", "idle_seconds: expected a number greater than 0"),
         ("[socket]", "socket: expected a string"),
         ("socket =", "not TOML: "),
+        ('storage = "sometimes"', "storage: expected one of never, when-needed, always, not 'sometimes'"),
+        ("pool = 5", "pool: expected tables, each as [[pool]]"),
+        ("[pool]", "pool: expected tables, each as [[pool]]"),
+        ("pool = [5]", "pool 1: Unable to read JSObject, expected an object"),
+        ("[[pool]]", "pool 1: key 'type' not found"),
+        ('[[pool]]\ntype = "file"\nkey = "x"\ntotal = 5', "pool 1: key 'type': Unable to read StorageType"),
+        ('[[pool]]\ntype = "rados"\nkey = ""\ntotal = 5', "pool 1: key 'key': Unable to read String"),
+        ('[[pool]]\ntype = "rados"\nkey = "x"\ntotal = -5', "pool 1: key 'total': Unable to read Int"),
+        (
+            '[[pool]]\ntype = "rados"\nkey = "x"\ntotal = 5\nreserved = 6',
+            "pool 1: key 'reserved': Unable to read Int, expected a whole number from 0 to 5, got 6",
+        ),
         ("x = " + "[" * 5000, "not TOML: "),
         ("connections = " + "9" * 5000, "not TOML: "),
     ],
@@ -85,3 +98,13 @@ def test_what_takes_a_restart_stays_as_it_is() -> None:
     assert (config.socket, config.group, config.idle_seconds, config.connections) == ("/old", "", 2, 3)
     assert waiting == ["socket", "group"]
     assert reloaded(old, old) == (old, [])
+
+
+def test_pools(tmp_path: Path) -> None:
+    file = tmp_path / "htoolsd.toml"
+    file.write_text(
+        '[[pool]]\ntype = "rados"\nkey = "a"\ntotal = 9\n'
+        '[[pool]]\ntype = "ext"\nkey = "b"\ntotal = 8\nreserved = 1'
+    )
+    pools = Pool(DesiredUnit(StorageType.RADOS, "a"), 9), Pool(DesiredUnit(StorageType.EXT, "b"), 8, 1)
+    assert load(str(file), {}).pool == pools

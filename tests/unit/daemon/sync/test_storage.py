@@ -77,7 +77,7 @@ def test_a_disk_that_comes_or_goes_meanwhile_leaves_rather_too_little() -> None:
 
 
 def test_nodes_that_did_not_answer_are_not_known_any_more() -> None:
-    known = Storage({}, {"one": report(1, 1), "two": report(2, 2), "three": report(3, 3)}, 4)
+    known = Storage({}, {"one": report(1, 1), "two": report(2, 2), "three": report(3, 3)}, (), 4)
     found = {"one": {HDD: Room(5, 5)}}
     new = reported(known, ["one", "two"], found, ({}, {}), 1.0)
     assert (set(new.reports), new.generation) == ({"one", "three"}, 5)

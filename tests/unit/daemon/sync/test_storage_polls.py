@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.model.cluster import Disk
-from ganeti_htools.model.storage import Unit
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, lose
 from htoolsd.sync import storage_polls
@@ -217,3 +217,15 @@ async def test_told_to_stop_it_forgets(autojump_clock: MockClock) -> None:
         sync.storage.settings = ALWAYS
         await trio.sleep(60)
         assert units(sync) == truth(luxid)
+
+
+async def test_pools_need_no_jobs(autojump_clock: MockClock) -> None:
+    pools = (Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),)
+    async with ganeti(world()) as luxid, following(luxid, Settings(pools=pools)) as sync:
+        await trio.sleep(60)
+        assert sync.model.cluster is not None
+        assert (sync.model.cluster.pools, sync.model.generations["storage"]) == (pools, 1)
+        sync.storage.settings = Settings()
+        await trio.sleep(60)
+        assert sync.model.cluster.pools == ()
+        assert asked(luxid) == []

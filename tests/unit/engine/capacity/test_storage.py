@@ -2,7 +2,8 @@ from dataclasses import replace
 
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.storage import LocalUnit, Room, SharedPool, storage_of
-from ganeti_htools.model.cluster import Node
+from ganeti_htools.model.cluster import Disk, Node
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.units import survey
 from tests.support.by_hand import instance
@@ -46,3 +47,18 @@ def test_without_units_there_is_one_without_a_name() -> None:
     assert storage_of(cluster, survey(cluster)).units == (
         LocalUnit(None, None, (Room("node-01-001", 100, 100),)),
     )
+
+
+def test_of_a_pool_that_no_node_tells_of_there_is_what_instances_leave() -> None:
+    cluster = simu.parse(["p,1,100,4,4;lvm-vg,ssdvg,20"])
+    fast = DesiredUnit(StorageType.RADOS, "fast")
+    row = instance("i", DiskTemplate.RBD, "node-01-001")
+    row = replace(row, disks=(Disk(30, unit=fast), Disk(5, unit=fast)), dsk=35)
+    for room, free in ((Pool(fast, 100, 20), 45), (Pool(fast, 50, 20), 0), (Pool(fast, 30, 30), 0)):
+        known = replace(cluster, instances=(row,), pools=(room,))
+        found = storage_of(known, survey(known)).pools
+        names = ("node-01-001",)
+        assert found == (SharedPool("rados", "fast", room.total - room.reserved, free, names, True),)
+    listed = replace(cluster.nodes[0], storage=(*(cluster.nodes[0].storage or ()), Unit(fast, 9, 8)))
+    known = replace(known, nodes=(listed,))
+    assert storage_of(known, survey(known)).pools[0].total == 9
