@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti_htools.backends import units
+from ganeti_htools.backends import unit_fields
 from ganeti_htools.backends.documents import Repeating, uncollected
 from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model import request as wanted
@@ -149,7 +149,7 @@ def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) ->
         excl_stor=exclusive,
         hypervisor=hypervisor,
         tags=fields.texts("tags") if fields.has("tags") else (),
-        storage=units.units_of(fields) if live and fields.has("storage") else None,
+        storage=unit_fields.units_of(fields) if live and fields.has("storage") else None,
     )
 
 
@@ -171,7 +171,7 @@ def _instance(name: str, fields: Fields, pnode: str = "", snode: str | None = No
         name,
         fields.integer("memory"),
         fields.integer("disk_space_total"),
-        tuple(units.disk_of(disk, template) for disk in fields.objects("disks")),
+        tuple(unit_fields.disk_of(disk, template) for disk in fields.objects("disks")),
         fields.count("vcpus"),
         ADMIN_STATES[state],
         fields.texts("tags"),

@@ -1,4 +1,4 @@
-"""Storage units as the text format and JSON write them (Ganeti's design "multi-storage htools").
+"""Storage units as the text format writes them (Ganeti's design "multi-storage htools").
 
 In text a unit is ``FREE,TOTAL,TYPE,KEY[,PARAM...]``, a disk ``SIZE,TYPE,KEY[,SPINDLES[,METAVG]]``, with ``;``
 between them; ``-`` is unknown. Characters that have a meaning in the format are percent-encoded in keys.
@@ -7,10 +7,8 @@ between them; ``-`` is unknown. Characters that have a meaning in the format are
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from ganeti_htools.backends import values
-from ganeti_htools.backends.fields import Fields
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit
@@ -177,66 +175,3 @@ def _disk_text(disk: Disk) -> str:
     while len(words) > 3 and words[-1] == UNKNOWN:
         words.pop()
     return ",".join(words)
-
-
-def units_of(fields: Fields, key: str = "storage") -> tuple[Unit, ...]:
-    """Units of a node from a JSON list of ``{"sunit": [TYPE, KEY, [PARAM...]], "free": N, "total": N}``.
-
-    Raises DataError naming the node, the unit and the field.
-    """
-    found = []
-    for each in fields.objects(key):
-        each.owner = f"{fields.owner}: {key}"
-        unit = _sunit(each, "sunit")
-        if unit is None:
-            continue
-        each.owner = f"{fields.owner}: {key}: {unit}"
-        params = _params(each)
-        found.append(Unit(unit, each.integer("total"), each.integer("free"), params))
-    try:
-        return node_units(found)
-    except DataError as error:
-        raise DataError(f"{fields.owner}: {key}: {error}") from error
-
-
-def _params(fields: Fields) -> tuple[bool | str, ...]:
-    params = fields.value("sunit")[2:3] or [[]]
-    if not isinstance(params[0], list) or not all(isinstance(param, bool | str) for param in params[0]):
-        raise fields.wrong("sunit", "parameters", "a list of booleans and strings")
-    return tuple(params[0])
-
-
-def _sunit(fields: Fields, key: str) -> DesiredUnit | None:
-    value: Any = fields.value(key)
-    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(part, str) for part in value[:2]):
-        raise fields.wrong(key, "storage unit", "a list of type, key and parameters")
-    return values.read(lambda name: desired(value[0], name), value[1], fields.owner, f"key '{key}'")
-
-
-# What names the unit of a disk in requests, and the type that it is of. Ganeti tells the volume group of
-# disks with any template; of others than these it means nothing.
-_NAMED_BY = {
-    DiskTemplate.PLAIN: ("vg", StorageType.LVM_VG),
-    DiskTemplate.DRBD: ("vg", StorageType.LVM_VG),
-    DiskTemplate.EXT: ("provider", StorageType.EXT),
-}
-_TELLING = frozenset({"sunit", "vg", "provider", "metavg"})
-
-
-def disk_of(fields: Fields, template: DiskTemplate) -> Disk:
-    """A disk of a JSON request. Raises DataError."""
-    size = fields.integer("size")
-    spindles = fields.count("spindles") if fields.has("spindles") else None
-    if _TELLING.isdisjoint(fields.values):
-        return Disk(size, spindles)
-    unit = _sunit(fields, "sunit") if fields.has("sunit") else None
-    if unit is None and template in _NAMED_BY:
-        unit = _named(fields, *_NAMED_BY[template])
-    meta = _named(fields, "metavg", StorageType.LVM_VG) if template is DiskTemplate.DRBD else None
-    return Disk(size, spindles, unit, meta.key if meta else None)
-
-
-def _named(fields: Fields, key: str, kind: StorageType) -> DesiredUnit | None:
-    if not fields.has(key):
-        return None
-    return values.read(lambda name: desired(kind.value, name), fields.text(key), fields.owner, f"key '{key}'")

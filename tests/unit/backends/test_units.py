@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ganeti_htools.backends import iallocator, text, units
+from ganeti_htools.backends import iallocator, text, unit_fields, units
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.errors import DataError
@@ -40,16 +40,16 @@ SAN = DesiredUnit(StorageType.EXT, "san")
 
 
 def node_of(values: Any) -> tuple[Unit, ...]:
-    return units.units_of(Fields("invalid data for node 'node1'", {"storage": values}))
+    return unit_fields.units_of(Fields("invalid data for node 'node1'", {"storage": values}))
 
 
 def disk_of(template: DiskTemplate, **values: Any) -> Disk:
-    return units.disk_of(Fields("invalid data for instance 'inst1'", {"size": 5} | values), template)
+    return unit_fields.disk_of(Fields("invalid data for instance 'inst1'", {"size": 5} | values), template)
 
 
 def test_the_examples_of_the_design() -> None:
     assert units.read_units(DESIGN_TEXT) == DESIGN
-    assert units.units_of(Fields("node", json.loads(DESIGN_JSON))) == DESIGN
+    assert unit_fields.units_of(Fields("node", json.loads(DESIGN_JSON))) == DESIGN
 
 
 def test_units_without_a_disk_are_ignored_and_old_names_known() -> None:
