@@ -16,6 +16,7 @@ from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
 from ganeti_htools.engine.redundancy.global_n1 import Unmirrored, assess
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, lacking, pool_room
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
@@ -57,15 +58,15 @@ def decide(state: State, request: wanted.Request, options: Options, reporter: Re
         case wanted.Allocate(placement):
             if options.restrict_to is None:
                 options = replace(options, restrict_to=request.restrict_to)
-            state = state.copy()
-            placed = place(state, placement, options, is_dedicated(state, request), reporter)
+            pools, state = pool_room(state), state.copy()
+            placed = place(state, placement, options, is_dedicated(state, request), reporter, pools)
             if not placed.nodes:
                 raise RequestFailed(placed.info)
             return Decision((placed,), state)
         case wanted.MultiAllocate(placements):
-            state = state.copy()
+            pools, state = pool_room(state), state.copy()
             dedicated = is_dedicated(state, request)
-            places = tuple(place(state, each, options, dedicated, reporter) for each in placements)
+            places = tuple(place(state, each, options, dedicated, reporter, pools) for each in placements)
             return Decision(places, state)
         case wanted.AllocateSecondary(name):
             return _secondary(state, indices[name], options, reporter)
@@ -86,12 +87,19 @@ def place(
     options: Options,
     dedicated: bool = False,
     reporter: Reporter = SILENT,
+    pools: PoolRoom = NO_POOLS,
 ) -> Placed:
     """Place a new instance, in place: by score, or by lost allocations where all nodes are ``dedicated``.
 
-    Raises RequestFailed where no group can be tried.
+    ``pools`` is what pools had free before the request. Raises RequestFailed where no group can be tried.
     """
     asked, count = state.ask(placement.instance), placement.count
+    missing = lacking(pools.left(state), state, asked.row)
+    if missing is not None:
+        reporter.starting(state, asked, np.ones(len(state.group), np.bool_), not dedicated)
+        return _settled(
+            state, asked, None, f"No valid allocation solutions, most missing: {missing}", reporter
+        )
     if placement.group is not None:
         in_group = exclusive_storage.in_group if dedicated else allocate.in_group
         group = _group_row(state, placement.group)

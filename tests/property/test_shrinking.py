@@ -7,11 +7,11 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
-from ganeti_htools.engine.capacity.pools import pool_room
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, ranked, worst
 from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF

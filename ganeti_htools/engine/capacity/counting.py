@@ -17,12 +17,12 @@ import numpy as np
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
-from ganeti_htools.engine.capacity.pools import fit
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, worst
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import settling
+from ganeti_htools.engine.rules.pools import fit
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.solution import PATIENCE
-from ganeti_htools.engine.capacity.pools import fit
 from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
 from ganeti_htools.engine.capacity.sizes import (
     BOUNDED,
@@ -28,6 +27,7 @@ from ganeti_htools.engine.capacity.sizes import (
 )
 from ganeti_htools.engine.rules import instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
+from ganeti_htools.engine.rules.pools import fit
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import Asked, State

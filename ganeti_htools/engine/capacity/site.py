@@ -7,12 +7,12 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.capacity.pools import PoolRoom, pool_room
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, pool_room
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy
@@ -31,7 +31,7 @@ class Site:
     progress: Callable[[int], object] = lambda placed: None
     arrivals: Arrivals = field(default_factory=Arrivals)
     closed: bool = False
-    pools: PoolRoom = field(default_factory=PoolRoom)
+    pools: PoolRoom = NO_POOLS
 
     def guards(self, mirrored: bool) -> bool:
         """Whether the redundancy of the whole is looked at when such an instance is placed."""

@@ -5,6 +5,7 @@ Ganeti's design "storage types" has this for nodes (``gnt-node list -o dtotal/dr
 
 from dataclasses import dataclass
 
+from ganeti_htools.engine.rules.pools import told
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.units import Units, pools_met, sees, unit_on
@@ -56,11 +57,11 @@ class Storage:
 
 def storage_of(cluster: Cluster, units: Units) -> Storage:
     """The storage of a cluster with these units. Nodes that are offline and tell nothing have none."""
-    pools = sorted(pools_met(cluster, units), key=str)
+    figures, pools = told(cluster, units), sorted(pools_met(cluster, units), key=str)
     return Storage(
         tuple(node.name for node in cluster.nodes),
         tuple(_local(cluster, units, unit) for unit in units.local),
-        tuple(_pool(cluster, units, pool) for pool in pools),
+        tuple(_pool(cluster, pool, figures.get(pool)) for pool in pools),
     )
 
 
@@ -74,24 +75,13 @@ def _local(cluster: Cluster, units: Units, wanted: DesiredUnit) -> LocalUnit:
     return LocalUnit(wanted.type.value, wanted.key, rooms) if units.known else LocalUnit(None, None, rooms)
 
 
-def _pool(cluster: Cluster, units: Units, pool: DesiredUnit) -> SharedPool:
-    """A pool; of what nodes tell about it, the least counts, as they were not all asked at the same time.
-
-    Where none tells, the cluster may: then there is what instances leave of it.
-    """
-    told = [unit for node in cluster.nodes for unit in node.storage or () if unit.desired == pool]
-    least = min(told, key=lambda unit: unit.free, default=None)
-    known = next((each for each in cluster.pools if each.unit == pool), None)
-    if least is None and known is not None:
-        total = known.total - known.reserved
-        used = sum(units.wants(row).get(pool, 0) for row in cluster.instances)
-        least = Unit(pool, total, max(0, total - used))
+def _pool(cluster: Cluster, pool: DesiredUnit, known: Unit | None) -> SharedPool:
     seen = sees(cluster, pool)
     return SharedPool(
         pool.type.value,
         pool.key,
-        least and least.total,
-        least and least.free,
+        known and known.total,
+        known and known.free,
         tuple(node.name for node, sees in zip(cluster.nodes, seen, strict=True) if sees),
         all(seen),
     )

@@ -6,12 +6,12 @@ import numpy as np
 
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.capacity.counting import Capacity
-from ganeti_htools.engine.capacity.pools import fit
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
+from ganeti_htools.engine.rules.pools import lacking
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints, of_unit
 from ganeti_htools.model.state import Asked, State
@@ -74,16 +74,16 @@ def _ends_first(before: State, result: Capacity, row: Instance, site: Site) -> s
     state, failures = result.state, result.failures
     if site.closed or not any(failures.values()):
         return None
-    full = [pool for pool, free in site.pools.left(state).items() if fit({pool: free}, state, row) == 0]
-    if full and not failures.get(Fail.N1):
-        return f"space in {full[0]}"
+    pool = lacking(site.pools.left(state), state, row)
+    if pool and not failures.get(Fail.N1):
+        return pool
     asked = state.ask(row)
     roomy = site.nodes[(_codes(before, asked, site.nodes) == FITS).all(axis=0)]
     nodes = roomy if len(roomy) else site.nodes
     codes = _codes(state, asked, nodes)
-    lacking = codes[codes != FITS]
-    fits = failures.get(Fail.N1) or not len(lacking)
-    most = Fail.N1 if fits else FAIL[int(np.bincount(lacking).argmax())]
+    against = codes[codes != FITS]
+    fits = failures.get(Fail.N1) or not len(against)
+    most = Fail.N1 if fits else FAIL[int(np.bincount(against).argmax())]
     remark = shortage.remark(state, asked, most, nodes, nodes if asked.mirrored else nodes[:0], site.options)
     return remark and remark.removeprefix("most missing: ")
 

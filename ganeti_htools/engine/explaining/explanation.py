@@ -15,6 +15,7 @@ from ganeti_htools.engine.explaining.places import Place, places, redundant, wit
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model import request as wanted
@@ -48,9 +49,10 @@ def explained(state: State, request: wanted.Request, options: Options) -> Iterat
     match request:
         case wanted.MultiAllocate(placements):
             # The decision ends at the first that cannot be tried; the others are told of all the same.
-            state, dedicated = state.copy(), is_dedicated(state, request)
+            pools, dedicated, state = pool_room(state), is_dedicated(state, request), state.copy()
             for each in placements:
-                yield from _heard(Listener(), partial(place, state, each, options, dedicated))
+                placed = partial(place, state, each, options, dedicated, pools=pools)
+                yield from _heard(Listener(), placed)
         case wanted.Allocate() | wanted.ChangeGroup():
             yield from _heard(Listener(), partial(decide, state, request, options))
         case _:

@@ -120,7 +120,7 @@ def test_what_fits_in_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert "using disk template 'rbd' on rados/vms.\n" in told
     assert "  -   4 instances allocated\n" in told
-    assert "  - first to end: space in rados/vms\n" in told
+    assert "  - first to end: space in rados/vms, which lacks 1 MiB\n" in told
     assert "  - rados/vms: 10240 of 51200 MiB left\n" in told
 
 

@@ -40,7 +40,7 @@ def test_a_pool_that_ends_first() -> None:
     kind = InstanceKind(DiskTemplate.RBD, 1, VMS)
     found = left(kind, Size(128, 1024, 1), None, "rbd,vms,5g", "rbd,other,5g")
     assert found
-    assert found.ends_first == "space in rados/vms"
+    assert found.ends_first == "space in rados/vms, which lacks 1 MiB"
     assert found.pools == (Left("rados", "other", 5120, 5120), Left("rados", "vms", 5120, 1024))
 
 

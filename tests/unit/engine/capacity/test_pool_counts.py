@@ -1,3 +1,5 @@
+"""Pools bound how many instances are counted."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -5,11 +7,9 @@ import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import standard, tiered
-from ganeti_htools.engine.capacity.pools import fit, pool_room
 from ganeti_htools.engine.capacity.site import Site, chosen_site
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
@@ -28,25 +28,6 @@ def state(pool: str = "10g", nodes: int = 2) -> State:
 
 def site(state: State) -> Site:
     return chosen_site(state, Options(capacity=False))
-
-
-@pytest.mark.parametrize(("size", "number"), [(1, 10239), (3413, 3), (3414, 2), (10239, 1), (10240, 0)])
-def test_something_of_a_pool_stays_free(size: int, number: int) -> None:
-    here = state()
-    assert fit(pool_room(here).left(here), here, KIND.instance(Size(1, size, 1))) == number
-
-
-def test_of_several_pools_the_scarcest_counts() -> None:
-    here, kind = state(), replace(KIND, disks=(Disk(1024, unit=VMS), Disk(1024, unit=FAST)))
-    assert fit(pool_room(here).left(here), here, kind.instance(Size(1, 0, 1))) == 2
-
-
-def test_instances_elsewhere_and_pools_of_unknown_size_have_no_bound() -> None:
-    here = state()
-    left = pool_room(here).left(here)
-    assert fit(left, here, InstanceKind(DiskTemplate.PLAIN, 1).instance(Size(1, 1, 1))) is None
-    unknown = replace(KIND, unit=DesiredUnit(StorageType.EXT, "san"), template=DiskTemplate.EXT)
-    assert fit(left, here, unknown.instance(Size(1, 1, 1))) is None
 
 
 @pytest.mark.parametrize("nodes", [1, 3])

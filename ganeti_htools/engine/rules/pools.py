@@ -1,0 +1,77 @@
+"""How many more instances pools have room for. A pool is one for all nodes, so it is no node's limit.
+
+Where nothing tells what a pool has free it has no limit; moves take nothing of a pool.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit, Unit
+from ganeti_htools.model.units import Units
+
+
+def told(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
+    """What is known of each pool.
+
+    Of different figures that nodes tell the least counts, as they may be of different times. Where no node
+    tells any, the cluster may: then there is what instances leave of it.
+    """
+    found: dict[DesiredUnit, Unit] = {}
+    for unit in (unit for node in cluster.nodes for unit in node.storage or () if unit.desired.type.pool):
+        known = found.get(unit.desired, unit)
+        found[unit.desired] = min(known, unit, key=lambda each: each.free)
+    if cluster.pools:
+        used = _needs(units, (row for row in cluster.instances if not row.forthcoming))
+        for pool in cluster.pools:
+            total = pool.total - pool.reserved
+            found.setdefault(pool.unit, Unit(pool.unit, total, max(0, total - used[pool.unit])))
+    return found
+
+
+class PoolRoom(NamedTuple):
+    """What pools have free (MiB), where that is known, without the instances from row ``first`` on."""
+
+    free: Mapping[DesiredUnit, int]
+    first: int
+
+    def left(self, state: State) -> dict[DesiredUnit, int]:
+        """What is free with them."""
+        new = _needs(state.units, state.cluster.instances[self.first :]) if self.free else Counter()
+        return {pool: free - new[pool] for pool, free in self.free.items()}
+
+
+NO_POOLS = PoolRoom({}, 0)
+
+
+def pool_room(state: State) -> PoolRoom:
+    """What pools have free as far as that is known, less what forthcoming instances are going to take."""
+    free = {pool: unit.free for pool, unit in told(state.cluster, state.units).items()}
+    rows = state.cluster.instances
+    waiting = _needs(state.units, (row for row in rows if row.forthcoming)) if free else Counter()
+    return PoolRoom({pool: mib - waiting[pool] for pool, mib in free.items()}, len(rows))
+
+
+def _needs(units: Units, rows: Iterable[Instance]) -> Counter[DesiredUnit]:
+    needs = Counter[DesiredUnit]()
+    for row in rows:
+        needs.update(units.wants(row))
+    return needs
+
+
+def fit(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> int | None:
+    """How many instances like ``row`` leave something free of pools with so much left; None if any number."""
+    wants = state.units.wants(row) if left else {}
+    counts = [max(0, left[pool] - 1) // size for pool, size in wants.items() if size and pool in left]
+    return min(counts, default=None)
+
+
+def lacking(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> str | None:
+    """Which pool lacks how much for one like ``row``, in words; None if none does."""
+    wants = state.units.wants(row) if left else {}
+    for pool, size in wants.items():
+        if size and size >= left.get(pool, size + 1):
+            return f"space in {pool}, which lacks {size + 1 - left[pool]} MiB"
+    return None

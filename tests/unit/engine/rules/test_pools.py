@@ -1,0 +1,100 @@
+"""What pools have room for."""
+
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.backends import simu
+from ganeti_htools.engine.decide import decide
+from ganeti_htools.engine.explaining.explanation import explained
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.pools import fit, lacking, pool_room, told
+from ganeti_htools.model.cluster import Cluster, Disk, Instance
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.request import Allocate, MultiAllocate, Placement
+from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import survey
+from tests.support.by_hand import instance
+
+VMS, FAST = (DesiredUnit(StorageType.RADOS, key) for key in ("vms", "fast"))
+CLUSTER = simu.parse(["p,2,100g,64g,64;rbd,vms,10g;rbd,fast,3g"])
+OPTIONS = Options(capacity=False)
+
+
+def on(*sizes: tuple[int, DesiredUnit], name: str = "new", forthcoming: bool = False) -> Instance:
+    disks = tuple(Disk(size, unit=unit) for size, unit in sizes)
+    row = instance(name, DiskTemplate.RBD, "node-01-001", forthcoming=forthcoming)
+    return replace(row, disks=disks, dsk=sum(disk.size for disk in disks))
+
+
+def state(cluster: Cluster = CLUSTER) -> State:
+    return derive(cluster)
+
+
+def place(*rows: Instance) -> tuple[Placement, ...]:
+    return tuple(Placement(replace(row, pnode=""), 1, None) for row in rows)
+
+
+def test_of_what_nodes_tell_the_least_counts() -> None:
+    first, second = CLUSTER.nodes
+    later = replace(second, storage=(Unit(VMS, 10240, 7000), Unit(FAST, 3072, 3072)))
+    cluster = replace(CLUSTER, nodes=(first, later))
+    found = told(cluster, survey(cluster))
+    assert {pool: unit.free for pool, unit in found.items()} == {VMS: 7000, FAST: 3072}
+
+
+@pytest.mark.parametrize(("size", "number"), [(1, 10239), (3413, 3), (3414, 2), (10239, 1), (10240, 0)])
+def test_something_of_a_pool_stays_free(size: int, number: int) -> None:
+    here = state()
+    left = pool_room(here).left(here)
+    assert fit(left, here, on((size, VMS))) == number
+    assert (lacking(left, here, on((size, VMS))) is None) == (number > 0)
+
+
+def test_of_several_pools_the_scarcest_counts() -> None:
+    here = state()
+    left, row = pool_room(here).left(here), on((1024, VMS), (1024, FAST))
+    assert fit(left, here, row) == 2
+    assert lacking(left, here, on((1024, VMS), (3072, FAST))) == "space in rados/fast, which lacks 1 MiB"
+
+
+def test_what_has_no_known_size_has_no_bound() -> None:
+    here = state()
+    left = pool_room(here).left(here)
+    for row in (instance("new", DiskTemplate.PLAIN, ""), on((1, DesiredUnit(StorageType.EXT, "san")))):
+        assert (fit(left, here, row), lacking(left, here, row)) == (None, None)
+
+
+def test_forthcoming_instances_have_taken_theirs() -> None:
+    rows = (on((1000, VMS), name="waits", forthcoming=True), on((500, VMS), name="runs"))
+    here = state(replace(CLUSTER, instances=rows))
+    assert pool_room(here).left(here) == {VMS: 9240, FAST: 3072}
+
+
+def test_where_only_the_cluster_tells_instances_have_taken_theirs() -> None:
+    san = DesiredUnit(StorageType.EXT, "san")
+    row = replace(on((300, san), name="i"), template=DiskTemplate.EXT)
+    waiting = replace(row, name="waits", forthcoming=True)
+    pools = (Pool(san, 1000, 100), Pool(VMS, 1, 0))
+    here = state(replace(CLUSTER, instances=(row, waiting), pools=pools))
+    assert pool_room(here).left(here) == {VMS: 10240, FAST: 3072, san: 300}
+
+
+def test_a_new_instance_needs_room_in_its_pool() -> None:
+    here = state()
+    assert decide(here, Allocate(place(on((10239, VMS)))[0], None), OPTIONS)
+    with pytest.raises(RequestFailed, match=r"most missing: space in rados/vms, which lacks 1 MiB$"):
+        decide(here, Allocate(place(on((10240, VMS)))[0], None), OPTIONS)
+
+
+def test_instances_of_one_request_share_it() -> None:
+    request = MultiAllocate(place(*(on((4096, VMS), name=name) for name in "abc")))
+    result = decide(state(), request, OPTIONS).result
+    assert isinstance(result, tuple)
+    assert [bool(each.nodes) for each in result] == [True, True, False]
+    heard = list(explained(state(), request, OPTIONS))
+    assert [bool(each.nodes) for each in heard] == [True, True, False]
+    assert "rados/vms, which lacks 2049 MiB" in heard[-1].why
