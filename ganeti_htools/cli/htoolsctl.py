@@ -118,7 +118,7 @@ def _refresh(options: Namespace) -> int:
 
 def _storage(options: Namespace) -> int:
     answer = ask(options.socket, "storage", {}, patience=PATIENCE)
-    return _print(options, answer, lambda told: storage.text(told).removesuffix("\n"))
+    return _print(options, answer, lambda told: storage.text(told) + daemon.ages(told["ages"]))
 
 
 def _methods(options: Namespace) -> int:

@@ -78,7 +78,9 @@ def test_storage_is_shown_as_hinfo_does(
 ) -> None:
     room = {"node": "node1", "total": 9, "free": 7}
     unit = {"type": "lvm-vg", "key": "ssdvg", "nodes": [room]}
-    asked = daemon(storage={"nodes": ["node1", "node2"], "units": [unit], "pools": [], "ages": {}}).asked
+    asked = daemon(
+        storage={"nodes": ["node1", "node2"], "units": [unit], "pools": [], "ages": {"storage": 600.0}}
+    ).asked
     assert run("storage") == 0
     assert asked == [("storage", {})]
     assert capsys.readouterr().out.splitlines() == [
@@ -86,6 +88,7 @@ def test_storage_is_shown_as_hinfo_does(
         "   Node  lvm-vg/ssdvg",
         "   node1          7/9",
         "   node2            -",
+        "storage 10 min old",
     ]
 
 
