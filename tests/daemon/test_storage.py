@@ -48,7 +48,7 @@ def ganeti(tmp_path: Path) -> Iterator[Simulator]:
 @pytest.fixture
 def daemon(tmp_path: Path, ganeti: Simulator) -> Iterator[Daemon]:
     with running(tmp_path / "daemon", config=OFTEN) as daemon:
-        wait_until(lambda: storage(daemon)["nodes"] == 4)
+        wait_until(lambda: storage(daemon)["complete"])
         yield daemon
 
 

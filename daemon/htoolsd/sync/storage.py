@@ -29,17 +29,23 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What is known of storage, and how often that has changed. ``pools`` are those that we are told of."""
+    """What is known of storage, and how often that has changed.
+
+    ``reports`` count once they are ``complete``: of nodes with units and nodes without, the latter would seem
+    to have the default one only. ``pools`` are those that we are told of.
+    """
 
     disks: Disks = field(default_factory=dict)
     reports: Mapping[str, Report] = field(default_factory=dict)
     pools: tuple[Pool, ...] = ()
+    complete: bool = False
     generation: int = 0
 
     @property
     def asked(self) -> float | None:
-        """When the node was asked whose report is the oldest."""
-        return min((report.asked for report in self.reports.values()), default=None)
+        """When the node was asked whose report is the oldest, if they count."""
+        times = (report.asked for report in self.reports.values())
+        return min(times, default=None) if self.complete else None
 
 
 def revised(
@@ -47,6 +53,7 @@ def revised(
     disks: Disks | None = None,
     reports: Mapping[str, Report] | None = None,
     pools: tuple[Pool, ...] | None = None,
+    complete: bool | None = None,
 ) -> Storage:
     """What is known, with other disks, reports or pools.
 
@@ -57,6 +64,7 @@ def revised(
         disks=known.disks if disks is None else disks,
         reports=known.reports if reports is None else reports,
         pools=known.pools if pools is None else pools,
+        complete=known.complete if complete is None else complete,
     )
     return new if new == known else replace(new, generation=known.generation + 1)
 
@@ -97,7 +105,7 @@ def taken_of(cluster: Cluster) -> Taken:
 def furnished(cluster: Cluster, known: Storage) -> Cluster:
     """The cluster with its disks where they are, and its nodes with their units as they should be now."""
     cluster = storage.with_disks(replace(cluster, pools=known.pools) if known.pools else cluster, known.disks)
-    if not known.reports:
+    if not (known.reports and known.complete):
         return cluster
     now, up = taken_of(cluster), {node.name for node in cluster.nodes if node.t_mem}
     rooms = {

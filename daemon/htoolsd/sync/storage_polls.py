@@ -28,7 +28,7 @@ from htoolsd.sync.storage import Storage, others_named, reported, revised, taken
 
 _log = structlog.get_logger()
 
-PAUSE = 5.0  # seconds between two looks
+PAUSE, SHORT_PAUSE = 5.0, 1.0  # seconds between two looks; the latter if some nodes are still to be asked
 RETRY = 60.0  # seconds until the next attempt after jobs could not be submitted, failed, or had to wait
 _LARGEST = 1 << 28  # bytes of the configuration file
 _GLOBAL = "cluster/BGL"
@@ -71,6 +71,8 @@ class StoragePolls:
         self._tried: dict[str, float] = {}
         self._wanted = False
         self._not_before = 0.0
+        self._begun: float | None = None
+        self._more = False
 
     def want(self) -> None:
         """Note that somebody has asked for another unit than the default ones."""
@@ -84,6 +86,7 @@ class StoragePolls:
             "needed": self._needed(self._model().cluster),
             "configuration_file": self._readable,
             "nodes": len(known.reports),
+            "complete": known.complete,
             **self._polls.status(),
         }
 
@@ -91,6 +94,7 @@ class StoragePolls:
         """Ask until cancelled."""
         async with self._client() as client:
             while True:
+                self._more = False
                 try:
                     await self._look(client)
                 except HtoolsError as error:
@@ -98,7 +102,7 @@ class StoragePolls:
                 except Exception as defect:  # of ours or of Ganeti's; decisions go on with what is known
                     _log.exception("storage not asked for")
                     self._failed(f"{type(defect).__name__}: {on_one_line(str(defect))}")
-                await trio.sleep(PAUSE)
+                await trio.sleep(SHORT_PAUSE if self._more else PAUSE)
 
     def _failed(self, error: str) -> None:
         if error != self._polls.error:
@@ -114,9 +118,9 @@ class StoragePolls:
             known = self._model().storage
         if self.settings.mode == "never":
             if known.disks or known.reports:
-                self._seen = None
+                self._seen = self._begun = None
                 self._tried.clear()
-                await self._learn(revised(known, {}, {}))
+                await self._learn(revised(known, {}, {}, complete=False))
             return
         if self._model().cluster is None:
             return
@@ -184,6 +188,10 @@ class StoragePolls:
             for name in names
             if self._tried.get(name, -self.settings.seconds) + self.settings.seconds <= now
         ]
+        if self._begun is None:
+            self._begun = now
+        if not self._model().storage.complete and (not due or now - self._begun > self.settings.seconds):
+            await self._learn(revised(self._model().storage, complete=True))
         if not due:
             return
         locked = await _locked(client)
@@ -201,6 +209,7 @@ class StoragePolls:
         self._polls.done += 1
         self._polls.recent.append(round((trio.current_time() - now) * 1000, 3))
         await self._learn(reported(self._model().storage, some, told, (before, self._taken()), now))
+        self._more = True
 
     def _taken(self) -> Any:
         cluster = self._model().cluster

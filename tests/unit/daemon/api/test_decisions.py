@@ -368,3 +368,12 @@ async def test_what_was_decided_is_logged(engine: Engine, decisions: Decisions) 
         {"event": "request is wrong", "log_level": "warning", "error": "nodes: expected an object"},
     ]
     assert counts(decisions) == {"served": 1, "unsatisfied": 1, "failed": 1}
+
+
+async def test_who_asks_for_another_unit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: list[bool] = []
+    for named in (False, True):
+        monkeypatch.setattr(subject, "respond", lambda *_, named=named: Response("", (), GIST, named))
+        decisions = Decisions(30, 30, 1000, lambda: (KNOWN, AGES), lambda: wanted.append(True))
+        await decisions.run({"request": "x"}, None)
+        assert wanted == [True] * named

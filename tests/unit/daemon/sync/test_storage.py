@@ -40,7 +40,7 @@ def test_what_disks_take() -> None:
 
 
 def test_free_space_follows_the_disks_that_came_and_went() -> None:
-    known = Storage(DISKS, {"one": report(8000, 8000, hdd_taken=756, ssd_taken=300)})
+    known = Storage(DISKS, {"one": report(8000, 8000, hdd_taken=756, ssd_taken=300)}, complete=True)
     web, mail = mirrored("web", 500, 300), mirrored("mail", 100)
 
     def storage(*rows: Instance) -> tuple[Unit, ...] | None:
@@ -55,13 +55,18 @@ def test_free_space_follows_the_disks_that_came_and_went() -> None:
 
 
 def test_there_is_never_more_free_than_there_is() -> None:
-    known = Storage(DISKS, {"one": report(8900, 100, hdd_taken=500)})
+    known = Storage(DISKS, {"one": report(8900, 100, hdd_taken=500)}, complete=True)
     nodes = furnished(cluster(mirrored("mail", 100)), known).nodes
     assert nodes[0].storage == (Unit(HDD, 9000, 9000), Unit(SSD, 9000, 100 - 228))
 
 
+def test_reports_count_once_there_is_one_of_each_node() -> None:
+    known = Storage({}, {"one": report(1, 1)})
+    assert furnished(cluster(), known) == cluster()
+
+
 def test_a_node_that_is_not_there_has_no_units() -> None:
-    known = Storage({}, {"one": report(1, 1), "gone": report(1, 1)})
+    known = Storage({}, {"one": report(1, 1), "gone": report(1, 1)}, complete=True)
     start = cluster()
     down = replace(start, nodes=(replace(start.nodes[0], t_mem=0.0), *start.nodes[1:]))
     assert furnished(down, known) == down
@@ -73,11 +78,11 @@ def test_a_disk_that_comes_or_goes_meanwhile_leaves_rather_too_little() -> None:
         taken = {"one": {HDD: before}}, {"one": {HDD: after}}
         known = reported(Storage(), ["one"], found, taken, 7.0)
         assert known.reports["one"].taken == {HDD: 0}
-        assert known.asked == 7.0
+        assert (known.asked, replace(known, complete=True).asked) == (None, 7.0)
 
 
 def test_nodes_that_did_not_answer_are_not_known_any_more() -> None:
-    known = Storage({}, {"one": report(1, 1), "two": report(2, 2), "three": report(3, 3)}, (), 4)
+    known = Storage({}, {"one": report(1, 1), "two": report(2, 2), "three": report(3, 3)}, generation=4)
     found = {"one": {HDD: Room(5, 5)}}
     new = reported(known, ["one", "two"], found, ({}, {}), 1.0)
     assert (set(new.reports), new.generation) == ({"one", "three"}, 5)
@@ -88,7 +93,8 @@ def test_the_generation_tells_changes_and_nothing_else() -> None:
     assert known.generation == 1
     later = replace(report(1, 1), asked=9.0)
     again = revised(known, dict(DISKS), {"one": later})
-    assert (again.generation, again.asked) == (1, 9.0)
+    assert (again.generation, again.reports["one"].asked) == (1, 9.0)
+    assert revised(known, complete=True).generation == 2
     assert revised(known, reports={"one": report(1, 2)}).generation == 2
 
 

@@ -126,7 +126,10 @@ async def test_few_nodes_are_asked_at_a_time(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_polls, "NODES", 2)
-    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+    async with ganeti(world(), job_seconds=10) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(40 + 10 + 8)
+        assert sync.status()["storage"]["nodes"] == 2
+        assert set(units(sync).values()) == {None}
         await trio.sleep(60)
         assert units(sync) == truth(luxid)
         nodes = [job.ops[0].opcode.get("nodes") for job in luxid.jobs.known()]
@@ -176,10 +179,23 @@ async def test_nodes_on_which_somebody_works_are_left_alone(autojump_clock: Mock
         luxid.jobs.behaviour.seconds = 1
         async with following(luxid, ALWAYS) as sync:
             await trio.sleep(100)
-            found = units(sync)
-            assert (found["three"], found["one"]) == (None, truth(luxid)["one"])
+            assert sync.status()["storage"]["nodes"] == 2
+            assert units(sync)["one"] is None
             await trio.sleep(300)
             assert units(sync) == truth(luxid)
+
+
+async def test_for_one_that_cannot_be_asked_the_others_do_not_wait_for_ever(
+    autojump_clock: MockClock,
+) -> None:
+    async with ganeti(world(), job_seconds=5000) as luxid:
+        luxid.jobs.submit([[role("three", drained=True)]])
+        await trio.sleep(1)
+        luxid.jobs.behaviour.seconds = 1
+        async with following(luxid, ALWAYS) as sync:
+            await trio.sleep(1000)
+            found = units(sync)
+            assert (found["three"], found["one"]) == (None, truth(luxid)["one"])
 
 
 async def test_a_job_that_has_to_wait_too_long_is_cancelled(autojump_clock: MockClock) -> None:
