@@ -15,8 +15,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,35 +124,30 @@ class Result(NamedTuple):
     memory: int | None
 
 
-class Ours(NamedTuple):
-    """What we answered to which requests."""
+class Asking:
+    """A stream of requests to one of our programs: a daemon of its own, or one-shot processes."""
 
-    answers: list[Answer]
-    files: list[Path]
-    memory: int | None
+    def __init__(self, row: Row, directory: Path, four_units: bool, stack: ExitStack) -> None:
+        self.directory, self.four_units = directory, four_units
+        self.requests = stream(SEED, Shape(nodes=row.nodes, instances=10 * row.nodes))
+        self.message = next(self.requests)
+        self.files: list[Path] = []
+        self.answers: list[Answer] = []
+        self.command: list[str | Path] = [BIN / "hail"]
+        self.environment: Mapping[str, str] | None = None
+        self.pid: int | None = None
+        directory.mkdir()
+        if row.daemon:
+            socket, self.pid = stack.enter_context(daemon(directory))
+            self.command, self.environment = [EXECUTABLE], os.environ | {"HTOOLSD_SOCKET": str(socket)}
 
-
-def our_answers(row: Row, directory: Path) -> Ours:
-    """A stream of requests, answered by a daemon of its own or by one-shot processes."""
-    requests = stream(SEED, Shape(nodes=row.nodes, instances=10 * row.nodes))
-    message = next(requests)
-    files, answers = [], []
-
-    def ask(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
-        nonlocal message
-        for i in range(1 + row.requests):
-            progress(f"{row.work}: ours {i + 1} of {1 + row.requests}")
-            files.append(directory / f"request{i}.json")
-            files[i].write_text(encode(on_four_units(message) if row.four_units else message))
-            answers.append(run([*command, files[i]], environment))
-            message = requests.send(answers[i].nodes)
-
-    if not row.daemon:
-        ask([BIN / "hail"])
-        return Ours(answers, files, None)
-    with daemon(directory) as (socket, pid):
-        ask([EXECUTABLE], os.environ | {"HTOOLSD_SOCKET": str(socket)})
-        return Ours(answers, files, peak_memory(pid))
+    def ask(self) -> None:
+        """The next request."""
+        file = self.directory / f"request{len(self.files)}.json"
+        file.write_text(encode(on_four_units(self.message) if self.four_units else self.message))
+        self.files.append(file)
+        self.answers.append(run([*self.command, file], self.environment))
+        self.message = self.requests.send(self.answers[-1].nodes)
 
 
 def on_four_units(message: Json) -> Json:
@@ -162,12 +157,22 @@ def on_four_units(message: Json) -> Json:
 
 
 def measure(row: Row, directory: Path, known: dict[tuple[object, ...], Answer]) -> Result:
-    """Run a row. Debian's answers are kept in ``known`` so that rows can share them."""
-    ours = our_answers(row, directory)
+    """Run a row. Debian's answers are kept in ``known`` so that rows can share them.
+
+    Four units and one take turns, so that the machine's other load shows in both.
+    """
+    with ExitStack() as stack:
+        variants = (True, False) if row.four_units else (False,)
+        asking = [Asking(row, directory / f"four-{each}", each, stack) for each in variants]
+        for i in range(1 + row.requests):
+            progress(f"{row.work}: ours {i + 1} of {1 + row.requests}")
+            for each in asking:
+                each.ask()
+        ours = asking[0]
+        memory = peak_memory(ours.pid) if ours.pid else None
     if row.four_units:
-        one = our_answers(replace(row, four_units=False), directory)
         progress("")
-        return Result(ours.answers, one.answers[1:], ours.memory)
+        return Result(ours.answers, asking[1].answers[1:], memory)
     debian = []
     for i in range(1, 1 + row.debian_requests):
         progress(f"{row.work}: Debian's {i} of {row.debian_requests}")
@@ -176,7 +181,7 @@ def measure(row: Row, directory: Path, known: dict[tuple[object, ...], Answer]) 
             known[key] = run([DEBIAN, ours.files[i], *row.debian_options])
         debian.append(known[key])
     progress("")
-    return Result(ours.answers, debian, ours.memory)
+    return Result(ours.answers, debian, memory)
 
 
 def cells(row: Row, result: Result) -> list[str]:
