@@ -56,7 +56,8 @@ def test_every_option_of_the_other_programs(name: str) -> None:
 def test_every_key_of_the_configuration() -> None:
     for key in fields(config.Config):
         default = f'"{key.default}"' if isinstance(key.default, str) else str(key.default)
-        assert f"\n{key.name} = {default}\n:   " in page("htoolsd.8")
+        setting = f"[[{key.name}]]" if key.default == () else f"{key.name} = {default}"
+        assert f"\n{setting}\n:   " in page("htoolsd.8")
 
 
 def test_every_page_is_told_of_where_the_tools_are_listed() -> None:
