@@ -96,10 +96,11 @@ def place(
     asked, count = state.ask(placement.instance), placement.count
     missing = lacking(pools.left(state), state, asked.row)
     if missing is not None:
+        info = f"No valid allocation solutions, most missing: {missing}"
         reporter.starting(state, asked, np.ones(len(state.group), np.bool_), not dedicated)
-        return _settled(
-            state, asked, None, f"No valid allocation solutions, most missing: {missing}", reporter
-        )
+        if placement.group is None:
+            raise RequestFailed(info)
+        return _settled(state, asked, None, info, reporter)
     if placement.group is not None:
         in_group = exclusive_storage.in_group if dedicated else allocate.in_group
         group = _group_row(state, placement.group)

@@ -48,7 +48,7 @@ def with_others(rng: random.Random, data: Json) -> tuple[Json, Json]:
                 free = rng.choice((1, 4096, 100_000))
                 storage.append(unit(kind, key, free, 2 * free))
         # Nodes that do not list a pool that others list do not see it.
-        storage += [unit(*pool, 1, 1) for pool in POOLS if not silent]
+        storage += [unit(*pool, 1 << 30, 1 << 30) for pool in POOLS if not silent]
         if name not in silent:
             nodes[name] = node | {"storage": rng.sample(storage, len(storage))}
             nodes[name]["storage"].sort(key=lambda each: each["sunit"][1] != "xenvg")

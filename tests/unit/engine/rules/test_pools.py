@@ -91,10 +91,17 @@ def test_a_new_instance_needs_room_in_its_pool() -> None:
 
 
 def test_instances_of_one_request_share_it() -> None:
-    request = MultiAllocate(place(*(on((4096, VMS), name=name) for name in "abc")))
+    rows = [on((4096, VMS), name=name) for name in "abc"]
+    request = MultiAllocate(tuple(replace(each, group="group-01") for each in place(*rows)))
     result = decide(state(), request, OPTIONS).result
     assert isinstance(result, tuple)
     assert [bool(each.nodes) for each in result] == [True, True, False]
+
+
+def test_without_a_group_one_that_has_no_room_ends_the_request() -> None:
+    request = MultiAllocate(place(*(on((4096, VMS), name=name) for name in "abc")))
+    with pytest.raises(RequestFailed, match=r"rados/vms, which lacks 2049 MiB$"):
+        decide(state(), request, OPTIONS)
     heard = list(explained(state(), request, OPTIONS))
     assert [bool(each.nodes) for each in heard] == [True, True, False]
     assert "rados/vms, which lacks 2049 MiB" in heard[-1].why
