@@ -5,20 +5,18 @@ and not while somebody works on them: a job that asks keeps others from their lo
 """
 
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple
 
 import structlog
 import trio
 
 from ganeti_htools.backends import storage
-from ganeti_htools.backends.storage import Found
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.storage import Pool
-from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, group_pools, units_of
 from htoolsd import reading
 from htoolsd.sync.asking import aside
@@ -69,6 +67,7 @@ class StoragePolls:
         self._seen: tuple[int, ...] | None = None
         self._readable = False
         self._tried: dict[str, float] = {}
+        self._asked: dict[str, tuple[tuple[Disk, ...], float]] = {}
         self._wanted = False
         self._not_before = 0.0
         self._begun: float | None = None
@@ -120,6 +119,7 @@ class StoragePolls:
             if known.disks or known.reports:
                 self._seen = self._begun = None
                 self._tried.clear()
+                self._asked.clear()
                 await self._learn(revised(known, {}, {}, complete=False))
             return
         if self._model().cluster is None:
@@ -159,21 +159,21 @@ class StoragePolls:
 
     async def _ask_disks(self, client: Client) -> None:
         """Ask for disks of a few instances that are new or have changed. Raises HtoolsError."""
-        model = self._model()
-        plain, known = model.plain, model.storage.disks
-        rows = plain.instances if plain else ()
-        changed = [
-            row.name
-            for row in rows
-            if row.template is not DiskTemplate.DISKLESS
-            and [disk.size for disk in known.get(row.name, ())] != [disk.size for disk in row.disks]
-        ]
-        if not changed or plain is None:
+        model, now = self._model(), trio.current_time()
+        if model.plain is None:
             return
-        found: Found = await disks_of(client, changed[:INSTANCES], plain, await group_pools(client), SECONDS)
+        known, rows = model.storage.disks, {row.name: row for row in model.plain.instances}
+        changed = [name for name, row in rows.items() if _differ(row, known.get(name, ()))]
+        # What was asked for in vain is not asked for at once again.
+        late = now - self.settings.seconds
+        asked = {name: found for name, found in self._asked.items() if name in rows and found[1] > late}
+        new = [name for name in changed if name not in asked or asked[name][0] is not rows[name].disks]
+        self._asked = asked | {name: (rows[name].disks, now) for name in new[:INSTANCES]}
+        if not new:
+            return
+        found = await disks_of(client, new[:INSTANCES], model.plain, await group_pools(client), SECONDS)
         _complain(found.wrong)
-        there = {row.name for row in rows}
-        kept = {name: disks for name, disks in known.items() if name in there}
+        kept = {name: disks for name, disks in known.items() if name in rows}
         await self._learn(revised(self._model().storage, {**kept, **found.disks}))
 
     async def _ask_nodes(self, client: Client) -> None:
@@ -214,6 +214,11 @@ class StoragePolls:
     def _taken(self) -> Any:
         cluster = self._model().cluster
         return taken_of(cluster) if cluster else {}
+
+
+def _differ(row: Instance, disks: Sequence[Disk]) -> bool:
+    """Whether the disks of an instance are not those that are known."""
+    return [disk.size for disk in disks] != [disk.size for disk in row.disks]
 
 
 def _complain(wrong: Collection[str]) -> None:

@@ -22,6 +22,9 @@ def _status(answer: Any) -> Iterator[str]:
     yield f"  cluster    {_cluster(answer['cluster'])}"
     if answer["cluster"]["silent"]:
         yield f"  silent     {', '.join(answer['cluster']['silent'])}: taken for offline"
+    storage = answer["cluster"].get("storage")
+    if storage and storage["mode"] != "never":
+        yield f"  storage    {_storage(storage)}"
     if answer["plans"]:
         yield f"  plans      {', '.join(f'{count} {state}' for state, count in answer['plans'].items())}"
     counts = (f"{decisions[name]} {name.replace('_', ' ')}" for name in _COUNTS)
@@ -48,6 +51,14 @@ def _cluster(cluster: Any) -> str:
         return "not known yet"
     known = f"{cluster['nodes']} nodes, {cluster['instances']} instances; {ages(cluster['ages'])}"
     return known + " (late)" if cluster["late"] else known
+
+
+def _storage(storage: Any) -> str:
+    if not storage["needed"]:
+        return f"asked for {storage['mode']}, which it is not so far"
+    so_far = "" if storage["complete"] else " so far"
+    why = f"; {storage['error']}" if storage["error"] else ""
+    return f"{storage['nodes']} nodes have told their units{so_far}{why}"
 
 
 def ages(answer: Any) -> str:

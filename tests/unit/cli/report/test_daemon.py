@@ -100,3 +100,17 @@ def test_methods_with_their_arguments() -> None:
     assert len(first) <= 100
     assert second.startswith(" " * 12 + "word")
     assert last == "  request     the text"
+
+
+def test_storage_is_told_of_where_it_is_asked_for() -> None:
+    asked = {"mode": "when-needed", "needed": False, "complete": False, "nodes": 0, "error": None}
+    for changes, line in (
+        ({"mode": "never"}, None),
+        ({}, "asked for when-needed, which it is not so far"),
+        ({"needed": True, "nodes": 7}, "7 nodes have told their units so far"),
+        (
+            {"needed": True, "nodes": 9, "complete": True, "error": "a reason"},
+            "9 nodes have told their units; a reason",
+        ),
+    ):
+        assert told(cluster={"storage": asked | changes}).get("storage") == line

@@ -245,3 +245,17 @@ async def test_pools_need_no_jobs(autojump_clock: MockClock) -> None:
         await trio.sleep(60)
         assert sync.model.cluster.pools == ()
         assert asked(luxid) == []
+
+
+async def test_what_is_asked_for_in_vain_is_not_asked_for_all_the_time(autojump_clock: MockClock) -> None:
+    async with ganeti(world()) as luxid:
+        luxid.garble = (b'"size":300', b'"size":301')  # of other disks, as it seems
+        async with following(luxid, ALWAYS) as sync:
+            await trio.sleep(500)
+            assert asked(luxid).count(DISKS) == 1
+            await trio.sleep(600)
+            assert asked(luxid).count(DISKS) == 2
+            luxid.garble = (b"", b"")
+            await trio.sleep(600)
+            assert units(sync) == truth(luxid)
+            assert asked(luxid).count(DISKS) == 3
