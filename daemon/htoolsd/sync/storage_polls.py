@@ -12,6 +12,7 @@ import structlog
 import trio
 
 from ganeti_htools.backends import storage
+from ganeti_htools.backends.storage import Disks
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
@@ -116,23 +117,31 @@ class StoragePolls:
             await self._learn(revised(known, pools=self.settings.pools))
             known = self._model().storage
         if self.settings.mode == "never":
-            if known.disks or known.reports:
-                self._seen = self._begun = None
-                self._tried.clear()
-                self._asked.clear()
-                await self._learn(revised(known, {}, {}, complete=False))
+            self._seen = None
+            await self._forget({})
             return
         if self._model().cluster is None:
             return
         await self._read_configuration()
-        if self._needed(self._model().cluster):
-            now = trio.current_time()
-            if now >= self._not_before:
-                self._not_before = now + RETRY
-                if not self._readable:
-                    await self._ask_disks(client)
-                await self._ask_nodes(client)
-                self._not_before = now
+        if not self._needed(self._model().cluster):
+            await self._forget(self._model().storage.disks)
+            return
+        now = trio.current_time()
+        if now >= self._not_before:
+            self._not_before = now + RETRY
+            if not self._readable:
+                await self._ask_disks(client)
+            await self._ask_nodes(client)
+            self._not_before = now
+
+    async def _forget(self, disks: Disks) -> None:
+        """Forget what nodes have told, and where disks are other than these."""
+        self._begun = None
+        self._tried.clear()
+        self._asked.clear()
+        known = self._model().storage
+        if known.reports or known.disks != disks:
+            await self._learn(revised(known, disks, {}, complete=False))
 
     def _needed(self, cluster: Cluster | None) -> bool:
         if self.settings.mode == "when-needed":

@@ -149,6 +149,11 @@ async def test_it_begins_once_something_names_another_unit(autojump_clock: MockC
         await trio.sleep(60)
         assert (asked(luxid), sync.status()["storage"]["needed"]) == ([UNITS], True)
         assert {Unit(HDD, 9000, 8000), Unit(SSD, 9000, 8000)} <= (units(sync)["one"] or set())
+        write(file, start)
+        luxid.jobs.change(start)
+        await trio.sleep(1000)
+        assert (asked(luxid), sync.status()["storage"]["nodes"]) == ([UNITS], 0)
+        assert set(units(sync).values()) == {None}
 
 
 async def test_it_begins_once_somebody_asks_for_another_unit(
