@@ -1,6 +1,7 @@
 """Where the instances of a lost node come back: what is simulated, and what sums prove of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
 from ganeti_htools.engine.redundancy.node_loss import Means, Recovery
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
@@ -89,3 +91,32 @@ def test_what_sums_prove_is_what_the_simulation_finds(instances: list[Instance])
     redundancy = assess(state, scope, Options())
     assert redundancy.fragile().tolist() == lost
     assert redundancy.holds() is not any(lost)
+
+
+def test_what_no_other_node_has_a_unit_for_cannot_come_back() -> None:
+    """Whatever room there is; of the default unit the rule of Ganeti's htools holds."""
+    default, ssd = DesiredUnit(StorageType.LVM_VG, "xenvg"), DesiredUnit(StorageType.LVM_VG, "ssdvg")
+    units = {
+        "a": (Unit(default, 9000, 5000), Unit(ssd, 9000, 5000)),
+        "b": (Unit(default, 9000, 5000),),
+        "c": (Unit(ssd, 9000, 5000),),
+    }
+
+    def on(unit: DesiredUnit, name: str, p: str, s: str | None = None) -> Instance:
+        return replace(instance(name, DRBD if s else PLAIN, p, s), disks=(Disk(1024, unit=unit),))
+
+    made = cluster(
+        dict.fromkeys("abc", 10_000),
+        [
+            on(ssd, "plain", "a"),
+            on(ssd, "mirrored", "a", "c"),
+            on(ssd, "unlike its report", "a", "b"),
+            on(default, "on the default unit", "c"),
+        ],
+    )
+    made = replace(made, nodes=tuple(replace(node, storage=units[node.name]) for node in made.nodes))
+    state = derive(made)
+    everyone, rows = np.ones(3, np.bool_), np.arange(4)
+    assert node_loss.bound_to_units(state, rows, everyone).tolist() == [False, False, True, False]
+    without_c = np.array([True, True, False])
+    assert node_loss.bound_to_units(state, rows[:1], without_c).tolist() == [True]
