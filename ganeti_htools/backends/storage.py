@@ -15,6 +15,7 @@ from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance, Node
 from ganeti_htools.model.errors import DataError, on_one_line
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import named_by
 
 # The types of which Ganeti can ask nodes for units (``constants.STS_REPORT_NODE_STORAGE``).
 REPORTED = (StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER)
@@ -271,10 +272,9 @@ def reported_types(cluster: Cluster) -> tuple[StorageType, ...]:
 
 def named_units(cluster: Cluster) -> set[DesiredUnit]:
     """The units that disks name, and the defaults of the types that the cluster enables."""
-    disks = [disk for row in cluster.instances for disk in row.disks]
-    named = {disk.unit for disk in disks if disk.unit}
-    metadata = {cluster.default_metavg, *(disk.metavg for disk in disks)}
-    named |= {DesiredUnit(StorageType.LVM_VG, group) for group in metadata if group}
+    named = named_by(cluster.instances)
+    if cluster.default_metavg:
+        named.add(DesiredUnit(StorageType.LVM_VG, cluster.default_metavg))
     types = reported_types(cluster)
     return named | {unit for unit in cluster.default_units if unit.type in types}
 

@@ -121,6 +121,15 @@ def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     return units._replace(local=(first, *sorted(local, key=str)), pools=tuple(hidden))
 
 
+def named_by(rows: Iterable[Instance]) -> set[DesiredUnit]:
+    """The units that disks name, also for their metadata."""
+    disks = [disk for row in rows for disk in row.disks]
+    groups = {disk.metavg for disk in disks if disk.metavg}
+    return {disk.unit for disk in disks if disk.unit} | {
+        DesiredUnit(StorageType.LVM_VG, key) for key in groups
+    }
+
+
 def pools_met(cluster: Cluster, units: Units) -> set[DesiredUnit]:
     """The pools that nodes or tags tell of, or that instances are on; none while no node tells its units."""
     told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}

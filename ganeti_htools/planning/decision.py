@@ -1,5 +1,6 @@
 """One iallocator decision: the bytes of a request in, the answer out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ganeti_htools.backends import answer, incremental
@@ -11,8 +12,9 @@ from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.planning.gist import Gist, gist
-from ganeti_htools.planning.known_units import Memory, names_units, with_metadata, with_units
+from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_metadata, with_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,13 @@ class Known:
     """The cluster as known apart from the request.
 
     Its nodes reported their figures ``age`` seconds ago, and their storage units ``units_age`` seconds ago.
+    ``naming`` gives the cluster whose nodes also have units that no disk is on yet.
     """
 
     cluster: Cluster
     age: float
     units_age: float = 0.0
+    naming: Callable[[frozenset[DesiredUnit]], Cluster] | None = None
 
 
 MOST_NODES = 3000  # all pairs of nodes are looked at at once
@@ -71,7 +75,10 @@ def respond(
     if len(cluster.nodes) > MOST_NODES:
         raise TooLargeError(f"the request has more than {MOST_NODES} nodes")
     if known:
-        cluster = with_units(cluster, request, known.cluster, cache.furnished)
+        there, unused = known.cluster, unused_units(_requested(request), known.cluster)
+        if unused and known.naming:
+            there = known.naming(unused)
+        cluster = with_units(cluster, request, there, cache.furnished)
         if cluster is not message.cluster:
             request = with_metadata(request, known.cluster.default_metavg)
             note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"

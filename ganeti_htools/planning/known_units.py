@@ -12,6 +12,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.request import Allocate, MultiAllocate, Placement, Relocate, Request
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import named_by
 
 
 class Memory:
@@ -141,3 +142,9 @@ def names_units(rows: tuple[Instance, ...], known: Cluster) -> bool:
     """Whether disks of new instances name other units than the cluster's default ones."""
     defaults = {None, *known.default_units}
     return any(disk.unit not in defaults for row in rows for disk in row.disks)
+
+
+def unused_units(rows: tuple[Instance, ...], known: Cluster) -> frozenset[DesiredUnit]:
+    """The units on nodes that disks of new instances name, and of which no node is known to have one."""
+    named = {unit for unit in named_by(rows) if unit.type.local and unit not in known.default_units}
+    return frozenset(named and named - {unit.desired for node in known.nodes for unit in node.storage or ()})

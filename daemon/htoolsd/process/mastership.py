@@ -6,6 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 import trio
@@ -15,6 +16,7 @@ from ganeti_htools.planning.decision import Known
 from htoolsd import reading
 from htoolsd.sync.following import Sync
 from htoolsd.sync.model import LIVE, STORAGE
+from htoolsd.sync.storage import furnished
 
 _log = structlog.get_logger()
 
@@ -100,5 +102,8 @@ def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
     """
     if sync.master is False and ssconf.surely_follows():
         raise RefusalError(Refusal.CLUSTER, "this is not the master node")
-    ages, cluster = sync.ages(), sync.model.cluster
-    return (None if cluster is None else Known(cluster, ages[LIVE], ages.get(STORAGE, 0.0))), ages
+    ages, model = sync.ages(), sync.model
+    if model.cluster is None or model.plain is None:
+        return None, ages
+    naming = partial(furnished, model.plain, model.storage)
+    return Known(model.cluster, ages[LIVE], ages.get(STORAGE, 0.0), naming), ages

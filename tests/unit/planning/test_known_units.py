@@ -13,7 +13,7 @@ from ganeti_htools.model.request import Allocate, MultiAllocate, NodeEvacuate, P
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from ganeti_htools.planning.decision import Known, respond
-from ganeti_htools.planning.known_units import Memory, names_units, with_metadata, with_units
+from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_metadata, with_units
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
 from tests.support.worlds import node
@@ -137,6 +137,44 @@ def test_other_units_are_noticed() -> None:
     assert not noticed()
     assert not noticed(Disk(1), Disk(2, unit=HDD))
     assert noticed(Disk(1), Disk(2, unit=SSD))
+
+
+def test_units_that_only_the_request_names() -> None:
+    fast, pool = DesiredUnit(LVM, "fast"), DesiredUnit(StorageType.RADOS, "fast")
+
+    def unused(*disks: Disk) -> set[DesiredUnit]:
+        return set(unused_units((instance("new", DiskTemplate.DRBD, *disks),), known()))
+
+    assert not unused(Disk(1), Disk(1, unit=HDD), Disk(1, unit=SSD, metavg="hdd"), Disk(1, unit=pool))
+    assert unused(Disk(1, unit=SSD), Disk(1, unit=fast)) == {fast}
+    assert unused(Disk(1, unit=SSD, metavg="fast")) == {fast}
+
+
+def test_the_first_instance_on_a_group_finds_room_there() -> None:
+    """No disk is on it yet, so the cluster that is known leaves it out."""
+    data = cluster(3, Shape(nodes=3, instances=0, templates={"plain": 1}))
+    request = messages.allocate("new.example.org", "plain", disks=[2048])
+    request["disks"][0]["vg"] = "ssd"
+    text = messages.encode(messages.message(data, request)).encode()
+    rows = iallocator.read(text).cluster
+    last = rows.nodes[-1].name
+
+    def with_storage(*others: Unit) -> Cluster:
+        nodes = tuple(
+            replace(row, storage=(Unit(HDD, 9000, 8000), *(others if row.name == last else ())))
+            for row in rows.nodes
+        )
+        return replace(rows, nodes=nodes, default_units=(HDD,), enabled_templates=(DiskTemplate.PLAIN,))
+
+    def naming(units: frozenset[DesiredUnit]) -> Cluster:
+        assert units == {SSD}
+        return with_storage(Unit(SSD, 9000, 8000))
+
+    def answer(told: Known) -> Any:
+        return json.loads(respond(text, parse_options([]), None, told).answer)
+
+    assert not answer(Known(with_storage(), 3.0, 12.4))["success"]
+    assert answer(Known(with_storage(), 3.0, 12.4, naming))["result"] == [last]
 
 
 def test_a_group_that_is_full_is_not_chosen_although_the_request_does_not_tell() -> None:
