@@ -26,6 +26,9 @@ ANY_SIZE = (
     "min:cpu-count=1,disk-count=0,disk-size=0,memory-size=1,nic-count=0,spindle-use=0"
     "/max:cpu-count=8,disk-count=16,disk-size=1048576,memory-size=32768,nic-count=8,spindle-use=12"
 )
+EXECUTABLE = ("-I", "htoolsd")
+ADD = ("gnt-instance", "add", "-o", "none+default", "--no-name-check", "--no-ip-check")
+SMALL = ("-B", "memory=256,vcpus=1")
 _IP_FREEBIND = 15  # ip(7)
 
 Command = Sequence[object]
@@ -78,6 +81,23 @@ def run(*commands: Command, node: str = MASTER) -> list[str]:
     for process, (out, err) in zip(running, outputs, strict=True):
         assert process.returncode == 0, f"{process.args!r}: {process.returncode}\n{out}{err}"
     return [out for out, _err in outputs]
+
+
+def succeed(*commands: Command) -> None:
+    """Run commands side by side; all jobs that this leads to succeed."""
+    before = jobs()
+    run(*commands)
+    done = jobs(after=before[-1].number)
+    assert len(done) >= len(commands)
+    assert {job.status for job in done} == {"success"}, done
+
+
+def refusal(command: Command) -> str:
+    """Run a program on the master; how it fails."""
+    process = _start(command, MASTER)
+    _out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode != 0
+    return err
 
 
 def _start(command: Command, node: str) -> subprocess.Popen[str]:

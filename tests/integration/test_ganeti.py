@@ -3,23 +3,20 @@
 import difflib
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.integration import cluster
-from tests.integration.cluster import GROUPS, MASTER, jobs, nodes_of, run, table
+from tests.integration.cluster import ADD, EXECUTABLE, GROUPS, MASTER, SMALL, nodes_of, run, succeed, table
 from tests.integration.daemon import Daemon
 from tests.support.programs import PROGRAMS
 
-pytestmark = [pytest.mark.integration, pytest.mark.random_order(disabled=True)]
+pytestmark = pytest.mark.integration
 
 PATIENCE = 60.0  # seconds until the daemon must have come to know what has changed
-EXECUTABLE = ("-I", "htoolsd")
-ADD = ("gnt-instance", "add", "-o", "none+default", "--no-name-check", "--no-ip-check")
-SMALL = ("-B", "memory=256,vcpus=1")
 DISKS = {
     "drbd": "0:size=1G",
     "plain": "0:size=1G",
@@ -48,15 +45,6 @@ def batch(path: Path, *names: str) -> list[str]:
     common |= {"disk_template": "drbd", "disks": [{"size": 1024}], "nics": [{}], "group_name": "other"}
     path.write_text(json.dumps([common | {"instance_name": name} for name in names]))
     return ["gnt-instance", "batch-create", *EXECUTABLE, str(path)]
-
-
-def succeed(*commands: Sequence[object]) -> None:
-    """Run commands side by side; all jobs that this leads to succeed."""
-    before = jobs()
-    run(*commands)
-    done = jobs(after=before[-1].number)
-    assert len(done) >= len(commands)
-    assert {job.status for job in done} == {"success"}, done
 
 
 def requests(name: str, tmp_path: Path) -> Iterator[list[list[str]]]:

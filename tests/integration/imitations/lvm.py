@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -IS
-"""Stands for lvs, vgs, lvcreate and the like: one volume group per node, in a file, without any disk.
+"""Stands for lvs, vgs, lvcreate and the like: the volume groups of a node, in a file, without any disk.
 
-The file maps a volume's name to its size in MiB, its minor number. Knows what Ganeti's node daemon asks.
+The file maps a volume, GROUP/NAME, to its size in MiB and its minor number. Knows what the node daemon asks.
 """
 
 import argparse
@@ -11,70 +11,113 @@ import os
 import sys
 from pathlib import Path
 
-GROUP = "xenvg"
-TOTAL = 204800  # MiB
+ROOT = Path(os.environ["GANETI_ROOTDIR"])
+COMMON = {"xenvg": 204800}  # MiB
+# Two more groups, which differ from node to node; some nodes lack one.
+OTHERS = {
+    "node1": {"ssdvg": 16384, "hddvg": 65536},
+    "node2": {"ssdvg": 8192, "hddvg": 131072},
+    "node3": {"hddvg": 131072},
+    "node4": {"ssdvg": 16384, "hddvg": 65536},
+    "node5": {"ssdvg": 32768},
+}
+GROUPS = COMMON | OTHERS[ROOT.name]
 EXTENT = 4
+
+Volumes = dict[str, list[int]]
+
+
+class LvmError(Exception):
+    """What is wrong with a command."""
 
 
 def main() -> int:
     """Be the program that this was called as; the exit status."""
-    with open(os.environ["GANETI_ROOTDIR"] + "/volumes", "a+") as file:
+    with open(ROOT / "volumes", "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        volumes: dict[str, list[int]] = json.loads(file.read() or "{}")
+        volumes: Volumes = json.loads(file.read() or "{}")
         try:
             change(Path(sys.argv[0]).name, volumes)
-        except KeyError as err:
-            print(f"  Failed to find logical volume {GROUP}/{err}", file=sys.stderr)
+        except LvmError as error:
+            print(f"  {error}", file=sys.stderr)
             return 5
         file.truncate(0)
         json.dump(volumes, file)
     return 0
 
 
-def change(program: str, volumes: dict[str, list[int]]) -> None:
-    """Carry out the command line, or print what it asks for. Raises KeyError without such a volume."""
+def change(program: str, volumes: Volumes) -> None:
+    """Carry out the command line, or print what it asks for. Raises LvmError."""
     options, names = understand()
-    used = sum(size for size, _minor in volumes.values())
-    space = {
-        "vg_name": GROUP,
+    match program:
+        case "vgs" | "pvs":
+            for group in GROUPS:
+                show(options, space(group, volumes, options.units))
+        case "lvs":
+            for volume in listed(names, volumes):
+                size, minor = volumes[volume]
+                group, name = volume.split("/")
+                own = {"lv_name": name, "lv_size": mib(size, options.units), "lv_kernel_minor": str(minor)}
+                show(options, space(group, volumes, options.units) | own)
+        case "lvcreate":
+            group, size = names[0], int(options.size.removesuffix("m"))
+            if group not in GROUPS:
+                raise LvmError(f'Volume group "{group}" not found')
+            if size > free(group, volumes):
+                raise LvmError(f'Volume group "{group}" has insufficient free space')
+            volumes[f"{group}/{options.name}"] = [size, len(volumes)]
+            Path("/dev", group, options.name).touch()  # mirrors have the same name on both nodes, so it stays
+        case "lvremove":
+            for name in names:
+                del volumes[existing(name, volumes)]
+        case "lvrename":
+            group, old, new = names
+            volumes[f"{group}/{new}"] = volumes.pop(existing(f"{group}/{old}", volumes))
+            Path("/dev", group, new).touch()
+        case "blockdev":  # it is asked for sectors
+            print(volumes[existing(names[0], volumes)][0] * 2048)
+
+
+def listed(names: list[str], volumes: Volumes) -> list[str]:
+    """The volumes that are named, or whose group is; all if nothing is. Raises LvmError."""
+    single = [existing(name, volumes) for name in names if name not in GROUPS]
+    return single + [volume for volume in volumes if not names or volume.split("/")[0] in names]
+
+
+def existing(name: str, volumes: Volumes) -> str:
+    """A volume that there is. Raises LvmError if there is none of that name."""
+    if name not in volumes:
+        raise LvmError(f'Failed to find logical volume "{name}"')
+    return name
+
+
+def free(group: str, volumes: Volumes) -> int:
+    """What is free in a volume group, in MiB."""
+    return GROUPS[group] - sum(size for name, (size, _) in volumes.items() if name.startswith(f"{group}/"))
+
+
+def space(group: str, volumes: Volumes, unit: str) -> dict[str, str]:
+    """The fields that a volume group, its only disk and its volumes have."""
+    return {
+        "vg_name": group,
         "vg_attr": "wz--n-",
-        "pv_name": "/dev/none",
+        "pv_name": f"/dev/disk-{group}",
         "pv_attr": "a--",
-        **dict.fromkeys(("vg_size", "pv_size", "size"), mib(TOTAL, options.units)),
-        **dict.fromkeys(("vg_free", "pv_free"), mib(TOTAL - used, options.units)),
-        "name": GROUP,
-        "vg_extent_size": mib(EXTENT, options.units),
+        **dict.fromkeys(("vg_size", "pv_size", "size"), mib(GROUPS[group], unit)),
+        **dict.fromkeys(("vg_free", "pv_free"), mib(free(group, volumes), unit)),
+        "name": group,
+        "vg_extent_size": mib(EXTENT, unit),
         "stripes": "1",
         "tags": "",
         "lv_attr": "-wi-ao",
         "lv_kernel_major": "253",
-        "devices": "/dev/none(0)",
+        "devices": f"/dev/disk-{group}(0)",
     }
-    match program:
-        case "vgs" | "pvs":
-            show(options, space)
-        case "lvs":
-            for name in names or volumes:
-                size, minor = volumes[name]
-                volume = {"lv_name": name, "lv_size": mib(size, options.units), "lv_kernel_minor": str(minor)}
-                show(options, space | volume)
-        case "lvcreate":
-            volumes[options.name] = [int(options.size.removesuffix("m")), len(volumes)]
-            Path("/dev", GROUP, options.name).touch()  # mirrors have the same name on both nodes, so it stays
-        case "lvremove":
-            for name in names:
-                del volumes[name]
-        case "lvrename":
-            old, new = names
-            volumes[new] = volumes.pop(old)
-            Path("/dev", GROUP, new).touch()
-        case "blockdev":  # it is asked for sectors
-            print(volumes[names[0]][0] * 2048)
 
 
 def understand() -> tuple[argparse.Namespace, list[str]]:
-    """The options that matter, and the volumes named."""
+    """The options that matter, and the groups and volumes named."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("-o", "--options", dest="fields", default="")
     parser.add_argument("-n", "--name")
@@ -84,8 +127,7 @@ def understand() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--addtag")
     parser.add_argument("--deltag")
     options, rest = parser.parse_known_args()
-    paths = [Path(word) for word in rest if not word.startswith("-")]
-    return options, [path.name for path in paths if path.name != GROUP and path != Path("/dev/none")]
+    return options, [word.removeprefix("/dev/") for word in rest if not word.startswith("-")]
 
 
 def mib(size: int, unit: str) -> str:
