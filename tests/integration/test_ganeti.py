@@ -132,7 +132,7 @@ def test_every_request_with_the_daemon_killed(daemon: Daemon, tmp_path: Path) ->
         ("hinfo", ["-v", "-p", "--print-instances"]),
         ("hcheck", ["-v"]),
         ("hroller", ["-f"]),
-        ("hspace", ["--machine-readable", "-l", "2"]),
+        ("hspace", ["--machine-readable", "-l", "2", "--disk-template=ext"]),
         ("hspace", ["--disk-template=drbd", "--no-capacity-checks"]),
         ("hsqueeze", ["-v"]),
         ("hbal", ["-G", "default", "-C", "-p", "-q"]),
