@@ -45,7 +45,7 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
         rng, state = random.Random(seed), state_of(seed)
         everyone = np.ones(len(state.pnode), np.bool_)
         everywhere = np.ones(len(state.group), np.bool_)
-        trial = squeeze._trial(state, everywhere, everyone)
+        trial = squeeze._power_group(state, everywhere, everyone)
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8

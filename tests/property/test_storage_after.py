@@ -166,7 +166,7 @@ def test_squeezing() -> None:
         rows, scope = np.ones(len(state.pnode), np.bool_), np.ones(len(state.group), np.bool_)
         nodes = squeeze.offline_candidates(state)[:1].tolist()
         if nodes:
-            after, _ = squeeze._trial(state, scope, rows).balanced(nodes, True)
+            after, _ = squeeze._power_group(state, scope, rows).balanced(nodes, True)
             came += check(state, after)
     assert came > 10
 

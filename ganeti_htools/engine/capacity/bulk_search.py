@@ -48,7 +48,7 @@ class AsPrimary(NamedTuple):
     squares: Floats
 
 
-class Arrival(NamedTuple):
+class AfterArrival(NamedTuple):
     """An instance comes to a node: the column of its table, and the figures of the node then."""
 
     column: Any
@@ -64,8 +64,8 @@ class NodeOutcome:
     """
 
     now: Floats
-    primary: Arrival
-    secondary: dict[int, Arrival] = field(default_factory=dict)
+    primary: AfterArrival
+    secondary: dict[int, AfterArrival] = field(default_factory=dict)
 
 
 class BulkSearch:
@@ -148,10 +148,10 @@ class BulkSearch:
         own = {id(column): np.array(each, column.dtype) for column, each in figures}
         return self.state.columns.map(lambda column: own[id(column)] if id(column) in own else column[rows])
 
-    def arrivals(self, table: Floats, new: Columns) -> Iterator[Arrival]:
+    def arrivals(self, table: Floats, new: Columns) -> Iterator[AfterArrival]:
         """The columns of a table, each with the figures of the node then."""
         figures = zip(*(getattr(new, name).tolist() for name in self.changing), strict=True)
-        return map(Arrival, table.T, figures)
+        return map(AfterArrival, table.T, figures)
 
     def _find_out(self, keys: Sequence[NodeKey]) -> None:
         old, policy = self._nodes(keys), self.policy[[key.like for key in keys]]
@@ -176,7 +176,7 @@ class BulkSearch:
         self.write(nodes.primary, self.outcomes[at].primary)
         self.look([at])
 
-    def write(self, row: int, arrival: Arrival) -> None:
+    def write(self, row: int, arrival: AfterArrival) -> None:
         """Change the figures of a node."""
         for column, figure in zip(self.figures, arrival.figures, strict=True):
             column[row] = figure

@@ -150,8 +150,8 @@ def plan(
     lacking = [scope for scope in scopes if not room_on_all(state, scope, minimum)]
     parts = [PowerPlan(Action.NOTHING, (), (), state)]
     for scope in lacking or scopes:
-        trial = _trial(parts[-1].state, scope, movable)
-        parts.append(_power_up(trial, minimum, progress) if lacking else _power_down(trial, target, progress))
+        group = _power_group(parts[-1].state, scope, movable)
+        parts.append(_power_up(group, minimum, progress) if lacking else _power_down(group, target, progress))
     nodes = tuple(node for part in parts for node in part.nodes)
     action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
     enough = all(part.enough for part in parts)
@@ -164,7 +164,7 @@ def _alternating(plans: Sequence[Sequence[Step]]) -> tuple[Step, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class _PowerGroup:
     """One group (``scope``) of a state, to try sets of nodes on, and the instances that may be moved."""
 
     state: State
@@ -207,9 +207,9 @@ class _Trial:
         )
 
 
-def _trial(state: State, scope: Bools, movable: Bools) -> _Trial:
+def _power_group(state: State, scope: Bools, movable: Bools) -> _PowerGroup:
     here: Bools = movable & scope[state.pnode]
-    return _Trial(state, scope, here, shared_instances(state, here))
+    return _PowerGroup(state, scope, here, shared_instances(state, here))
 
 
 def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
@@ -233,37 +233,37 @@ def _room(columns: Columns, limit: Limit, figure: str) -> Ints:
     return np.floor(room).astype(np.int64)
 
 
-def _of(trial: _Trial, nodes: Ints) -> list[int]:
-    found: list[int] = nodes[trial.scope[nodes]].tolist()
+def _of(group: _PowerGroup, nodes: Ints) -> list[int]:
+    found: list[int] = nodes[group.scope[nodes]].tolist()
     return found
 
 
-def _power_down(trial: _Trial, target: Instance, progress: Progress) -> PowerPlan:
+def _power_down(group: _PowerGroup, target: Instance, progress: Progress) -> PowerPlan:
     """Of the candidates, those with fewest instances first, each that can join those before it."""
-    candidates = _of(trial, offline_candidates(trial.state))
-    best = PowerPlan(Action.NOTHING, (), (), trial.state)
+    candidates = _of(group, offline_candidates(group.state))
+    best = PowerPlan(Action.NOTHING, (), (), group.state)
     for tried, node in enumerate(reversed(candidates)):
         progress(tried, len(candidates))
         nodes = (node, *best.nodes)
-        if trial.hopeless(nodes, True, target):
+        if group.hopeless(nodes, True, target):
             continue
-        state, steps = trial.balanced(nodes, True)
-        if trial.housed(state) and room_on_all(state, trial.scope, target):
+        state, steps = group.balanced(nodes, True)
+        if group.housed(state) and room_on_all(state, group.scope, target):
             best = PowerPlan(Action.OFFLINE, nodes, steps, state)
     return best
 
 
-def _power_up(trial: _Trial, minimum: Instance, progress: Progress) -> PowerPlan:
+def _power_up(group: _PowerGroup, minimum: Instance, progress: Progress) -> PowerPlan:
     """As many of the candidates, in order, as it takes; all if that is not enough either."""
-    candidates = _of(trial, online_candidates(trial.state))
+    candidates = _of(group, online_candidates(group.state))
     for count in range(len(candidates) + 1):
         progress(count, len(candidates) + 1)
         nodes = tuple(candidates[:count])
         last = count == len(candidates)
-        if trial.hopeless(nodes, False, minimum) and not last:
+        if group.hopeless(nodes, False, minimum) and not last:
             continue
-        state, steps = trial.balanced(nodes, False)
-        enough = trial.housed(state) and room_on_all(state, trial.scope, minimum)
+        state, steps = group.balanced(nodes, False)
+        enough = group.housed(state) and room_on_all(state, group.scope, minimum)
         if enough or last:
             return PowerPlan(Action.ONLINE, nodes, steps, state, enough)
     raise AssertionError("the last round returns")
