@@ -135,6 +135,17 @@ def of_pool(pool: int) -> str:
     return f"sees_{pool}"
 
 
+def by_unit(columns: Columns, figure: str) -> list[Any]:
+    """A figure of disk space for each storage unit."""
+    return [getattr(columns, of_unit(figure, unit)) for unit in range(len(columns.shape.units))]
+
+
+def present(columns: Columns) -> Bools:
+    """Which nodes have each storage unit, and see each pool (units, then pools; by nodes)."""
+    pools = [getattr(columns, of_pool(pool)) for pool in range(len(columns.shape.pools))]
+    return np.array([figure > 0 for figure in (*by_unit(columns, "t_dsk"), *pools)])
+
+
 @lru_cache(maxsize=32)
 def columns_type(shape: Shape) -> type[Columns]:
     """The type of columns with figures of so many units and pools."""

@@ -15,6 +15,7 @@ from ganeti_htools.model.columns import (
     Floats,
     Ints,
     Shape,
+    by_unit,
     columns_type,
     of_pool,
     of_unit,
@@ -336,13 +337,12 @@ def missing_resources(state: State) -> list[str]:
     """
     size = len(state.cluster.nodes)
     placed = [(state.pnode, ~state.forthcoming), (state.snode, ~state.forthcoming & (state.snode != NOWHERE))]
-    columns, units = state.columns, range(len(state.units.local))
+    columns = state.columns
     taken = state.disk.sum(axis=1) if state.units.known else state.dsk
     used = sum(_sum_by(node[keep], taken[keep], size) for node, keep in placed)
     lost_mem = columns.x_mem.tolist()
-    room = [getattr(columns, of_unit("t_dsk", unit)).astype(np.int64) for unit in units]
-    free = [getattr(columns, of_unit("f_dsk", unit)) for unit in units]
-    lost_dsk = (sum(room) - sum(free) - used).tolist()
+    room = [total.astype(np.int64) for total in by_unit(columns, "t_dsk")]
+    lost_dsk = (sum(room) - sum(by_unit(columns, "f_dsk")) - used).tolist()
     return [
         f"node {on_one_line(node.name)} is missing {mem} MB ram and {dsk // 1024} GB disk"
         for node, mem, dsk in zip(state.cluster.nodes, lost_mem, lost_dsk, strict=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, of_unit
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -167,7 +167,7 @@ class State:
     def settled(self) -> Cluster:
         """The cluster as a backend would describe it after the placements made on this state."""
         columns = self.columns
-        free = np.array([getattr(columns, of_unit("f_dsk", unit)) for unit in range(len(self.units.local))])
+        free = np.array(by_unit(columns, "f_dsk"))
         figures = (column.tolist() for column in (columns.n_mem, free.T, columns.f_spindles))
         nodes = tuple(
             _unless_same(node, n_mem=own, f_spindles=spindles, **with_free(node, self.units, room))

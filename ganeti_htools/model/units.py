@@ -88,10 +88,9 @@ def needs_of(row: Instance, units: Units) -> Needs:
     Spindles are those of the default volume group; an instance without disks on its node takes spindles all
     the same, as with Ganeti's htools.
     """
-    if not units.told:  # there is nothing to look up
-        local = row.template.local_storage
-        return Needs((row.dsk if local else 0,), (local,), row.spindles)
     needs = units.wants(row)
+    if not units.known:
+        return Needs((sum(needs.values()),), (bool(needs),), row.spindles)
     disk = tuple(needs.get(unit, 0) for unit in units.local)
     wants = tuple(unit in needs for unit in (*units.local, *units.pools))
     spindles: int | None = row.spindles

@@ -7,7 +7,7 @@ import numpy as np
 
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, without_loads
-from ganeti_htools.model.columns import NOWHERE, Bools, of_unit
+from ganeti_htools.model.columns import NOWHERE, Bools, by_unit
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.state import State
@@ -54,9 +54,8 @@ def state_of(cluster: Cluster, view: View) -> State:
     )
     state = derive(seen, static_kvm_node_memory=view.static_kvm_node_memory)
     columns = state.columns
-    for unit in range(len(state.units.local)):
-        total = getattr(columns, of_unit("t_dsk", unit))
-        getattr(columns, of_unit("lo_dsk", unit))[:] = np.floor(view.min_disk * total)
+    for reserved, total in zip(by_unit(columns, "lo_dsk"), by_unit(columns, "t_dsk"), strict=True):
+        reserved[:] = np.floor(view.min_disk * total)
     if view.max_cpu is not None:
         columns.vcpu_ratio[:] = view.max_cpu
     return state

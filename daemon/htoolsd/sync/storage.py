@@ -12,7 +12,7 @@ from ganeti_htools.backends import storage
 from ganeti_htools.backends.storage import Disks, Reports, Room
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from ganeti_htools.model.units import POOL_TAG, Units
+from ganeti_htools.model.units import POOL_TAG, Units, named_by
 
 # What disks take (MiB) of each unit, by the names of nodes.
 Taken = Mapping[str, Mapping[DesiredUnit, int]]
@@ -126,9 +126,7 @@ def _now(room: Room, report: Report, now: Mapping[DesiredUnit, int], unit: Desir
 
 def others_named(cluster: Cluster) -> bool:
     """Whether disks, or tags of nodes or groups, name units of which a single figure does not speak."""
-    disks = [disk for row in cluster.instances for disk in row.disks]
-    named = {disk.unit for disk in disks if disk.unit and disk.unit.type in storage.REPORTED}
-    named |= {DesiredUnit(StorageType.LVM_VG, disk.metavg) for disk in disks if disk.metavg}
+    named = {unit for unit in named_by(cluster.instances) if unit.type in storage.REPORTED}
     groups = {unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG}
     owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
     return bool(named - groups) or any(tag.startswith(POOL_TAG) for tags in owners for tag in tags)

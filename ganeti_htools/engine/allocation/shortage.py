@@ -15,7 +15,7 @@ from ganeti_htools.engine.rules.node_rules import CODE
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import PRIMARY, RESERVE, SECONDARY, SPINDLES, Limit
 from ganeti_htools.model.cluster import MAX_MIB
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, of_pool, of_unit
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, present
 from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
@@ -131,10 +131,8 @@ def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
     units, pools, told = state.columns.shape
     if lack.of is None or not told:
         return None
-    pool = lack.of - len(units)
-    name, column = (units[lack.of], of_unit("t_dsk", lack.of)) if pool < 0 else (pools[pool], of_pool(pool))
-    text = f"has no {name}" if pool < 0 else f"does not see {name}"
-    return text, getattr(state.columns, column)[lack.nodes] == 0
+    verb = "has no" if lack.of < len(units) else "does not see"
+    return f"{verb} {(*units, *pools)[lack.of]}", ~present(state.columns)[lack.of, lack.nodes]
 
 
 def _name(state: State, row: int) -> str:

@@ -16,7 +16,7 @@ from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component
 from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES
 from ganeti_htools.model import tags
-from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Columns, Floats, Ints, of_pool
+from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Columns, Floats, Ints, present
 from ganeti_htools.model.state import State
 
 # The columns that a primary on shared storage may change: sums of what instances take.
@@ -122,13 +122,11 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
 
 def _reach(state: State, rows: Ints) -> Bools | None:
     """Which nodes see all pools of each instance (instances by nodes), None if all do."""
-    pools = range(len(state.units.pools))
-    if not pools:
+    units = len(state.units.local)
+    if not state.units.pools:
         return None
-    blind = np.array([getattr(state.columns, of_pool(pool)) == 0 for pool in pools])
-    wanted = state.wants[rows][:, len(state.units.local) :]
-    reach: Bools = ~(wanted[:, :, np.newaxis] & blind).any(axis=1)
-    return reach
+    wanted, blind = state.wants[rows][:, units:], ~present(state.columns)[units:]
+    return np.asarray(~(wanted[:, :, np.newaxis] & blind).any(axis=1))
 
 
 def _added(state: State, batch: Batch) -> dict[str, Floats]:

@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.capacity.storage import storage_of
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.columns import NOWHERE, Ints, present
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.units import sees, unit_on
 
 FULL = 95  # per cent; what is fuller than that counts as full
 
@@ -46,26 +45,18 @@ def storage_faults(state: State) -> StorageFaults:
     """
     if not state.units.known:
         return StorageFaults((), (), ())
-    reported = _reported(state)
     return StorageFaults(
-        tuple(_missing(state, reported, state.pnode)),
-        tuple(_missing(state, reported, state.snode)),
+        tuple(_missing(state, state.pnode)),
+        tuple(_missing(state, state.snode)),
         tuple(_full(state)),
     )
 
 
-def _reported(state: State) -> Bools:
-    """Which nodes have each unit, and see each pool, of :attr:`.State.wants` (by node)."""
-    cluster, units = state.cluster, state.units
-    there = [[unit_on(node, units, unit) is not None for node in cluster.nodes] for unit in units.local]
-    return np.array([*there, *(sees(cluster, pool) for pool in units.pools)], np.bool_).T
-
-
-def _missing(state: State, reported: Bools, nodes: Ints) -> Iterator[Missing]:
+def _missing(state: State, nodes: Ints) -> Iterator[Missing]:
     """Where instances want what the node of theirs, of those given by instance, does not report."""
     cluster, units = state.cluster, (*state.units.local, *state.units.pools)
     looked = (nodes != NOWHERE) & ~state.columns.offline[nodes] & ~state.forthcoming
-    lacking = state.wants & ~reported[nodes] & looked[:, np.newaxis]
+    lacking = state.wants & ~present(state.columns).T[nodes] & looked[:, np.newaxis]
     for node in sorted(set(nodes[lacking.any(axis=1)].tolist())):
         for at, unit in enumerate(units):
             rows = np.flatnonzero(lacking[:, at] & (nodes == node)).tolist()

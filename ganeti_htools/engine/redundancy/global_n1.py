@@ -38,7 +38,7 @@ from ganeti_htools.engine.rules.resources import (
     disk_limits,
 )
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, of_pool, of_unit, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit, present, sorted_unique
 from ganeti_htools.model.policy import Demand, violation
 from ganeti_htools.model.state import Asked, State
 
@@ -200,8 +200,9 @@ class Redundancy:
                 reach = targets != lost
                 if self.state.migrates is not None:
                     reach &= self.state.migrates[lost, targets] | ~displaced.shared[lost]
-                for pool, wanted in enumerate(displaced.pools):
-                    reach &= (getattr(self.state.columns, of_pool(pool)) > 0)[targets] | ~wanted[lost]
+                seen = present(self.state.columns)[len(free.disk) :]
+                for sees, wanted in zip(seen, displaced.pools, strict=True):
+                    reach &= sees[targets] | ~wanted[lost]
                 there = free.on(targets, left)
                 rows = rows[~surely_found(displaced, rows, reach, there, exclusive[targets])]
         return np.concatenate([unknown, rows])
@@ -414,9 +415,7 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
 
 def free_on(columns: Columns) -> Free:
     """What nodes have free."""
-    units = range(len(columns.shape.units))
-    disk = tuple(getattr(columns, of_unit("f_dsk", unit)) for unit in units)
-    return Free(columns.unallocated, disk, columns.f_spindles)
+    return Free(columns.unallocated, tuple(by_unit(columns, "f_dsk")), columns.f_spindles)
 
 
 def _held_by_disks(state: State, mirrored: Ints) -> Bools:

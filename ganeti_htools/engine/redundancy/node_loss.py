@@ -17,7 +17,7 @@ import numpy as np
 from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode, lost_node
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints, of_pool, of_unit, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, present, sorted_unique
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -124,13 +124,11 @@ def bound_to_units(state: State, rows: Ints, scope: Bools) -> Bools:
 
 
 def bound(state: State, wants: Bools, p: Ints, s: Ints, mirrored: Any, scope: Bools) -> Bools:
-    """The same of instances with these nodes that want these units and pools (see :attr:`.State.wants`)."""
-    columns = state.columns
-    figures = [of_unit("t_dsk", unit) for unit in range(len(columns.shape.units))]
-    figures += map(of_pool, range(len(columns.shape.pools)))
-    has = np.array([getattr(columns, figure) > 0 for figure in figures])
-    groups = state.group[p]
-    elsewhere = np.zeros((len(figures), len(p)), np.int64)
+    """Which instances cannot come back (:func:`bound_to_units`), given what they want (:attr:`.State.wants`)
+    and their nodes.
+    """
+    has, groups = present(state.columns), state.group[p]
+    elsewhere = np.zeros((len(has), len(p)), np.int64)
     for group in sorted_unique(groups).tolist():
         there = has[:, scope & (state.group == group)].sum(axis=1)
         elsewhere[:, groups == group] = there[:, np.newaxis]

@@ -72,7 +72,10 @@ def _as_it_is(_c: Columns, amount: Any) -> Any:
 def free_disk_share(c: Columns, f_dsk: Any, f_spindles: Any) -> Floats:
     """Free share of a node's disk, or of its spindles with exclusive storage; 1 where it has none."""
     free = np.where(c.excl_stor, f_spindles, f_dsk)
-    total = np.where(c.excl_stor, c.t_spindles, c.t_dsk)
+    return _share(free, np.where(c.excl_stor, c.t_spindles, c.t_dsk))
+
+
+def _share(free: Any, total: Any) -> Floats:
     return np.where(total == 0, 1.0, free / np.where(total == 0, 1, total))
 
 
@@ -97,13 +100,12 @@ def _has_disk(c: Columns) -> Any:
 
 def _free_unit(unit: int) -> dict[str, Any]:
     """How another unit than the default volume group differs, of which alone there are spindles."""
-    free, whole = of_unit("f_dsk", unit), of_unit("t_dsk", unit)
-
-    def share(c: Columns, room: Any) -> Any:
-        total = getattr(c, whole)
-        return np.where(total == 0, 1.0, room / np.where(total == 0, 1, total))
-
-    return {"figures": (free,), "formula": share, "counted": lambda c: getattr(c, whole) > 0}
+    whole = of_unit("t_dsk", unit)
+    return {
+        "figures": (of_unit("f_dsk", unit),),
+        "formula": lambda c, free: _share(free, getattr(c, whole)),
+        "counted": lambda c: getattr(c, whole) > 0,
+    }
 
 
 def _forthcoming(component: Component) -> Component:
