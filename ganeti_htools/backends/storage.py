@@ -5,20 +5,17 @@ results in; what units have, in what OP_NODE_QUERY_STORAGE does (``lib/cmdlib/no
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ganeti_htools.backends import units
 from ganeti_htools.backends.fields import Fields, parse_json
-from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance, Node
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
 from ganeti_htools.model.errors import DataError, on_one_line
-from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, Pool, StorageType, Unit
+from ganeti_htools.model.furnished import Disks, Reports, Room, with_disks
+from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units import named_by
-
-# The types of which Ganeti can ask nodes for units (``constants.STS_REPORT_NODE_STORAGE``).
-REPORTED = (StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER)
 
 _SETTINGS = {
     "volume_group_name": StorageType.LVM_VG,
@@ -26,9 +23,6 @@ _SETTINGS = {
     "shared_file_storage_dir": StorageType.SHARED_FILE,
     "gluster_storage_dir": StorageType.GLUSTER,
 }
-
-# Where the disks of instances are, by the instances' names.
-Disks = Mapping[str, tuple[Disk, ...]]
 
 
 def default_units(settings: Fields) -> tuple[DesiredUnit, ...]:
@@ -171,25 +165,6 @@ def _directory(fields: Fields, default: str | None) -> str:
     return path.rsplit("/", 2)[0] or "/"
 
 
-def with_disks(cluster: Cluster, disks: Disks) -> Cluster:
-    """The cluster with its disks where they are. The same object if nothing is new.
-
-    Instances whose disks have other sizes than told are left as they are: those were other disks.
-    """
-    rows = tuple(_located(row, disks.get(row.name, ())) for row in cluster.instances)
-    same = all(new is old for new, old in zip(rows, cluster.instances, strict=True))
-    return cluster if same else replace(cluster, instances=rows)
-
-
-def _located(row: Instance, disks: tuple[Disk, ...]) -> Instance:
-    if [disk.size for disk in disks] != [disk.size for disk in row.disks]:
-        return row
-    found = tuple(
-        replace(old, unit=new.unit, metavg=new.metavg) for old, new in zip(row.disks, disks, strict=True)
-    )
-    return row if found == row.disks else replace(row, disks=found)
-
-
 def told(cluster: Cluster) -> dict[str, Any]:
     """The units of nodes and the disks of instances, in the words of the text format, by name; pools."""
     return {
@@ -233,17 +208,6 @@ def pool(fields: Fields) -> Pool:
     return Pool(DesiredUnit(known[kind], key), total, reserved)
 
 
-class Room(NamedTuple):
-    """Size and free space (MiB) of a unit."""
-
-    size: int
-    free: int
-
-
-# What nodes were found to have, by their names.
-Reports = Mapping[str, Mapping[DesiredUnit, Room]]
-
-
 def reports(results: Mapping[StorageType, Any]) -> tuple[Reports, tuple[str, ...]]:
     """What nodes have, from the results of OP_NODE_QUERY_STORAGE for each type, asked for STORAGE_FIELDS.
 
@@ -262,50 +226,3 @@ def reports(results: Mapping[StorageType, Any]) -> tuple[Reports, tuple[str, ...
                         f" free space, got {on_one_line(str(row[1:]))[:60]}"
                     )
     return {node: units for node, units in found.items() if node not in wrong}, tuple(wrong.values())
-
-
-def reported_types(cluster: Cluster) -> tuple[StorageType, ...]:
-    """The types that the cluster enables, and of which nodes can be asked for units."""
-    enabled = {TYPE_OF[template] for template in cluster.enabled_templates or ()}
-    return tuple(kind for kind in REPORTED if kind in enabled)
-
-
-def named_units(cluster: Cluster) -> set[DesiredUnit]:
-    """The units that disks name, and the defaults of the types that the cluster enables."""
-    named = named_by(cluster.instances)
-    if cluster.default_metavg:
-        named.add(DesiredUnit(StorageType.LVM_VG, cluster.default_metavg))
-    types = reported_types(cluster)
-    return named | {unit for unit in cluster.default_units if unit.type in types}
-
-
-def with_storage(cluster: Cluster, found: Reports, named: Collection[DesiredUnit]) -> Cluster:
-    """The cluster whose nodes have the ``named`` units that were found there; the others stay as they are.
-
-    Ganeti lists every volume group of a node, also the system's. With exclusive storage what it tells of the
-    default one there is (a volume group has space that no disk may take) stands in the node's own figures.
-    """
-    group = next((unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG), None)
-    rows = tuple(
-        replace(node, storage=_storage(node, found[node.name], named, group)) if node.name in found else node
-        for node in cluster.nodes
-    )
-    return replace(cluster, nodes=rows)
-
-
-def _storage(
-    node: Node,
-    found: Mapping[DesiredUnit, Room],
-    named: Collection[DesiredUnit],
-    group: DesiredUnit | None,
-) -> tuple[Unit, ...]:
-    there = (Unit(unit, *room) for unit, room in found.items() if unit in named)
-    return tuple(_exclusive(node, unit, unit.desired == group) for unit in there)
-
-
-def _exclusive(node: Node, unit: Unit, default: bool) -> Unit:
-    if not node.excl_stor or unit.desired.type is not StorageType.LVM_VG:
-        return unit
-    if default:
-        unit = unit._replace(total=int(node.t_dsk), free=node.f_dsk)
-    return unit._replace(params=(True,))

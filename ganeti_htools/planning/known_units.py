@@ -8,7 +8,8 @@ default unit of that type, for which it wins over what is known; the other units
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.furnished import located
 from ganeti_htools.model.request import Allocate, MultiAllocate, Placement, Relocate, Request
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -78,7 +79,7 @@ def _instances(cluster: Cluster, known: Mapping[str, Instance], memory: Memory) 
     for row in cluster.instances:
         kept, other = before.get(id(row)), known.get(row.name)
         if kept is None or kept[1] is not other:
-            kept = row, other, _located(row, other)
+            kept = row, other, located(row, other.disks) if other else row
         now[id(row)] = kept
     memory.instances = now
     return tuple(kept[-1] for kept in now.values())
@@ -102,20 +103,6 @@ def _with_storage(node: Node, known: Node, spoken: DesiredUnit | None) -> Node:
         params = (True,) if node.excl_stor and spoken.type is StorageType.LVM_VG else ()
         units.insert(0, Unit(spoken, int(node.t_dsk), node.f_dsk, params))
     return replace(node, storage=tuple(units))
-
-
-def _located(row: Instance, known: Instance | None) -> Instance:
-    """The instance with its disks where they are known to be, if these are the same disks."""
-    if known is None or [disk.size for disk in row.disks] != [disk.size for disk in known.disks]:
-        return row
-    disks = tuple(_disk(own, other) for own, other in zip(row.disks, known.disks, strict=True))
-    return row if disks == row.disks else replace(row, disks=disks)
-
-
-def _disk(own: Disk, known: Disk) -> Disk:
-    if own.unit not in (None, known.unit):
-        return own
-    return replace(own, unit=known.unit, metavg=own.metavg or known.metavg)
 
 
 def with_metadata(request: Request, group: str | None) -> Request:

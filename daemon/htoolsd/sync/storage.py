@@ -8,9 +8,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from ganeti_htools.backends import storage
-from ganeti_htools.backends.storage import Disks, Reports, Room
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.furnished import (
+    REPORTED,
+    Disks,
+    Reports,
+    Room,
+    named_units,
+    with_disks,
+    with_storage,
+)
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.units import POOL_TAG, Units, named_by
 
@@ -107,7 +114,7 @@ def furnished(cluster: Cluster, known: Storage, others: Set[DesiredUnit] = froze
 
     Those are the units that disks name, the default ones, and ``others``.
     """
-    cluster = storage.with_disks(replace(cluster, pools=known.pools) if known.pools else cluster, known.disks)
+    cluster = with_disks(replace(cluster, pools=known.pools) if known.pools else cluster, known.disks)
     if not (known.reports and known.complete):
         return cluster
     now, up = taken_of(cluster), {node.name for node in cluster.nodes if node.t_mem}
@@ -116,7 +123,7 @@ def furnished(cluster: Cluster, known: Storage, others: Set[DesiredUnit] = froze
         for name, report in known.reports.items()
         if name in up
     }
-    return storage.with_storage(cluster, rooms, storage.named_units(cluster) | others)
+    return with_storage(cluster, rooms, named_units(cluster) | others)
 
 
 def _now(room: Room, report: Report, now: Mapping[DesiredUnit, int], unit: DesiredUnit) -> Room:
@@ -126,7 +133,7 @@ def _now(room: Room, report: Report, now: Mapping[DesiredUnit, int], unit: Desir
 
 def others_named(cluster: Cluster) -> bool:
     """Whether disks, or tags of nodes or groups, name units of which a single figure does not speak."""
-    named = {unit for unit in named_by(cluster.instances) if unit.type in storage.REPORTED}
+    named = {unit for unit in named_by(cluster.instances) if unit.type in REPORTED}
     groups = {unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG}
     owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
     return bool(named - groups) or any(tag.startswith(POOL_TAG) for tags in owners for tag in tags)

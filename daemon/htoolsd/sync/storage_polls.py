@@ -12,11 +12,11 @@ import structlog
 import trio
 
 from ganeti_htools.backends import storage
-from ganeti_htools.backends.storage import Disks
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import HtoolsError, on_one_line
+from ganeti_htools.model.furnished import Disks, reported_types
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, group_pools, units_of
 from htoolsd import reading
@@ -210,7 +210,7 @@ class StoragePolls:
             return
         await self._renew()
         before = self._taken()
-        told, wrong = await units_of(client, some, storage.reported_types(cluster), SECONDS)
+        told, wrong = await units_of(client, some, reported_types(cluster), SECONDS)
         await self._renew()
         _complain(wrong)
         self._tried |= dict.fromkeys(some, now)

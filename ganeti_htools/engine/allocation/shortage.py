@@ -62,7 +62,7 @@ def explain(
     else:
         primaries, secondaries = np.array([primary]), np.setdiff1d(np.flatnonzero(scope), [primary])
     found = remark(state, asked, most, primaries, secondaries, options)
-    return found and f"{found}; counted as {most.value}: {failures[most]}"
+    return found and f"most missing: {found}; counted as {most.value}: {failures[most]}"
 
 
 def remark(
@@ -76,11 +76,11 @@ def remark(
         group = state.cluster.groups[int(state.group[refused[0]])]
         exclusive = bool(state.columns.excl_stor[refused[0]])
         bounds = _policy(asked.row.demand, group.ipolicy, fail, exclusive)
-        return f"most missing: instance policy; group {group.name} allows {bounds}"
+        return f"instance policy; group {group.name} allows {bounds}"
     if fail is Fail.TAGS:
         shared = affinity.tag_conflicts(state, asked)[primaries]
         row = int(primaries[np.argmin(shared)])
-        thing = "most missing: nodes without its exclusion tags"
+        thing = "nodes without its exclusion tags"
         return f"{thing}; closest: {_name(state, row)} has {shared.min()} of them"
     found = _lacks(state, asked, fail, primaries, secondaries, options.ignore_soft_errors)
     lacks = [lack for lack in found if lack.short.any()]
@@ -89,15 +89,13 @@ def remark(
     lack = max(lacks, key=lambda lack: int(lack.short.sum()))
     short, absent = np.flatnonzero(lack.short), _absent(state, lack)
     if absent and absent[1][short].all():
-        return f"most missing: {lack.thing}; {_name(state, int(lack.nodes[short[0]]))} {absent[0]}"
+        return f"{lack.thing}; {_name(state, int(lack.nodes[short[0]]))} {absent[0]}"
     if absent:
         short = short[~absent[1][short]]
     closest = short[np.argmin(lack.amounts[short])]
     amount = math.ceil(lack.amounts[closest])
     unit = f" {lack.unit}" if lack.unit else ""
-    return (
-        f"most missing: {lack.thing}; closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}{unit}"
-    )
+    return f"{lack.thing}; closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}{unit}"
 
 
 def lacking(state: State, asked: Asked, node: int, secondary: bool = False) -> str:
@@ -221,7 +219,7 @@ def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> st
     """Which node's loss could not be survived."""
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = assess(state, everyone, options)
-    thing = "most missing: N+1 redundancy"
+    thing = "N+1 redundancy"
     lost, heirs = redundancy.pairs
     broken = np.flatnonzero(redundancy.broken & redundancy.looked)
     if len(broken):

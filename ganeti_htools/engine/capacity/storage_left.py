@@ -84,8 +84,7 @@ def _ends_first(before: State, result: Capacity, row: Instance, site: Site) -> s
     against = codes[codes != FITS]
     fits = failures.get(Fail.N1) or not len(against)
     most = Fail.N1 if fits else FAIL[int(np.bincount(against).argmax())]
-    remark = shortage.remark(state, asked, most, nodes, nodes if asked.mirrored else nodes[:0], site.options)
-    return remark and remark.removeprefix("most missing: ")
+    return shortage.remark(state, asked, most, nodes, nodes if asked.mirrored else nodes[:0], site.options)
 
 
 def _codes(state: State, asked: Asked, nodes: Ints) -> Codes:

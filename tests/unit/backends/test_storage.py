@@ -7,10 +7,10 @@ import pytest
 
 from ganeti_htools.backends import storage
 from ganeti_htools.backends.fields import Fields
-from ganeti_htools.backends.storage import Room
-from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
+from ganeti_htools.model.furnished import Room
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.storage import query_disks
 from tests.unit.simulator import test_storage as simulated
@@ -142,19 +142,6 @@ def test_what_jobs_tell_of_disks() -> None:
     assert len(found.wrong) == 1
 
 
-def row(name: str, *disks: Disk) -> Instance:
-    return Instance(name, 100, 600, disks, 1)
-
-
-def test_disks_get_their_units() -> None:
-    cluster = Cluster(instances=(row("one", Disk(500), Disk(100, 3)), row("grown", Disk(71)), row("new")))
-    disks = read(CONFIGURATION).disks
-    changed = storage.with_disks(cluster, {**disks, "grown": (Disk(70, None, HDD),)})
-    assert changed.instances[0].disks == (Disk(500, None, SSD, "hdd"), Disk(100, 3, SSD))
-    assert all(new is old for new, old in zip(changed.instances[1:], cluster.instances[1:], strict=True))
-    assert storage.with_disks(changed, disks) is changed
-
-
 def test_what_nodes_have() -> None:
     good = [["one", "hdd", 900, 800], ["one", "ssd", 90, 0], ["two", "hdd", 900, 900]]
     found, wrong = storage.reports({LVM: good, FILE: [["two", "/srv", 5, 4]]})
@@ -179,28 +166,6 @@ def test_nonsense_of_a_node_concerns_that_node(row: list[Any]) -> None:
     found, wrong = storage.reports({LVM: [["one", "hdd", 900, 800], row, ["two", "hdd", 1, 1]]})
     assert found == {"two": {HDD: Room(1, 1)}}
     assert [line.startswith("node one: storage of type lvm-vg: expected ") for line in wrong] == [True]
-
-
-def test_only_units_that_are_named_count() -> None:
-    nodes = (Node("one", "g", t_dsk=900.0, f_dsk=700), Node("silent", "g", t_dsk=900.0, f_dsk=700))
-    templates = (DiskTemplate.PLAIN,)
-    files = DesiredUnit(FILE, "/srv")  # a default, but of no type that is enabled
-    cluster = Cluster((), nodes, (row("a", Disk(1, None, SSD)),), default_units=(HDD, files))
-    cluster = replace(cluster, enabled_templates=templates)
-    assert storage.reported_types(cluster) == (LVM,)
-    assert storage.named_units(cluster) == {SSD, HDD}
-    found = {"one": {DesiredUnit(LVM, "system"): Room(9, 9), HDD: Room(900, 800), SSD: Room(90, 80)}}
-    changed = storage.with_storage(cluster, found, storage.named_units(cluster))
-    assert changed.nodes[0].storage == (Unit(HDD, 900, 800), Unit(SSD, 90, 80))
-    assert changed.nodes[1] is nodes[1]
-    exclusive = replace(cluster, nodes=(replace(nodes[0], excl_stor=True),))
-    changed = storage.with_storage(exclusive, found, {HDD, SSD})
-    assert changed.nodes[0].storage == (Unit(HDD, 900, 700, (True,)), Unit(SSD, 90, 80, (True,)))
-
-
-def test_the_metadata_of_new_and_old_disks_names_its_group() -> None:
-    cluster = Cluster((), (), (row("a", Disk(1, None, SSD, "old")),), default_metavg="new")
-    assert storage.named_units(cluster) == {SSD, DesiredUnit(LVM, "old"), DesiredUnit(LVM, "new")}
 
 
 def test_what_the_daemon_tells_is_what_it_knows() -> None:

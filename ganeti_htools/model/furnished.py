@@ -1,0 +1,100 @@
+"""The cluster with its disks where they are, and its nodes with the units that they were found to have.
+
+LUXI tells neither: where disks are, and what units have, is found out apart and put together here.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.units import named_by
+
+# The types of which Ganeti can ask nodes for units (``constants.STS_REPORT_NODE_STORAGE``).
+REPORTED = (StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER)
+
+# Where the disks of instances are, by the instances' names.
+Disks = Mapping[str, tuple[Disk, ...]]
+
+
+class Room(NamedTuple):
+    """Size and free space (MiB) of a unit."""
+
+    size: int
+    free: int
+
+
+# What nodes were found to have, by their names.
+Reports = Mapping[str, Mapping[DesiredUnit, Room]]
+
+
+def with_disks(cluster: Cluster, disks: Disks) -> Cluster:
+    """The cluster with its disks where they are. The same object if nothing is new."""
+    rows = tuple(located(row, disks.get(row.name, ())) for row in cluster.instances)
+    same = all(new is old for new, old in zip(rows, cluster.instances, strict=True))
+    return cluster if same else replace(cluster, instances=rows)
+
+
+def located(row: Instance, disks: tuple[Disk, ...]) -> Instance:
+    """The instance with its disks where these are, unless they tell that they are elsewhere.
+
+    It is left as it is if its disks have other sizes: then those were other disks.
+    """
+    if [disk.size for disk in disks] != [disk.size for disk in row.disks]:
+        return row
+    found = tuple(_located(old, new) for old, new in zip(row.disks, disks, strict=True))
+    return row if found == row.disks else replace(row, disks=found)
+
+
+def _located(own: Disk, known: Disk) -> Disk:
+    if own.unit not in (None, known.unit):
+        return own
+    return replace(own, unit=known.unit, metavg=own.metavg or known.metavg)
+
+
+def reported_types(cluster: Cluster) -> tuple[StorageType, ...]:
+    """The types that the cluster enables, and of which nodes can be asked for units."""
+    enabled = {TYPE_OF[template] for template in cluster.enabled_templates or ()}
+    return tuple(kind for kind in REPORTED if kind in enabled)
+
+
+def named_units(cluster: Cluster) -> set[DesiredUnit]:
+    """The units that disks name, and the defaults of the types that the cluster enables."""
+    named = named_by(cluster.instances)
+    if cluster.default_metavg:
+        named.add(DesiredUnit(StorageType.LVM_VG, cluster.default_metavg))
+    types = reported_types(cluster)
+    return named | {unit for unit in cluster.default_units if unit.type in types}
+
+
+def with_storage(cluster: Cluster, found: Reports, named: Collection[DesiredUnit]) -> Cluster:
+    """The cluster whose nodes have the ``named`` units that were found there; the others stay as they are.
+
+    Ganeti lists every volume group of a node, also the system's. With exclusive storage what it tells of the
+    default one there is (a volume group has space that no disk may take) stands in the node's own figures.
+    """
+    group = next((unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG), None)
+    rows = tuple(
+        replace(node, storage=_storage(node, found[node.name], named, group)) if node.name in found else node
+        for node in cluster.nodes
+    )
+    return replace(cluster, nodes=rows)
+
+
+def _storage(
+    node: Node,
+    found: Mapping[DesiredUnit, Room],
+    named: Collection[DesiredUnit],
+    group: DesiredUnit | None,
+) -> tuple[Unit, ...]:
+    there = (Unit(unit, *room) for unit, room in found.items() if unit in named)
+    return tuple(_exclusive(node, unit, unit.desired == group) for unit in there)
+
+
+def _exclusive(node: Node, unit: Unit, default: bool) -> Unit:
+    if not node.excl_stor or unit.desired.type is not StorageType.LVM_VG:
+        return unit
+    if default:
+        unit = unit._replace(total=int(node.t_dsk), free=node.f_dsk)
+    return unit._replace(params=(True,))
