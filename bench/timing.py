@@ -1,11 +1,10 @@
 """Processes timed from start to exit, and tables of what was measured."""
 
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,24 +21,40 @@ class Run(NamedTuple):
     output: str
 
 
+# Starts a program and writes its exit status, time and peak memory (KiB) to a file descriptor. The peak memory
+# of a process counts that of the one that started it, so a small one has to.
+_LAUNCHER = """
+import os, sys, time
+report, *command = sys.argv[1:]
+start = time.perf_counter()
+_, status, usage = os.wait4(os.posix_spawnp(command[0], command, os.environ), 0)
+seconds = time.perf_counter() - start
+os.write(int(report), f"{os.waitstatus_to_exitcode(status)} {seconds} {usage.ru_maxrss}".encode())
+"""
+
+
 def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> Run:
     """Run a program to its end."""
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        start = time.perf_counter()
-        process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+    file = partial(tempfile.TemporaryFile, "w+")
+    with file() as output, file() as errors, file() as report:
+        subprocess.run(
+            [sys.executable, "-ISc", _LAUNCHER, str(report.fileno()), *command],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            pass_fds=[report.fileno()],
+            check=True,
         )
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-        for file in (output, errors):
-            file.seek(0)
+        for each in (output, errors, report):
+            each.seek(0)
+        status, seconds, memory = report.read().split()
         told = errors.read().strip()
-        if process.returncode:
+        if int(status):
             raise SystemExit(f"bench: {command[0]} failed: {told}")
         if told:
             print(f"bench: {command[0]}: {told}", file=sys.stderr)
-        return Run(seconds, usage.ru_maxrss // 1024, output.read())
+        return Run(float(seconds), int(memory) // 1024, output.read())
 
 
 def progress(text: str) -> None:
