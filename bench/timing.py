@@ -21,8 +21,8 @@ class Run(NamedTuple):
     output: str
 
 
-# Starts a program and writes its exit status, time and peak memory (KiB) to a file descriptor. The peak memory
-# of a process counts that of the one that started it, so a small one has to.
+# Starts a program and writes its exit status, time and peak memory (KiB) to a file descriptor. The peak of a
+# process counts that of the one that started it, so a small one has to.
 _LAUNCHER = """
 import os, sys, time
 report, *command = sys.argv[1:]
