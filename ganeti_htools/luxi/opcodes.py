@@ -62,10 +62,25 @@ def replace_secondary(instance: str, node: str) -> Opcode:
     }
 
 
+def move(instance: str, node: str) -> Opcode:
+    """Stop an instance, copy its local disks to a new primary, and start it there if it is to run."""
+    return {
+        "OP_ID": "OP_INSTANCE_MOVE",
+        "instance_name": instance,
+        "shutdown_timeout": _SHUTDOWN_TIMEOUT,
+        "ignore_ipolicy": False,
+        "target_node": node,
+        "compress": "none",
+        "ignore_consistency": False,
+    }
+
+
 def moving(operation: Operation, instance: str, node: str, forthcoming: bool) -> Opcode:
     """The opcode of an operation of a move; ``node`` is the new one, if it takes one."""
     if operation is Operation.REPLACE_SECONDARY:
         return replace_secondary(instance, node)
+    if operation is Operation.MOVE:
+        return move(instance, node)
     go = failover if forthcoming else migrate
     return go(instance, node) if operation.takes_node else go(instance)
 

@@ -63,9 +63,9 @@ class Names:
         new = self.nodes[step.node] if step.kind.takes_node else ""
         operations = step.kind.operations
         summary = " ".join(_summary(operation, new) for operation in operations)
-        commands = tuple(_command(operation, row, name, new) for operation in operations)
+        commands = tuple(command(operation, row, name, new) for operation in operations)
         disk, memory = copied(step.kind, row)
-        units = copied_by_unit(step.kind, row, self._units)
+        units = copied_by_unit(operations, row, self._units)
         return Move(step, name, self._named(was), self._named(now), summary, commands, disk, memory, units)
 
     def _named(self, nodes: tuple[int, int]) -> tuple[str, ...]:
@@ -76,10 +76,12 @@ def _summary(operation: Operation, new: str) -> str:
     return f"{operation.value}:{new}" if operation.takes_node else operation.value
 
 
-def _command(operation: Operation, row: Instance, name: str, new: str) -> str:
+def command(operation: Operation, row: Instance, name: str, new: str) -> str:
     """Arguments of gnt-instance for an operation on an instance; ``new`` is its new node, if any."""
     if operation is Operation.REPLACE_SECONDARY:
         return f"replace-disks -n {new} {name}"
+    if operation is Operation.MOVE:
+        return f"move -f -n {new} {name}"
     verb = "migrate" if row.status.running else "failover"
     return f"{verb} -f -n {new} {name}" if operation.takes_node else f"{verb} -f {name}"
 

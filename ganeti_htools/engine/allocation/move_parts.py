@@ -1,4 +1,4 @@
-"""What a move off nodes is made of: failovers and replaced secondaries, carried out one by one."""
+"""What a move off nodes is made of: operations of Ganeti, carried out one by one."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,14 @@ def fail_over(state: State, asked: Asked, options: Options, reporter: Reporter =
 def carry_out(state: State, asked: Asked, part: MovePart, options: Options) -> None:
     """Do a part that has been tried before, so nothing can be against it, in place."""
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
-    if part.operation is Operation.FAILOVER:
-        settling.settle(state, placements.failover(state, asked, scope, force))
-    else:
-        settling.settle(state, placements.replace_secondary(state, asked, np.array([part.node]), force))
+    target = np.array([part.node])
+    match part.operation:
+        case Operation.FAILOVER:
+            trial = placements.failover(state, asked, scope, force)
+        case Operation.FAILOVER_TO:
+            trial = placements.failover_to(state, asked, target, scope, force)
+        case Operation.REPLACE_SECONDARY:
+            trial = placements.replace_secondary(state, asked, target, force)
+        case Operation.MOVE:
+            trial = placements.move_to(state, asked, target, scope, force)
+    settling.settle(state, trial)

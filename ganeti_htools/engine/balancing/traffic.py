@@ -1,5 +1,7 @@
 """What moves copy over the network, and how long that takes."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
@@ -13,21 +15,31 @@ USUAL = 100  # Mbit/s between nodes of which no tag tells
 
 
 def copied(kind: MoveKind, row: Instance) -> tuple[int, int]:
-    """What such a move of an instance copies of disks and of memory, MiB.
+    """What such a move of an instance copies of disks and of memory, MiB."""
+    return copied_by(kind.operations, row)
+
+
+def copied_by(operations: Sequence[Operation], row: Instance) -> tuple[int, int]:
+    """What these operations on an instance copy of disks and of memory, MiB.
 
     Memory is copied by migrations, and only instances that run are migrated.
     """
-    disks = kind.operations.count(Operation.REPLACE_SECONDARY)
-    migrations = len(kind.operations) - disks if row.status.running else 0
+    disks = _times_disks(operations)
+    migrations = len(operations) - disks if row.status.running else 0
     return disks * row.dsk, migrations * row.mem
 
 
-def copied_by_unit(kind: MoveKind, row: Instance, units: Units) -> dict[str, int]:
-    """What such a move copies of disks on each storage unit, MiB; nothing while no node tells its units."""
-    disks = kind.operations.count(Operation.REPLACE_SECONDARY)
+def copied_by_unit(operations: Sequence[Operation], row: Instance, units: Units) -> dict[str, int]:
+    """What they copy of disks on each storage unit, MiB; nothing while no node tells its units."""
+    disks = _times_disks(operations)
     if not disks or not units.known:
         return {}
     return {str(unit): disks * size for unit, size in units.wants(row).items()}
+
+
+def _times_disks(operations: Sequence[Operation]) -> int:
+    """How often all disks of an instance are copied."""
+    return sum(operation.copies_disks for operation in operations)
 
 
 def bandwidths(state: State) -> Ints:
@@ -56,6 +68,6 @@ def seconds(state: State, speeds: Ints, index: int, kind: MoveKind, node: int) -
     memory = row.mem if row.status.running else 0
     total = 0.0
     for operation, source, target in kind.transfers(int(state.pnode[index]), int(state.snode[index]), node):
-        volume = row.dsk if operation is Operation.REPLACE_SECONDARY else memory
+        volume = row.dsk if operation.copies_disks else memory
         total += 8 * volume / float(speeds[source, target])
     return total

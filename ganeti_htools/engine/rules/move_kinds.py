@@ -17,24 +17,30 @@ class Operation(Enum):
     FAILOVER = "f"  # primary and secondary change roles; an instance that runs is migrated
     FAILOVER_TO = "fa"  # to a new primary, on storage that all nodes see
     REPLACE_SECONDARY = "r"  # the disks are copied to a new secondary
+    MOVE = "m"  # a plain or file instance is stopped and copied to a new primary; part of no move kind
 
     @property
     def takes_node(self) -> bool:
         """Whether it brings the instance to a node that is new to it."""
         return self is not Operation.FAILOVER
 
+    @property
+    def copies_disks(self) -> bool:
+        """Whether disks are copied; otherwise the instance itself goes, with its memory if it runs."""
+        return self in (Operation.REPLACE_SECONDARY, Operation.MOVE)
+
     def nodes(self, primary: Node, secondary: Node, new: Node) -> tuple[Node, Node]:
         """Primary and secondary afterwards."""
         match self:
             case Operation.FAILOVER:
                 return secondary, primary
-            case Operation.FAILOVER_TO:
+            case Operation.FAILOVER_TO | Operation.MOVE:
                 return new, secondary
             case Operation.REPLACE_SECONDARY:
                 return primary, new
 
 
-_FAIL_OVER, _FAIL_OVER_TO, _REPLACE = Operation
+_FAIL_OVER, _FAIL_OVER_TO, _REPLACE, _ = Operation
 
 
 class MoveKind(Enum):
@@ -78,7 +84,7 @@ class MoveKind(Enum):
     @property
     def copies_disks(self) -> bool:
         """Whether disks are copied."""
-        return _REPLACE in self.operations
+        return any(operation.copies_disks for operation in self.operations)
 
     @property
     def mirrored(self) -> bool:
@@ -111,7 +117,7 @@ class MoveKind(Enum):
     def migrations(self, primary: Node, secondary: Node, new: Node) -> list[tuple[Node, Node]]:
         """From where to where the instance itself goes, in order."""
         transfers = self.transfers(primary, secondary, new)
-        return [(source, target) for operation, source, target in transfers if operation is not _REPLACE]
+        return [(source, target) for operation, source, target in transfers if not operation.copies_disks]
 
 
 MIRRORED = tuple(kind for kind in MoveKind if kind.mirrored)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
-from ganeti_htools.engine.rules.node_rules import Codes, first_reason
+from ganeti_htools.engine.rules.node_rules import CODE, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import Fail
 
 
 def _row(row: int) -> Ints:
@@ -132,6 +133,25 @@ def failover(state: State, asked: Asked, scope: Bools, force: bool = False) -> T
 
 def failover_to(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:
     """An instance on storage all nodes see, started on each target."""
+    trial = _to_primary(state, asked, targets, scope, force)
+    primary = int(state.pnode[asked.index])
+    return replace(trial, codes=affinity.migration_codes(state, primary, targets, trial.codes))
+
+
+def move_to(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:
+    """An instance on local disks without a copy, stopped and copied to each target.
+
+    It does not migrate, so migration tags do not count. No target is reached from an offline node, where the
+    data is, nor by a forthcoming instance, which Ganeti does not move.
+    """
+    trial = _to_primary(state, asked, targets, scope, force)
+    if asked.forthcoming or state.columns.offline[state.pnode[asked.index]]:
+        return replace(trial, codes=np.full_like(trial.codes, CODE[Fail.MIGRATION]))
+    return trial
+
+
+def _to_primary(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool) -> Trial:
+    """An instance that has a primary only, on each target instead."""
     primary = int(state.pnode[asked.index])
     p = _row(primary)
     old_p, old_t = state.columns.take(p), state.columns.take(targets)
@@ -140,7 +160,6 @@ def failover_to(state: State, asked: Asked, targets: Ints, scope: Bools, force: 
     new_p = node_rules.remove_primary(old_p, asked, tags[p], location + desires[p])
     forced = force or bool(old_p.offline[0])
     new_t, codes = node_rules.add_primary(old_t, asked, tags[targets], location + desires[targets], forced)
-    codes = affinity.migration_codes(state, primary, targets, codes)
     touched = (NodeChange(p, old_p, new_p), NodeChange(targets, old_t, new_t))
     change = affinity.crowding_change(state, asked, targets, scope)
     return Trial(asked, codes, targets, state.snode[[asked.index]], touched, change)

@@ -1,5 +1,6 @@
 """The opcodes that Debian's tools were seen to submit."""
 
+from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
 
@@ -25,6 +26,19 @@ def test_moves() -> None:
         "disks": [],
         "remote_node": "node3",
     }
+
+
+def test_a_move_has_the_fields_of_gnt_instance_move() -> None:
+    expected = {
+        "OP_ID": "OP_INSTANCE_MOVE",
+        "instance_name": "inst1",
+        "shutdown_timeout": 120,
+        "ignore_ipolicy": False,
+        "target_node": "node2",
+        "compress": "none",
+        "ignore_consistency": False,
+    }
+    assert opcodes.moving(Operation.MOVE, "inst1", "node2", forthcoming=False) == expected
 
 
 def test_questions() -> None:

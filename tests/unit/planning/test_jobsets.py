@@ -5,13 +5,13 @@ import numpy as np
 
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.balancing.balance import Step
-from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobsets
+from ganeti_htools.planning.jobsets import Move, Names, command, cost_of, jobsets
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
@@ -57,6 +57,12 @@ def test_an_instance_that_does_not_run_is_failed_over() -> None:
     assert (move.was, move.now) == (("n0",), ("n3",))
     assert (move.summary, move.commands) == ("fa:n3", ("failover -f -n n3 e",))
     assert (move.disk, move.memory) == (0, 0)
+
+
+def test_an_instance_on_local_disks_is_moved() -> None:
+    for status in (Status.RUNNING, Status.DOWN):
+        row = instance("i0", DiskTemplate.PLAIN, "n0", status=status)
+        assert command(Operation.MOVE, row, "i0", "n2") == "move -f -n n2 i0"
 
 
 def test_what_is_copied() -> None:

@@ -8,7 +8,7 @@ from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import State
@@ -30,6 +30,18 @@ def state_of(snode: int = 10_000) -> State:
     """An instance of 3000 MiB on a, with its copy on b; c is empty."""
     one = instance("one", DiskTemplate.DRBD, "a", "b", mem=3_000)
     return derive(cluster({"a": 10_000, "b": snode, "c": 10_000}, [one]))
+
+
+@pytest.mark.parametrize(
+    ("template", "operation"),
+    [(DiskTemplate.EXT, Operation.FAILOVER_TO), (DiskTemplate.PLAIN, Operation.MOVE)],
+)
+def test_a_part_of_an_instance_without_secondary(template: DiskTemplate, operation: Operation) -> None:
+    one = instance("one", template, "a", mem=3_000)
+    state = derive(cluster({"a": 10_000, "b": 10_000}, [one]))
+    carry_out(state, state.instance(0), MovePart(operation, 1), Options())
+    assert nodes(state) == (1, NOWHERE)
+    assert state.columns.unallocated.tolist() == [10_000, 7_000]
 
 
 def nodes(state: State) -> tuple[int, int]:

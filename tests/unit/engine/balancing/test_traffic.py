@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.engine.balancing.traffic import bandwidths, copied, seconds
-from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.balancing.traffic import bandwidths, copied, copied_by, seconds
+from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -27,6 +27,12 @@ def test_a_running_instance_is_migrated(kind: MoveKind, disks: int, memory: int)
     assert copied(kind, row) == (disks, memory)
     stopped = instance("a", DiskTemplate.DRBD, "n0", "n1", status=Status.DOWN)
     assert copied(kind, stopped) == (disks, 0)
+
+
+def test_an_instance_that_is_stopped_and_copied_takes_no_memory_along() -> None:
+    row = instance("a", DiskTemplate.PLAIN, "n0")
+    assert copied_by([Operation.MOVE], row) == (1024, 0)
+    assert copied_by([], row) == (0, 0)
 
 
 def networks() -> State:

@@ -35,6 +35,24 @@ def test_disks_come_from_where_the_instance_is_by_then() -> None:
     ]
 
 
+def test_operations_are_known_by_one_letter_or_two() -> None:
+    assert {operation.value: operation.takes_node for operation in Operation} == {
+        "f": False,
+        "fa": True,
+        "r": True,
+        "m": True,
+    }
+    assert [operation for operation in Operation if operation.copies_disks] == [
+        Operation.REPLACE_SECONDARY,
+        Operation.MOVE,
+    ]
+
+
+def test_a_copied_instance_is_no_move_of_balancing() -> None:
+    assert Operation.MOVE.nodes(P, S, NEW) == (NEW, S)
+    assert not any(Operation.MOVE in kind.operations for kind in MoveKind)
+
+
 def test_each_kind_is_for_one_sort_of_instances() -> None:
     assert MoveKind.FAILOVER_TO in SHARED
     assert sorted((*MIRRORED, *SHARED), key=RANK.__getitem__) == list(MoveKind)

@@ -20,6 +20,7 @@ OTHERS = np.array([2, 3])
 FIGURES = ("i_mem", "r_mem", "unallocated", "fail_n1", "primaries", "secondaries", "u_cpu")
 MIRRORED = instance("one", DiskTemplate.DRBD, "a", "b", mem=3_000)
 SHARED = instance("one", DiskTemplate.EXT, "a", mem=3_000)
+LOCAL = instance("one", DiskTemplate.PLAIN, "a", mem=3_000)
 NEIGHBOUR = instance("two", DiskTemplate.DRBD, "c", "b", mem=2_000)
 
 
@@ -50,6 +51,12 @@ Try = Callable[[State], Trial]
             replace(SHARED, pnode="d"),
         ),
         (
+            LOCAL,
+            lambda state: placements.move_to(state, state.instance(0), OTHERS, EVERYWHERE),
+            1,
+            replace(LOCAL, pnode="d"),
+        ),
+        (
             MIRRORED,
             lambda state: placements.failover(state, state.instance(0), EVERYWHERE),
             0,
@@ -62,7 +69,7 @@ Try = Callable[[State], Trial]
             replace(MIRRORED, snode="c"),
         ),
     ],
-    ids=["failover to a node", "failover", "replaced secondary"],
+    ids=["failover to a node", "move to a node", "failover", "replaced secondary"],
 )
 def test_nodes_become_what_they_are_afterwards(
     before: Instance, tried: Try, candidate: int, after: Instance
@@ -96,6 +103,35 @@ def test_hard_limits_always_hold() -> None:
     assert trial.codes.tolist() == [FITS, CODE[Fail.MEM]]
     forced = placements.failover_to(state, state.instance(0), OTHERS, EVERYWHERE, force=True)
     assert forced.codes.tolist() == [FITS, CODE[Fail.MEM]]
+
+
+def test_an_instance_that_is_copied_takes_its_disks_along() -> None:
+    state = state_of(LOCAL)
+    left, taken = placements.move_to(state, state.instance(0), OTHERS, EVERYWHERE).changes
+    assert (left.new.f_dsk - left.old.f_dsk).tolist() == [1024]
+    assert (taken.new.f_dsk - taken.old.f_dsk).tolist() == [-1024, -1024]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_nothing_is_copied_from_an_offline_node_and_nothing_forthcoming(force: bool) -> None:
+    barred = [CODE[Fail.MIGRATION]] * 2
+    for state in (state_of(LOCAL, offline="a"), state_of(replace(LOCAL, forthcoming=True))):
+        trial = placements.move_to(state, state.instance(0), OTHERS, EVERYWHERE, force)
+        assert trial.codes.tolist() == barred
+    full = state_of(LOCAL, small="c")
+    trial = placements.move_to(full, full.instance(0), OTHERS, EVERYWHERE, force)
+    assert trial.codes.tolist() == [CODE[Fail.MEM], FITS]
+
+
+def test_migration_tags_do_not_keep_an_instance_from_being_copied() -> None:
+    for row, allowed in ((SHARED, False), (LOCAL, True)):
+        described = state_of(row).cluster
+        first, *others = described.nodes
+        nodes = (replace(first, tags=("cpu:new",)), *others)
+        state = derive(replace(described, nodes=nodes, tags=("htools:migration:cpu",)))
+        go = placements.move_to if row is LOCAL else placements.failover_to
+        codes = go(state, state.instance(0), OTHERS, EVERYWHERE).codes
+        assert codes.tolist() == [FITS if allowed else CODE[Fail.MIGRATION]] * 2
 
 
 def test_what_is_kept_free_without_an_instance_is_the_most_for_another_node() -> None:
