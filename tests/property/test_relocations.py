@@ -27,6 +27,8 @@ def operation(state: State, row: int, operation: Operation, node: int, force: bo
             return placements.failover_to(state, asked, target, scope, force)
         case Operation.REPLACE_SECONDARY:
             return placements.replace_secondary(state, asked, target, force)
+        case Operation.MOVE:
+            return placements.move_to(state, asked, target, scope, force)
 
 
 @settings(max_examples=60)
