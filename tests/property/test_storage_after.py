@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,78 +13,33 @@ from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.decide import decide
-from ganeti_htools.engine.maintenance import squeeze
+from ganeti_htools.engine.maintenance import rolling, squeeze
+from ganeti_htools.engine.maintenance.rolling import Maintenance
+from ganeti_htools.engine.maintenance.squeeze import Action
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.state import State
-from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType
+from ganeti_htools.model.storage import DesiredUnit
+from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import state_for
 from tests.support.cases import TYPES
 from tests.support.clusters import MIXED, TIGHT, Shape, cluster
+from tests.support.plain_storage import counted, free_on, sees, takes
 from tests.support.storage_units import case_with_units, with_units
 from tests.support.text_format import text as text_of
 
-VOLUMES = (StorageType.LVM_VG, StorageType.DRBD)
 
-
-def first_of(node: Node, kind: StorageType) -> list[str]:
-    """The key of the first unit of a type that a node lists."""
-    kinds = VOLUMES if kind is StorageType.LVM_VG else (kind,)
-    return [unit.desired.key for unit in node.storage or () if unit.desired.type in kinds][:1]
-
-
-def unit_of(cluster: Cluster, row: Instance, disk: Disk) -> DesiredUnit:
-    """The unit that a disk wants: its own, or the one that most nodes list first."""
-    kind = TYPE_OF[row.template]
-    keys = Counter(key for node in cluster.nodes for key in first_of(node, kind))
-    unit = disk.unit or DesiredUnit(kind, keys.most_common(1)[0][0] if keys else "")
-    mirrored = DesiredUnit(StorageType.DRBD, unit.key)
-    listed = any(each.desired == mirrored for node in cluster.nodes for each in node.storage or ())
-    return mirrored if row.template is DiskTemplate.DRBD and listed else unit
-
-
-def takes(cluster: Cluster, row: Instance) -> Counter[DesiredUnit]:
-    """What an instance takes of each unit on each of its nodes."""
-    found: Counter[DesiredUnit] = Counter()
-    for disk in row.disks:
-        unit = unit_of(cluster, row, disk)
-        found[unit] += disk.size
-        if row.template is DiskTemplate.DRBD:
-            apart = disk.metavg is not None and disk.metavg != unit.key
-            found[DesiredUnit(StorageType.LVM_VG, disk.metavg or "") if apart else unit] += 128
-    return found if len(found) > 1 else Counter(dict.fromkeys(found, row.dsk))
-
-
-def free_on(cluster: Cluster, node: Node) -> dict[DesiredUnit, int]:
-    if node.storage is not None:
-        return {unit.desired: unit.free for unit in node.storage if unit.total > 0}
-    plain = Instance("", 0, 0, (), 1, template=DiskTemplate.PLAIN)
-    return {unit_of(cluster, plain, Disk(0)): node.f_dsk}
-
-
-def seen_from(cluster: Cluster, node: Node, pool: DesiredUnit) -> bool:
-    """Whether a node sees a pool: if it lists it, should any; or has its tag, should any; or else always."""
-    tag, groups = f"htools:storage:{pool.type.value}/{pool.key}", {each.uuid: each for each in cluster.groups}
-    listing = [any(unit.desired == pool for unit in each.storage or ()) for each in cluster.nodes]
-    tagged = [tag in (*each.tags, *groups[each.group].tags) for each in cluster.nodes]
-    row = cluster.nodes.index(node)
-    return listing[row] if any(listing) else tagged[row] or not any(tagged)
-
-
-def check(before: State, after: State, rows: Sequence[int] | None = None) -> int:
+def check(before: State, after: State) -> int:
     """Every node has the units of the disks that came, with something left; how many came.
 
     Of instances that were there at first nothing is said where they stay.
     """
     cluster, instances, came = before.cluster, after.cluster.instances, 0
-    types = {unit.desired.type for node in cluster.nodes for unit in node.storage or ()} | {
-        StorageType.LVM_VG
-    }
     here: list[set[tuple[int, int]]] = []
     for state in (before, after):
         pairs = zip(state.pnode.tolist(), state.snode.tolist(), strict=True)
@@ -96,12 +51,12 @@ def check(before: State, after: State, rows: Sequence[int] | None = None) -> int
             for row, _ in (each for each in moved if each[1] == number):
                 for unit, size in takes(cluster, instances[row]).items():
                     if unit.type.pool:
-                        assert sign > 0 or seen_from(cluster, node, unit), instances[row].name
-                    elif unit.type.local and unit.type in types:
+                        assert sign > 0 or sees(cluster, node, unit), instances[row].name
+                    elif counted(cluster, unit):
                         if sign < 0:
                             assert unit in first, (instances[row].name, node.name)
-                            arrived.append((instances[row].name, unit))
-                        if unit in free:
+                            arrived += [(instances[row].name, unit)] * (not instances[row].forthcoming)
+                        if unit in free and not instances[row].forthcoming:
                             free[unit] += sign * size
                 came += sign < 0
         assert all(free[unit] > 0 for _, unit in arrived), node.name
@@ -133,6 +88,7 @@ def any_state(seed: int) -> State:
         templates=rng.choice((MIXED, {"drbd": 1}, {"ext": 3, "sharedfile": 1, "rbd": 1})),
         fill=rng.choice((0.3, 0.6, TIGHT)),
         offline=rng.choice((0, 1)),
+        forthcoming=rng.choice((0, 0, 0.2)),
     )
     return derive(text.parse(text_of(with_units(cluster(seed, shape), rng)), "generated"))
 
@@ -159,25 +115,59 @@ def test_hspace(template: str) -> None:
     assert came > 20
 
 
+def standby(state: State, rng: random.Random) -> State:
+    """The state with some nodes powered down that may be powered up again."""
+    nodes = list(state.cluster.nodes)
+    for row in rng.sample(range(len(nodes)), rng.randint(0, len(nodes) - 2)):
+        if not state.primaries_of(row).size:
+            nodes[row] = replace(nodes[row], offline=True, tags=(*nodes[row].tags, f"{STANDBY}:auto"))
+    return derive(replace(state.cluster, nodes=tuple(nodes)))
+
+
 def test_squeezing() -> None:
+    came, actions = 0, Counter[Action]()
+    for seed in range(80):
+        rng = random.Random(seed)
+        state = standby(any_state(3 * seed + 2), rng)
+        movable = np.array([not row.forthcoming for row in state.cluster.instances], np.bool_)
+        room = [
+            Instance("room", rng.choice((0, 2048, 8192)), 0, (), 1, template=DiskTemplate.EXT)
+            for _ in range(2)
+        ]
+        found = squeeze.plan(state, room[0], room[1], movable)
+        actions[found.action] += 1
+        came += check(state, found.state)
+        if found.action is Action.OFFLINE:
+            emptied = np.isin(found.state.pnode, found.nodes) & ~state.forthcoming
+            assert not emptied.any()
+    assert came > 50
+    assert min(actions[action] for action in (Action.ONLINE, Action.OFFLINE)) > 3
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_rolling_maintenance(full: bool) -> None:
     came = 0
-    for seed in range(40):
-        state = any_state(3 * seed + 2)
-        rows, scope = np.ones(len(state.pnode), np.bool_), np.ones(len(state.group), np.bool_)
-        nodes = squeeze.offline_candidates(state)[:1].tolist()
-        if nodes:
-            after, _ = squeeze._power_group(state, scope, rows).balanced(nodes, True)
-            came += check(state, after)
-    assert came > 10
+    for seed in range(60):
+        state = any_state(seed)
+        members = ~state.columns.offline
+        classes = rolling.node_graph(state, members, offline=False).colourings()["LF"]
+        try:
+            for _, after in rolling._parts(state, classes, Maintenance(full=full), lambda _node: None):
+                came += check(state, after)
+        except HtoolsError:
+            continue
+    assert came > 50
 
 
 def test_lost_nodes() -> None:
     came = 0
     for seed in range(40):
         state = any_state(seed)
-        node, after = seed % len(state.group), state.copy()
+        after, up = state.copy(), ~state.columns.offline
         scope = np.ones(len(state.group), np.bool_)
-        for _ in recover(after, node, scope, ~state.columns.offline, every=True):
-            pass
+        for node in (seed % len(scope), (seed + 1) % len(scope)):
+            for _ in recover(after, node, scope, up, every=True):
+                pass
+            up[node] = False
         came += check(state, after)
     assert came > 50

@@ -1,6 +1,6 @@
 """Storage units: the rules of the designs, told once more as slowly and plainly as possible."""
 
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -15,68 +15,10 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
-from tests.property.narrow import DEFAULT, DIRECTORY, POOL, cases
+from tests.property.narrow import cases
+from tests.support.plain_storage import default_unit, free_on, has_room, keeps, left_on, told
 
 PLENTY = 1 << 39
-VOLUMES = (DiskTemplate.PLAIN, DiskTemplate.DRBD)
-OF_TEMPLATE = {DiskTemplate.FILE: DIRECTORY, DiskTemplate.EXT: POOL}
-
-
-def told(cluster: Cluster) -> bool:
-    return any(node.storage is not None for node in cluster.nodes)
-
-
-def wanted(cluster: Cluster, row: Instance) -> Counter[DesiredUnit]:
-    """What an instance takes of each unit of a node: disk by disk, with 128 MiB for each DRBD one."""
-    listed = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
-    found: Counter[DesiredUnit] = Counter()
-    for disk in row.disks:
-        unit = disk.unit or (
-            default_group(cluster) if row.template in VOLUMES else OF_TEMPLATE.get(row.template)
-        )
-        if unit is None:
-            continue
-        mirrored = DesiredUnit(StorageType.DRBD, unit.key)
-        if row.template is DiskTemplate.DRBD and mirrored in listed:
-            unit = mirrored
-        found[unit] += disk.size
-        if row.template is DiskTemplate.DRBD:
-            apart = disk.metavg is not None and disk.metavg != unit.key
-            found[DesiredUnit(StorageType.LVM_VG, disk.metavg or "") if apart else unit] += 128
-    return found if len(found) > 1 else Counter(dict.fromkeys(found, row.dsk))
-
-
-def default_group(cluster: Cluster) -> DesiredUnit:
-    """The volume group that most nodes list first."""
-    firsts: Counter[str] = Counter()
-    for node in cluster.nodes:
-        groups = [
-            u.desired.key
-            for u in node.storage or ()
-            if u.desired.type in (StorageType.LVM_VG, StorageType.DRBD)
-        ]
-        firsts.update(groups[:1])
-    return DesiredUnit(StorageType.LVM_VG, firsts.most_common(1)[0][0]) if firsts else DEFAULT
-
-
-def room(cluster: Cluster, node: Node) -> dict[DesiredUnit, int]:
-    """What a node has free of each unit that it has."""
-    if node.storage is None:
-        return {default_group(cluster): node.f_dsk}
-    return {unit.desired: unit.free for unit in node.storage if unit.total > 0}
-
-
-def has_room(cluster: Cluster, row: Instance, node: Node) -> bool:
-    """Whether a node has the unit of each disk, with something left; and sees the pools."""
-    listed = {unit.desired for each in cluster.nodes for unit in each.storage or ()}
-    types = {unit.type for unit in listed} | {StorageType.LVM_VG}
-    free = room(cluster, node)
-    for unit, size in wanted(cluster, row).items():
-        if unit.type.pool and unit in listed and unit not in free:
-            return False
-        if unit.type.local and unit.type in types and not free.get(unit, 0) > size:
-            return False
-    return True
 
 
 def without_disks(state: State, new: Instance) -> State:
@@ -102,7 +44,7 @@ def anew(state: State, new: Instance) -> Trial:
 def test_a_new_instance_fits_where_each_of_its_disks_does(case: tuple[State, Instance]) -> None:
     state, new = case
     cluster = state.cluster
-    if not told(cluster) or state.columns.excl_stor.any() or new.forthcoming or state.forthcoming.any():
+    if not told(cluster) or state.columns.excl_stor.any():
         return
     found, free = anew(state, new), anew(without_disks(state, new), new)
     places = [found.pnode, found.snode] if new.template is DiskTemplate.DRBD else [found.pnode]
@@ -117,7 +59,7 @@ def test_a_new_instance_fits_where_each_of_its_disks_does(case: tuple[State, Ins
 def test_a_move_fits_where_each_disk_does(case: tuple[State, Instance]) -> None:
     state, new = case
     cluster = state.cluster
-    if not told(cluster) or state.columns.excl_stor.any() or state.forthcoming.any():
+    if not told(cluster) or state.columns.excl_stor.any():
         return
     plenty, scope = without_disks(state, new), np.ones(len(state.group), np.bool_)
     for index, row in enumerate(cluster.instances):
@@ -133,37 +75,57 @@ def test_a_move_fits_where_each_disk_does(case: tuple[State, Instance]) -> None:
             else placements.replace_secondary(each, each.instance(index), targets).codes
             for each in (state, plenty)
         ]
+        shared = row.template is DiskTemplate.EXT
+        lost = bool(state.columns.offline[(state.pnode if shared else state.snode)[index]])
         # The primary stays, and must have had the units with something left all along.
         primary = cluster.nodes[int(state.pnode[index])]
-        stays = row.template is DiskTemplate.EXT or has_own(cluster, row, primary)
+        stays = shared or keeps(cluster, row, primary, force=True)
         for target, code, free in zip(targets.tolist(), *codes, strict=True):
-            expected = free == FITS and stays and has_room(cluster, row, cluster.nodes[target])
+            expected = free == FITS and stays and has_room(cluster, row, cluster.nodes[target], lost)
             assert (code == FITS) == expected, (row.name, cluster.nodes[target].name)
 
 
-def has_own(cluster: Cluster, row: Instance, node: Node) -> bool:
-    """Whether a node has the units on which an instance is said to be there, with something left."""
-    free = room(cluster, node)
-    return all(free.get(unit, 0) > 0 for unit in wanted(cluster, row))
+@settings(max_examples=1000)
+@given(case=cases)
+def test_nodes_change_roles_where_both_have_the_units(case: tuple[State, Instance]) -> None:
+    state, new = case
+    cluster = state.cluster
+    if not told(cluster) or state.columns.excl_stor.any():
+        return
+    plenty, scope = without_disks(state, new), np.ones(len(state.group), np.bool_)
+    for index, row in enumerate(cluster.instances):
+        if row.template is DiskTemplate.DRBD:
+            primary, secondary = (cluster.nodes[int(at[index])] for at in (state.pnode, state.snode))
+            code, free = (
+                placements.failover(each, each.instance(index), scope).codes[0] for each in (state, plenty)
+            )
+            # The data of a primary that is lost are on the secondary.
+            lost = primary.offline
+            there = keeps(cluster, row, secondary, lost) and (lost or keeps(cluster, row, primary))
+            assert (code == FITS) == (free == FITS and there), row.name
+
+
+def spread(cluster: Cluster, free_of: Callable[[Cluster, Node], dict[DesiredUnit, int]]) -> float:
+    """The mean, over units on nodes, of how the free share differs between online nodes that have them."""
+    shares: dict[DesiredUnit, list[float]] = {}
+    for node in cluster.nodes:
+        totals = {unit.desired: unit.total for unit in node.storage or ()}
+        if node.storage is None:
+            totals = {default_unit(cluster, StorageType.LVM_VG): int(node.t_dsk)}
+        for unit, free in free_of(cluster, node).items():
+            if unit.type.local and totals[unit] > 0 and not node.offline:
+                shares.setdefault(unit, []).append(free / totals[unit])
+    return float(np.mean([np.std(each) for each in shares.values()])) if shares else 0.0
 
 
 @settings(max_examples=200)
 @given(case=cases)
 def test_the_score_has_the_mean_spread_of_the_units(case: tuple[State, Instance]) -> None:
     state, _ = case
-    cluster = state.cluster
-    if not told(cluster) or state.columns.excl_stor.any() or state.forthcoming.any():
+    if not told(state.cluster) or state.columns.excl_stor.any():
         return
-    shares: dict[DesiredUnit, list[float]] = {}
-    for node in cluster.nodes:
-        units = {unit.desired: (unit.total, unit.free) for unit in node.storage or ()}
-        if node.storage is None:
-            units = {default_group(cluster): (int(node.t_dsk), node.f_dsk)}
-        for unit, (total, free) in units.items():
-            if unit.type.local and total > 0 and not node.offline:
-                shares.setdefault(unit, []).append(free / total)
-    expected = np.mean([np.std(each) for each in shares.values()]) if shares else 0.0
     found = statistics(state.columns, node_values(state.columns))
-    parts = zip(found.names, found.weights, found.components(), strict=True)
-    told_of = [(weight, value) for name, weight, value in parts if name.split(":")[0] == "free_disk_cv"]
-    assert np.isclose(sum(weight * value for weight, value in told_of), 0.5 * expected, atol=1e-12)
+    parts = list(zip(found.names, found.weights, found.components(), strict=True))
+    for name, free_of in (("free_disk_cv", free_on), ("free_disk_cv_forth", left_on)):
+        figure = sum(weight * value for each, weight, value in parts if each.split(":")[0] == name)
+        assert np.isclose(figure, 0.5 * spread(state.cluster, free_of), atol=1e-12)

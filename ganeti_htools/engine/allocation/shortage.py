@@ -1,7 +1,7 @@
 """Why an instance found no place: the constraint that kept it off most candidates, and the nearest miss."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from ganeti_htools.engine.rules.node_rules import CODE
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import PRIMARY, RESERVE, SECONDARY, SPINDLES, Limit
 from ganeti_htools.model.cluster import MAX_MIB
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, present
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, by_unit, present
 from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
@@ -230,10 +230,9 @@ def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> st
             heir, node = _name(state, int(heirs[closest])), _name(state, int(lost[closest]))
             return f"{thing}; closest: {heir} lacks {missing[closest]} MiB should {node} be lost, even now"
         first = int(broken[0])
-        full = heirs[(lost == first) & (state.columns.f_dsk[heirs] <= 0)]
-        if len(full):
-            where = f"{_name(state, int(full[0]))} reports {state.columns.f_dsk[full[0]]} MiB of free disk"
-            return f"{thing}; closest: {where} should {_name(state, first)} be lost"
+        full = next(_full(state, first, heirs[lost == first]), None)
+        if full:
+            return f"{thing}; closest: {full} should {_name(state, first)} be lost"
         return f"{thing}; closest: instances of {_name(state, first)} could not live on, even now"
     expected = np.zeros(len(state.group), np.int64)
     np.maximum.at(expected, heirs, redundancy.load[lost, heirs])
@@ -244,3 +243,13 @@ def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> st
         heir = _name(state, int(nodes[closest]))
         return f"{thing}; closest: {heir} lacks {missing[closest]} MiB for instances of a node that is lost"
     return f"{thing}; with it somewhere, no room would be left for all instances of a node that is lost"
+
+
+def _full(state: State, lost: int, heirs: Ints) -> Iterator[str]:
+    """Which of the nodes that hold the mirrors of a node's instances has nothing free where these are."""
+    names, _, told = state.columns.shape
+    for unit, free in enumerate(by_unit(state.columns, "f_dsk")):
+        mirrored = (state.pnode == lost) & state.wants[:, unit] & ~state.forthcoming
+        where = f"free on {names[unit]}" if told else "of free disk"
+        for heir in heirs[(free[heirs] <= 0) & np.isin(heirs, state.snode[mirrored])].tolist():
+            yield f"{_name(state, heir)} reports {free[heir]} MiB {where}"

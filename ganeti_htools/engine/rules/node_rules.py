@@ -22,6 +22,7 @@ from ganeti_htools.engine.rules.resources import (
     declared_limits,
     disk_limits,
     resources,
+    unit_limits,
     views,
 )
 from ganeti_htools.model.columns import Columns, Ints, Shape, columns_type
@@ -49,10 +50,12 @@ def limits(
     shape: Shape, role: Role, forthcoming: bool, wants: tuple[bool, ...], force: bool
 ) -> tuple[tuple[Limit, str], ...]:
     """The limits that hold for an instance, in the order they are looked at, each with its figure."""
-    counted = views(shape)
+    counted, declared = views(shape), declared_limits(shape)
+    if forthcoming and force:  # what is free is not looked at, but without its units it can never be made
+        declared += unit_limits(shape)
     held = [
         each
-        for each in declared_limits(shape)
+        for each in declared
         if role in each.roles and (each.of is None or wants[each.of]) and not (force and each.soft)
     ]
     plain = [(each, each.figure) for each in held if not forthcoming or each.fixed]
@@ -157,6 +160,6 @@ def add_secondary(
     ``ignore_disk`` a full disk is no obstacle: the instance's disk is there, its primary was lost.
     """
     new, free = _changed(columns, Change(asked, reserved=peer_mem + asked.secondary_mem), 1, SECONDARY)
-    ignored = disk_limits(columns.shape) if ignore_disk else ()
+    ignored = (*disk_limits(columns.shape), *unit_limits(columns.shape)) if ignore_disk else ()
     codes = _codes(columns, new, free, asked, SECONDARY, force, ignored)
     return new, codes if asked.mirrored else np.full_like(codes, CODE[Fail.DISK])

@@ -207,6 +207,15 @@ def _access(shape: Shape, pool: int) -> Limit:
 
 
 @lru_cache(maxsize=32)
+def unit_limits(shape: Shape) -> tuple[Limit, ...]:
+    """That nodes have the storage units, where those are told; what must be free there implies it."""
+    return tuple(
+        Limit(Fail.DISK, of_unit("t_dsk", unit), ABOVE, _nothing, of=unit, thing=name, fixed=True)
+        for unit, name in enumerate(shape.units if shape.told else ())
+    )
+
+
+@lru_cache(maxsize=32)
 def disk_limits(shape: Shape) -> tuple[Limit, ...]:
     """What must be free on each storage unit, whatever is forced."""
     return tuple(_room(shape, unit) for unit in range(len(shape.units)))

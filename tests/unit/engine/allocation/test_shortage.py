@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from ganeti_htools.backends import simu
@@ -14,7 +15,7 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import Allocate, Placement
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import instance
 
 PLAIN, DRBD, RBD = DiskTemplate.PLAIN, DiskTemplate.DRBD, DiskTemplate.RBD
@@ -95,3 +96,17 @@ def test_a_pool_that_a_node_does_not_see() -> None:
 def test_nothing_is_told_while_no_node_tells_its_units() -> None:
     state = derive(simu.parse(["p,1,100,64g,4"]))
     assert shortage.lacking(state, state.ask(instance("new", PLAIN, "")), 0) == ""
+
+
+def test_a_mirror_whose_unit_is_full_is_named() -> None:
+    first, second, *_ = ONE_GROUP.nodes
+    disk = Disk(100, 1, DesiredUnit(StorageType.LVM_VG, "ssdvg"))
+    mirrored = replace(instance("db", DRBD, first.name, second.name), dsk=228, disks=(disk,))
+    # The mirror needs nothing of the volume group that its node lacks.
+    units = [unit._replace(free=0) if unit.desired == disk.unit else unit for unit in second.storage or ()]
+    second = replace(second, storage=tuple(unit for unit in units if unit.desired.key != "xenvg"))
+    cluster = replace(ONE_GROUP, nodes=(first, second, *ONE_GROUP.nodes[2:]), instances=(mirrored,))
+    state = derive(cluster)
+    found = shortage.remark(state, state.instance(0), Fail.N1, np.arange(4), np.arange(4), Options())
+    place = f"{second.name} reports 0 MiB free on lvm-vg/ssdvg should {first.name} be lost"
+    assert found == f"N+1 redundancy; closest: {place}"
