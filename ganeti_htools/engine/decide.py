@@ -18,6 +18,7 @@ from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, lacking, pool_room
 from ganeti_htools.model import request as wanted
+from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
@@ -94,13 +95,12 @@ def place(
     ``pools`` is what pools had free before the request. Raises RequestFailed where no group can be tried.
     """
     asked, count = state.ask(placement.instance), placement.count
-    missing = lacking(pools.left(state), state, asked.row)
-    if missing is not None:
-        info = f"No valid allocation solutions, most missing: {missing}"
+    refusal = not_enabled(state.cluster, asked.row) or _full(state, asked.row, pools)
+    if refusal is not None:
         reporter.starting(state, asked, np.ones(len(state.group), np.bool_), not dedicated)
         if placement.group is None:
-            raise RequestFailed(info)
-        return _settled(state, asked, None, info, reporter)
+            raise RequestFailed(refusal)
+        return _settled(state, asked, None, refusal, reporter)
     if placement.group is not None:
         in_group = exclusive_storage.in_group if dedicated else allocate.in_group
         group = _group_row(state, placement.group)
@@ -118,6 +118,25 @@ def place(
         raise RequestFailed(", ".join(lines) + _why(state, asked, count, outcomes, options))
     chosen = f"Selected group: {state.cluster.groups[best.group].name}"
     return _settled(state, asked, best.solution, ", ".join([chosen, *lines]), reporter)
+
+
+def not_enabled(cluster: Cluster, row: Instance) -> str | None:
+    """That the cluster does not enable the disk template of a new instance, in words; None if it does.
+
+    Disks that are made anew are asked for like a new instance's (``gnt-instance recreate-disks``), but their
+    template stays.
+    """
+    enabled = cluster.enabled_templates
+    if enabled is None or row.template in enabled or any(row.name == each.name for each in cluster.instances):
+        return None
+    allowed = ", ".join(template.value for template in enabled)
+    return f"Disk template {row.template.value} is not enabled; the cluster enables {allowed}"
+
+
+def _full(state: State, row: Instance, pools: PoolRoom) -> str | None:
+    """Which pool lacks room for a new instance, in words; None if none does."""
+    missing = lacking(pools.left(state), state, row)
+    return missing and f"No valid allocation solutions, most missing: {missing}"
 
 
 def _why(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ganeti_htools.backends import answer, incremental
-from ganeti_htools.engine.decide import Decision, decide
+from ganeti_htools.engine.decide import Decision, decide, not_enabled
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive, missing_resources
@@ -14,20 +14,22 @@ from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.planning.gist import Gist, gist
-from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_metadata, with_units
+from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known, with_metadata
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
     """``answer`` is one line of JSON, ``gist`` sums it up for a log; ``warnings`` are about the cluster.
 
-    ``names_units`` tells whether other storage units than the default ones were asked for.
+    ``names_units`` tells whether other storage units than the default ones were asked for, ``not_enabled``
+    whether a disk template that the cluster did not enable when its configuration was asked for.
     """
 
     answer: str
     warnings: tuple[str, ...]
     gist: Gist
     names_units: bool = False
+    not_enabled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,8 @@ def respond(
         there, unused = known.cluster, unused_units(_requested(request), known.cluster)
         if unused and known.naming:
             there = known.naming(unused)
-        cluster = with_units(cluster, request, there, cache.furnished)
-        if cluster is not message.cluster:
+        cluster = with_known(cluster, request, there, cache.furnished)
+        if cluster.nodes is not message.cluster.nodes:
             request = with_metadata(request, known.cluster.default_metavg)
             note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
         if lacks_disks(message.cluster, request):
@@ -91,8 +93,10 @@ def respond(
     cache.figures = state.figures
     warnings = (*message.warnings, *missing_resources(state))
     outcome = _outcome(state, request, options)
-    named = known is not None and names_units(_requested(request), known.cluster)
-    return Response(_answer(request, outcome, note), warnings, gist(request, outcome), named)
+    rows = _requested(request)
+    named = known is not None and names_units(rows, known.cluster)
+    disabled = any(not_enabled(cluster, row) for row in rows)
+    return Response(_answer(request, outcome, note), warnings, gist(request, outcome), named, disabled)
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:

@@ -1,4 +1,4 @@
-"""The storage units that a request does not tell, from what else is known of the cluster.
+"""What a request does not tell of storage, from what else is known of the cluster.
 
 Ganeti tells one figure of disk space for each node: that of the disk template asked for, of an instance that
 is to be relocated, or else of the first that is enabled (``lib/masterd/iallocator.py``). It speaks of the
@@ -38,23 +38,28 @@ class Memory:
 _TOLD = (StorageType.LVM_VG, StorageType.FILE)  # of others Ganeti tells no space (``STS_REPORT``)
 
 
-def with_units(cluster: Cluster, request: Request, known: Cluster, memory: Memory) -> Cluster:
-    """The cluster with the units that its nodes and disks have in the ``known`` one.
+def with_known(cluster: Cluster, request: Request, known: Cluster, memory: Memory) -> Cluster:
+    """The cluster with what the ``known`` one tells of storage besides.
 
-    The same object if nothing is known of units, or the request tells some itself. ``memory`` is what was
-    made the last time.
+    These are its settings and pools, and the units that nodes and disks have there. The nodes stay as they
+    are if nothing is known of units, or the request tells some. ``memory`` is what was made the last time.
     """
-    nodes = {node.name: node for node in known.nodes if node.storage is not None}
-    if not nodes or any(node.storage is not None for node in cluster.nodes):
-        return cluster
-    spoken = _spoken_of(cluster, request, known)
-    return replace(
+    cluster = replace(
         cluster,
-        nodes=_nodes(cluster, nodes, spoken, memory),
-        instances=_instances(cluster, memory.named(known), memory),
         default_units=known.default_units,
         default_metavg=known.default_metavg,
+        enabled_templates=known.enabled_templates,
+        pools=known.pools,
     )
+    nodes = {node.name: node for node in known.nodes if node.storage is not None}
+    if any(node.storage is not None for node in cluster.nodes):
+        return cluster
+    if nodes:
+        spoken = _spoken_of(cluster, request, known)
+        cluster = replace(cluster, nodes=_nodes(cluster, nodes, spoken, memory))
+    if nodes or known.pools:
+        cluster = replace(cluster, instances=_instances(cluster, memory.named(known), memory))
+    return cluster
 
 
 def _nodes(

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import cast
@@ -56,7 +56,8 @@ class Decisions:
 
     A decision waits for others at most ``patience`` seconds, and takes at most ``longest``. ``known`` tells
     what else is known of the cluster, and how old each kind of data is, in seconds; may raise RefusalError.
-    ``want_units`` is called when somebody asks for other storage units than the default ones.
+    ``want_units`` is called when somebody asks for other storage units than the default ones; ``renew`` asks
+    for the configuration, before a disk template is refused that may have been enabled since.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Decisions:
         largest: int,
         known: Callable[[], tuple[Known | None, Ages]],
         want_units: Callable[[], None] = lambda: None,
+        renew: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
     ) -> None:
         self._turn = Turn(patience)
         self._longest = longest
@@ -74,6 +76,7 @@ class Decisions:
         self._tally = Tally()
         self._known = known
         self._want_units = want_units
+        self._renew = renew
 
     def limit(self, patience: float, longest: float, largest: int) -> None:
         """Change the limits from now on."""
@@ -156,6 +159,11 @@ class Decisions:
         relay = Relay("", f"Error: {outcome}\n", 1) if isinstance(outcome, HtoolsError) else _relay(outcome)
         return {**asdict(relay), "ages": ages}
 
+    async def _known_anew(self) -> Known | None:
+        """What is known once the configuration has been asked for again."""
+        await self._renew()
+        return self._known()[0]
+
     def _count(self, outcome: Response | HtoolsError, took: float, ages: Ages) -> None:
         told = {"ms": took, "ages": {kind: round(age, 1) for kind, age in ages.items()}}
         if isinstance(outcome, HtoolsError):
@@ -174,8 +182,12 @@ class Decisions:
         data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
         if not has_at_most(data, MOST):
             raise RefusalError(Refusal.FILE, f"the request has more than {MOST} values")
+        cache = self._cache
         try:
-            return respond(data, options, self._cache, known)
+            response = respond(data, options, cache, known)
+            if response.not_enabled:
+                response = respond(data, options, cache, trio.from_thread.run(self._known_anew))
+            return response
         except TooLargeError as err:
             raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:

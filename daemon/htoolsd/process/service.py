@@ -89,7 +89,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     )
     sync.storage.settings = _storage_settings(config)
     known = partial(mastership.known, sync, ssconf)
-    decisions = Decisions(*_decision_limits(config), known, sync.storage.want)
+    decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew)
     offered = Methods()
     server = Server(offered, _limits(config))
     plans = Plans(os.path.join(config.state_dir, "plans"), sync)

@@ -1,5 +1,7 @@
 """Each type of request is decided on a state, which stays as it was."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ from tests.support.by_hand import cluster, instance
 OPTIONS = Options(capacity=False)
 NEW = Placement(instance("new", DiskTemplate.PLAIN, ""), 1, None)
 LARGE = Placement(instance("large", DiskTemplate.PLAIN, "", mem=20_000), 1, None)
-REQUESTS = [
+REQUESTS: list[Request] = [
     Allocate(NEW, None),
     MultiAllocate((NEW,)),
     AllocateSecondary("plain"),
@@ -104,3 +106,39 @@ def test_only_the_nodes_that_the_request_names_unless_the_options_do() -> None:
 def test_why_not(request_: Request, why: str) -> None:
     with pytest.raises(RequestFailed, match=why):
         decide(state_of(), request_, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "name", "refused"),
+    [
+        (None, "new", False),
+        ((DiskTemplate.DRBD, DiskTemplate.PLAIN), "new", False),
+        ((DiskTemplate.DRBD, DiskTemplate.EXT), "new", True),
+        ((DiskTemplate.DRBD,), "plain", False),  # disks made anew
+    ],
+)
+def test_new_instances_have_templates_that_the_cluster_enables(
+    enabled: tuple[DiskTemplate, ...] | None, name: str, refused: bool
+) -> None:
+    here = state_of().cluster
+    state, placement = (
+        derive(replace(here, enabled_templates=enabled)),
+        Placement(replace(NEW.instance, name=name), 1),
+    )
+    grouped = replace(placement, group="group1")
+    if refused:
+        why = "^Disk template plain is not enabled; the cluster enables drbd, ext$"
+        for request in (Allocate(placement), MultiAllocate((placement,))):
+            with pytest.raises(RequestFailed, match=why):
+                decide(state, request, OPTIONS)
+        told = Told()
+        assert chosen(decide(state, MultiAllocate((grouped,)), OPTIONS, told)) == [()]
+        assert told.reasons == [why[1:-1]]
+    else:
+        assert chosen(decide(state, MultiAllocate((placement,)), OPTIONS))[0]
+
+
+def test_what_exists_moves_whatever_is_enabled() -> None:
+    state = derive(replace(state_of().cluster, enabled_templates=()))
+    for request in REQUESTS[2:]:
+        assert all(chosen(decide(state, request, OPTIONS)))

@@ -9,6 +9,7 @@ import pytest
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import Cache, Known, respond, with_disks
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster
@@ -152,3 +153,22 @@ def test_a_relocation_from_other_nodes_is_refused_by_their_names() -> None:
         refused = answer(text(data, messages.relocate(data, name) | {"relocate_from": leaving}))
         assert refused["success"] is False
         assert refused["info"].endswith(f"not equal to instance's secondary({secondary} versus {told})")
+
+
+def test_what_the_cluster_enables_is_known_besides() -> None:
+    data = cluster(3, shape())
+    for template, group, refused in (("plain", None, True), ("plain", "group1", True), ("drbd", None, False)):
+        request = text(data, messages.allocate("new.example.org", template, group_name=group))
+        enabled = replace(
+            iallocator.read(request).cluster, enabled_templates=(DiskTemplate.DRBD, DiskTemplate.FILE)
+        )
+        response = respond(request, OPTIONS, None, Known(enabled, 1.0))
+        assert response.not_enabled is refused
+        answered = json.loads(response.answer)
+        assert answered["success"] is not refused
+        if refused:
+            assert answered["info"].endswith(
+                "Disk template plain is not enabled; the cluster enables drbd, file"
+            )
+        else:
+            assert answered == answer(request)

@@ -377,3 +377,24 @@ async def test_who_asks_for_another_unit_is_noticed(monkeypatch: pytest.MonkeyPa
         decisions = Decisions(30, 30, 1000, lambda: (KNOWN, AGES), lambda: wanted.append(True))
         await decisions.run({"request": "x"}, None)
         assert wanted == [True] * named
+
+
+async def test_a_template_is_refused_only_by_the_newest_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have been enabled a moment ago."""
+    clusters = [KNOWN]
+
+    def respond(_data: bytes, _options: Options, _cache: Cache, known: Known) -> Response:
+        return Response(f"{known.age}", (), GIST, not_enabled=known is KNOWN)
+
+    async def renew() -> None:
+        clusters.append(Known(Cluster(), 1.0))
+
+    monkeypatch.setattr(subject, "respond", respond)
+    decisions = Decisions(30, 30, 1000, lambda: (clusters[-1], AGES), renew=renew)
+    for _ in range(2):
+        answer = await decisions.run({"request": "x"}, None)
+        assert isinstance(answer, dict)
+        assert answer["stdout"] == "1.0\n"
+    assert len(clusters) == 2
