@@ -61,17 +61,21 @@ class Units(NamedTuple):
 
         Where one unit has it all that is ``dsk``, which is what Ganeti counts.
         """
-        if not self.known:
-            return {self.local[0]: row.dsk} if row.template.local_storage else {}
+        needs = self._of_disks(row) if self.known else {}
+        if not needs and row.template.local_storage:
+            return {self.local[0]: row.dsk}
+        return needs
+
+    def of_pools(self, row: Instance) -> dict[DesiredUnit, int]:
+        """What an instance needs (MiB) of pools, which does not depend on what nodes tell."""
+        return {unit: need for unit, need in self._of_disks(row).items() if unit.type.pool}
+
+    def _of_disks(self, row: Instance) -> dict[DesiredUnit, int]:
         needs: dict[DesiredUnit, int] = {}
         for disk in row.disks:
             for unit, size in self.taken_by(disk, row.template):
                 needs[unit] = needs.get(unit, 0) + size
-        if len(needs) == 1:
-            return dict.fromkeys(needs, row.dsk)
-        if not needs and row.template.local_storage:
-            return {self.local[0]: row.dsk}
-        return needs
+        return dict.fromkeys(needs, row.dsk) if len(needs) == 1 else needs
 
 
 class Needs(NamedTuple):
@@ -107,7 +111,7 @@ def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     """The units of a cluster, and of instances that are going to be placed on it."""
     told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
     if all(node.storage is None for node in cluster.nodes):
-        return SINGLE
+        return SINGLE._replace(defaults=cluster.default_units)
     defaults = _defaults(cluster)
     mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
@@ -130,9 +134,12 @@ def named_by(rows: Iterable[Instance]) -> set[DesiredUnit]:
 
 
 def pools_met(cluster: Cluster, units: Units) -> set[DesiredUnit]:
-    """The pools that nodes or tags tell of, or that instances are on; none while no node tells its units."""
-    told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
-    return _pools(told | _wanted(units, cluster.instances), cluster) if units.known else set()
+    """The pools whose room is told, and if nodes tell their units, those of tags and instances, too."""
+    met = {pool.unit for pool in cluster.pools}
+    if not units.known:
+        return met
+    met |= {unit.desired for node in cluster.nodes for unit in node.storage or ()}
+    return _pools(met | _wanted(units, cluster.instances), cluster)
 
 
 def _wanted(units: Units, rows: Iterable[Instance]) -> set[DesiredUnit]:

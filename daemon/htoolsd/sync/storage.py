@@ -132,8 +132,9 @@ def _now(room: Room, report: Report, now: Mapping[DesiredUnit, int], unit: Desir
 
 
 def others_named(cluster: Cluster) -> bool:
-    """Whether disks, or tags of nodes or groups, name units of which a single figure does not speak."""
-    named = {unit for unit in named_by(cluster.instances) if unit.type in REPORTED}
+    """Whether disks, pools, or tags of nodes or groups name units of which a single figure does not speak."""
+    met = named_by(cluster.instances) | {pool.unit for pool in cluster.pools}
+    named = {unit for unit in met if unit.type in REPORTED}
     groups = {unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG}
     owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
     return bool(named - groups) or any(tag.startswith(POOL_TAG) for tags in owners for tag in tags)

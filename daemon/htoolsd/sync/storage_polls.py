@@ -116,14 +116,15 @@ class StoragePolls:
         if known.pools != self.settings.pools:
             await self._learn(revised(known, pools=self.settings.pools))
             known = self._model().storage
-        if self.settings.mode == "never":
+        never = self.settings.mode == "never"
+        if never and not known.pools:  # with pools, how much of them is taken
             self._seen = None
             await self._forget({})
             return
         if self._model().cluster is None:
             return
         await self._read_configuration()
-        if not self._needed(self._model().cluster):
+        if never or not self._needed(self._model().cluster):
             await self._forget(self._model().storage.disks)
             return
         now = trio.current_time()

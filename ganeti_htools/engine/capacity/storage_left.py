@@ -45,11 +45,12 @@ class StorageLeft:
 def storage_left(
     before: State, result: Capacity, kind: InstanceKind, size: Size, site: Site
 ) -> StorageLeft | None:
-    """What is left after an allocation that started from a size; None while no node tells its units."""
+    """What is left after an allocation that started from a size; None while nobody tells units or pools."""
     state = result.state
-    if not state.units.known:
+    if not (state.units.known or state.cluster.pools):
         return None
-    units = tuple(_unit(state, at, unit) for at, unit in enumerate(state.units.local))
+    local = state.units.local if state.units.known else ()
+    units = tuple(_unit(state, at, unit) for at, unit in enumerate(local))
     left = site.pools.left(state)
     pools = tuple(
         Left(pool.type, pool.key, pool.total, left.get(pool.unit))

@@ -57,20 +57,20 @@ def pool_room(state: State) -> PoolRoom:
 def _needs(units: Units, rows: Iterable[Instance]) -> Counter[DesiredUnit]:
     needs = Counter[DesiredUnit]()
     for row in rows:
-        needs.update(units.wants(row))
+        needs.update(units.of_pools(row))
     return needs
 
 
 def fit(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> int | None:
     """How many instances like ``row`` leave something free of pools with so much left; None if any number."""
-    wants = state.units.wants(row) if left else {}
+    wants = state.units.of_pools(row) if left else {}
     counts = [max(0, left[pool] - 1) // size for pool, size in wants.items() if size and pool in left]
     return min(counts, default=None)
 
 
 def lacking(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> str | None:
     """Which pool lacks how much for one like ``row``, in words; None if none does."""
-    wants = state.units.wants(row) if left else {}
+    wants = state.units.of_pools(row) if left else {}
     for pool, size in wants.items():
         if size and size >= left.get(pool, size + 1):
             return f"space in {pool}, which lacks {size + 1 - left[pool]} MiB"

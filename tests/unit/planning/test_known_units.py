@@ -10,10 +10,10 @@ from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.request import Allocate, MultiAllocate, NodeEvacuate, Placement, Relocate
-from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from ganeti_htools.planning.decision import Known, respond
-from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_metadata, with_units
+from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known, with_metadata
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
 from tests.support.worlds import node
@@ -64,7 +64,7 @@ def units(cluster: Cluster, name: str = "one") -> set[Unit] | None:
 )
 def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: DesiredUnit | None) -> None:
     web = instance("web", DiskTemplate.DRBD, Disk(5))
-    filled = with_units(asked(web), request_, known(web), Memory())
+    filled = with_known(asked(web), request_, known(web), Memory())
     others = {unit for unit in STORAGE if unit.desired != own}
     assert units(filled) == others | ({Unit(own, 7000, 5000)} if own else set())
     assert units(filled, "two") is None
@@ -72,19 +72,21 @@ def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: 
 
 
 def test_a_node_that_has_nothing_of_a_unit_does_not_have_it() -> None:
-    filled = with_units(asked(t_dsk=0.0, f_dsk=0), new(DiskTemplate.DRBD), known(), Memory())
+    filled = with_known(asked(t_dsk=0.0, f_dsk=0), new(DiskTemplate.DRBD), known(), Memory())
     assert units(filled) == {unit for unit in STORAGE if unit.desired != HDD}
 
 
 def test_offline_nodes_stay_as_they_are() -> None:
-    assert units(with_units(asked(t_mem=0.0), EVACUATE, known(), Memory())) is None
+    assert units(with_known(asked(t_mem=0.0), EVACUATE, known(), Memory())) is None
 
 
 def test_nothing_is_filled_in_where_nothing_is_known_or_the_request_tells() -> None:
-    request = asked()
-    assert with_units(request, EVACUATE, known(nodes=asked().nodes), Memory()) is request
-    told = asked(storage=())
-    assert with_units(told, EVACUATE, known(), Memory()) is told
+    request = asked(instance("web", DiskTemplate.DRBD, Disk(5)))
+    there = known(instance("web", DiskTemplate.DRBD, Disk(5, unit=SSD)))
+    told = replace(request, nodes=asked(storage=()).nodes)
+    for cluster_, known_ in ((request, replace(there, nodes=request.nodes)), (told, there)):
+        filled = with_known(cluster_, EVACUATE, known_, Memory())
+        assert (filled.nodes, filled.instances) == (cluster_.nodes, cluster_.instances)
 
 
 def test_disks_get_the_units_that_they_do_not_tell() -> None:
@@ -96,20 +98,20 @@ def test_disks_get_the_units_that_they_do_not_tell() -> None:
         (Disk(5, unit=HDD), Disk(5, unit=HDD)),
     ):
         row = instance("web", DiskTemplate.DRBD, own, Disk(6))
-        filled = with_units(asked(row), EVACUATE, known(there), Memory())
+        filled = with_known(asked(row), EVACUATE, known(there), Memory())
         assert filled.instances[0].disks == (expected, Disk(6, unit=HDD))
     grown = instance("web", DiskTemplate.DRBD, Disk(7), Disk(6))
-    assert with_units(asked(grown), EVACUATE, known(there), Memory()).instances[0] is grown
+    assert with_known(asked(grown), EVACUATE, known(there), Memory()).instances[0] is grown
 
 
 def test_what_was_made_of_the_same_rows_is_the_same_object() -> None:
     web = instance("web", DiskTemplate.DRBD, Disk(5))
     there = known(instance("web", DiskTemplate.DRBD, Disk(5, unit=SSD)))
     request, memory = asked(web), Memory()
-    first, again = (with_units(request, EVACUATE, there, memory) for _ in range(2))
+    first, again = (with_known(request, EVACUATE, there, memory) for _ in range(2))
     assert first.nodes[0] is again.nodes[0]
     assert first.instances[0] is again.instances[0]
-    other = with_units(request, new(DiskTemplate.DRBD), there, memory)
+    other = with_known(request, new(DiskTemplate.DRBD), there, memory)
     assert units(other) != units(first)
 
 
@@ -204,3 +206,24 @@ def test_a_group_that_is_full_is_not_chosen_although_the_request_does_not_tell()
     none = Known(replace(rows, nodes=tuple(replace(row, storage=()) for row in rows.nodes)), 3.0, 12.4)
     refused = json.loads(respond(text, parse_options([]), None, none).answer)
     assert not refused["success"]
+
+
+def test_pools_bind_also_where_nodes_tell_no_units() -> None:
+    """Of an instance that is on another pool than the default one the request tells no pool."""
+    fast, slow = (DesiredUnit(StorageType.RADOS, key) for key in ("fast", "slow"))
+    data = cluster(3, Shape(nodes=3, instances=1, templates={"rbd": 1}))
+    text = messages.encode(
+        messages.message(data, messages.allocate("new.example.org", "rbd", disks=[500]))
+    ).encode()
+    start = iallocator.read(text).cluster
+    (row,) = start.instances
+    elsewhere = replace(row, disks=tuple(replace(disk, unit=slow) for disk in row.disks))
+
+    def info(there: Instance, *pools: Pool) -> str:
+        known = replace(start, instances=(there,), default_units=(fast,), pools=pools)
+        return str(json.loads(respond(text, parse_options([]), None, Known(known, 3.0)).answer)["info"])
+
+    plain = json.loads(respond(text, parse_options([])).answer)["info"]
+    assert info(row) == info(elsewhere, Pool(fast, 501)) == info(row, Pool(fast, 501 + row.dsk)) == plain
+    for there, pool in ((elsewhere, Pool(fast, 501, 1)), (row, Pool(fast, 500 + row.dsk))):
+        assert "most missing: space in rados/fast, which lacks 1 MiB" in info(there, pool)

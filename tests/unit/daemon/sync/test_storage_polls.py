@@ -264,3 +264,37 @@ async def test_what_is_asked_for_in_vain_is_not_asked_for_all_the_time(autojump_
             await trio.sleep(600)
             assert units(sync) == truth(luxid)
             assert asked(luxid).count(DISKS) == 3
+
+
+async def test_where_disks_are_is_known_with_pools(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """Otherwise it would not be known how much of them is taken."""
+    file = tmp_path / "config.data"
+    write(file, world())
+    fast = Settings(pools=(Pool(DesiredUnit(StorageType.RADOS, "fast"), 500),))
+    async with ganeti(world()) as luxid, following(luxid, fast, file) as sync:
+        await trio.sleep(60)
+        assert sync.model.cluster is not None
+        rows = {row.name: row.disks for row in luxid.jobs.world.cluster.instances}
+        assert {row.name: row.disks for row in sync.model.cluster.instances} == rows
+        assert set(units(sync).values()) == {None}
+        sync.storage.settings = Settings()
+        await trio.sleep(60)
+        assert sync.model.cluster.pools == ()
+        assert all(disk.unit is None for row in sync.model.cluster.instances for disk in row.disks)
+        assert asked(luxid) == []
+
+
+async def test_it_begins_once_the_configuration_names_another_unit(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    write(tmp_path / "config.data", single())
+    shared, rados = (
+        Pool(DesiredUnit(kind, "/mnt"), 500) for kind in (StorageType.SHARED_FILE, StorageType.RADOS)
+    )
+    async with ganeti(single()) as luxid, following(luxid, NEEDED, tmp_path / "config.data") as sync:
+        sync.storage.settings = NEEDED._replace(pools=(rados,))  # of which no node can be asked
+        await trio.sleep(1000)
+        assert (asked(luxid), sync.status()["storage"]["needed"]) == ([], False)
+        sync.storage.settings = NEEDED._replace(pools=(shared,))
+        await trio.sleep(60)
+        assert (asked(luxid), sync.status()["storage"]["needed"]) == ([UNITS], True)

@@ -62,3 +62,18 @@ def test_of_a_pool_that_no_node_tells_of_there_is_what_instances_leave() -> None
     listed = replace(cluster.nodes[0], storage=(*(cluster.nodes[0].storage or ()), Unit(fast, 9, 8)))
     known = replace(known, nodes=(listed,))
     assert storage_of(known, survey(known)).pools[0].total == 9
+
+
+def test_a_pool_is_there_where_no_node_tells_its_units() -> None:
+    cluster = simu.parse(["p,2,100,4,4"])
+    fast, other = (DesiredUnit(StorageType.RADOS, key) for key in ("fast", "other"))
+    first, second = cluster.nodes
+    row = replace(instance("i", DiskTemplate.RBD, first.name), disks=(Disk(30),), dsk=30)
+    on_other = replace(row, name="j", disks=(Disk(5, unit=other),), dsk=5)
+    nodes = (replace(first, tags=("htools:storage:rados/fast",)), second)
+    cluster = replace(
+        cluster, nodes=nodes, instances=(row, on_other), default_units=(fast,), pools=(Pool(fast, 100, 20),)
+    )
+    found = storage_of(cluster, survey(cluster))
+    assert found.pools == (SharedPool("rados", "fast", 80, 50, (first.name,), False),)
+    assert found.units[0].key is None

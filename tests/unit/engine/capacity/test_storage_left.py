@@ -8,7 +8,7 @@ from ganeti_htools.engine.capacity.storage_left import Left, StorageLeft, storag
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
 from ganeti_htools.planning.view import View, state_of
 
@@ -82,3 +82,13 @@ def one_group(cluster: Cluster) -> Cluster:
     group = cluster.groups[0]
     nodes = tuple(replace(node, group=group.uuid) for node in cluster.nodes)
     return replace(cluster, groups=(group,), nodes=nodes)
+
+
+def test_of_a_pool_something_is_told_while_no_node_tells_its_units() -> None:
+    cluster = replace(simu.parse(["p,2,100g,64g,64"]), default_units=(VMS,), pools=(Pool(VMS, 5120),))
+    kind, size = InstanceKind(DiskTemplate.RBD, 1), Size(128, 1024, 1)
+    state = state_of(cluster, View())
+    site = chosen_site(state, Options(capacity=False))
+    found = storage_left(state, standard(state, kind, size, site, None), kind, size, site)
+    lacks = "space in rados/vms, which lacks 1 MiB"
+    assert found == StorageLeft((), (Left("rados", "vms", 5120, 1024),), lacks)

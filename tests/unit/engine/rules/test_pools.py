@@ -105,3 +105,31 @@ def test_without_a_group_one_that_has_no_room_ends_the_request() -> None:
     heard = list(explained(state(), request, OPTIONS))
     assert [bool(each.nodes) for each in heard] == [True, True, False]
     assert "rados/vms, which lacks 2049 MiB" in heard[-1].why
+
+
+def test_a_pool_binds_where_no_node_tells_its_units() -> None:
+    """Disks that do not tell their unit are on the default one."""
+    here = simu.parse(["p,2,100g,64g,64"])
+    waiting = on((1000, FAST), name="waits", forthcoming=True)
+    rows = (
+        replace(on((300, VMS), name="i"), disks=(Disk(300),)),
+        waiting,
+        instance("drbd", DiskTemplate.PLAIN, ""),
+    )
+    known = replace(
+        here, instances=rows[:2], default_units=(VMS,), pools=(Pool(VMS, 4000, 100), Pool(FAST, 1500))
+    )
+    start = state(known)
+    assert not start.units.known
+    left = pool_room(start).left(start)
+    assert left == {VMS: 3600, FAST: 500}
+    new = place(
+        replace(on((3599, VMS)), disks=(Disk(3599),)), replace(on((3600, VMS)), disks=(Disk(3600),)), rows[2]
+    )
+    assert fit(left, start, new[0].instance) == 1
+    for each in (new[0], new[2]):
+        assert decide(start, Allocate(each), OPTIONS)
+    with pytest.raises(RequestFailed, match=r"most missing: space in rados/vms, which lacks 1 MiB$"):
+        decide(start, Allocate(new[1]), OPTIONS)
+    with pytest.raises(RequestFailed, match=r"space in rados/vms, which lacks 3599 MiB$"):
+        decide(start, MultiAllocate((new[0], new[0])), OPTIONS)
