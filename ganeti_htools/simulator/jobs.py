@@ -16,7 +16,7 @@ import trio
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.simulator.logical_units import carry_out
+from ganeti_htools.simulator.logical_units import begun, carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check, seconds, subjects, summary
 from ganeti_htools.simulator.world import World
 
@@ -246,9 +246,10 @@ class Jobs:
             op.state, op.start = JobStatus.RUNNING, stamp()
             title = summary(op.opcode)
             op.log.append((len(messages(job)) + 1, stamp(), "message", title))
-            self._tell()
-            await self.behaviour.take(seconds(op.opcode, self.behaviour.seconds))
             try:
+                self.world = begun(self.world, op.opcode)
+                self._tell()
+                await self.behaviour.take(seconds(op.opcode, self.behaviour.seconds))
                 if self.behaviour.fails(title):
                     raise OpcodeError("OpExecError", f"{title} was told to fail")
                 self.world, op.result = carry_out(self.world, op.opcode)

@@ -54,10 +54,10 @@ def locks(world: World, jobs: Iterable[QueuedJob]) -> list[Lock]:
 
 def _needs(world: World, opcode: Opcode) -> dict[str, str]:
     """The locks that an opcode takes, and how; an instance's also those of its nodes."""
-    mode, nodes, needs = EXCLUSIVE, set(opcode.get("node_names") or ()), {}
+    mode, nodes, needs = EXCLUSIVE, set(opcode.get("node_names") or opcode.get("nodes") or ()), {}
     if opcode["OP_ID"] == "OP_NODE_QUERY_STORAGE":
         mode = SHARED
-        nodes = set(opcode.get("nodes") or (node.name for node in world.cluster.nodes))
+        nodes = nodes or {node.name for node in world.cluster.nodes}
     nodes |= {opcode[key] for key in ("node_name", "target_node", "remote_node") if opcode.get(key)}
     row = world.instance(opcode.get("instance_name", ""))
     if row is not None:

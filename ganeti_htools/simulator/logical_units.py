@@ -1,4 +1,8 @@
-"""What opcodes do to the world, with Ganeti's refusals: its logical units (``lib/cmdlib``)."""
+"""What opcodes do to the world, with Ganeti's refusals: its logical units (``lib/cmdlib``).
+
+Instances go to nodes of other groups if the instance policy there allows it (``CheckTargetNodeIPolicy``);
+whether the group is connected to their networks is not looked at, here as in Ganeti.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +10,8 @@ from typing import Any
 
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Group, Instance, Node
-from ganeti_htools.model.types import DiskTemplate, Mirror, Status
+from ganeti_htools.model.policy import violation
+from ganeti_htools.model.types import DiskTemplate, Fail, Mirror, Status
 from ganeti_htools.simulator.opcodes import OpcodeError, refused
 from ganeti_htools.simulator.storage import query_disks, query_storage
 from ganeti_htools.simulator.world import World, charged, find, lacking, lose, with_role
@@ -17,6 +22,17 @@ LogicalUnit = Callable[[World, Opcode], tuple[World, Any]]
 def carry_out(world: World, opcode: Opcode) -> tuple[World, Any]:
     """The world afterwards, and the opcode's result. Raises OpcodeError."""
     return _UNITS[opcode["OP_ID"]](world, opcode)
+
+
+def begun(world: World, opcode: Opcode) -> World:
+    """The world while the opcode is at work. Raises OpcodeError if it cannot begin.
+
+    An instance that is moved is stopped first; it stays so if the move fails.
+    """
+    if opcode["OP_ID"] != "OP_INSTANCE_MOVE":
+        return world
+    instance, _ = _check_move(world, opcode)
+    return _stopped(world, instance)
 
 
 def _instance(world: World, opcode: Opcode, forthcoming: bool = False) -> Instance:
@@ -49,8 +65,32 @@ def _usable(world: World, name: str) -> Node:
     return node
 
 
-def _target(world: World, instance: Instance, wanted: str | None, move: str) -> Node:
+_POLICY = {
+    Fail.MEM: "memory-size",
+    Fail.CPU: "cpu-count",
+    Fail.DISK: "disk-size or disk-templates",
+    Fail.DISK_COUNT: "disk-count",
+    Fail.SPINDLES: "spindle-use",
+}
+
+
+def _check_policy(world: World, opcode: Opcode, instance: Instance, target: Node) -> None:
+    """A node of another group takes an instance only if the group's instance policy allows it."""
+    primary = _node(world, instance.pnode)
+    if primary.group == target.group or opcode.get("ignore_ipolicy"):
+        return
+    group = _group(world, target.group)
+    secondary = world.node(instance.snode or "")
+    exclusive = primary.excl_stor or (secondary is not None and secondary.excl_stor)
+    reason = violation(instance.demand, group.ipolicy, exclusive)
+    if reason is not None:
+        text = f"Instance does not meet target node group's ({group.uuid}) instance policy: {_POLICY[reason]}"
+        raise refused(text, "wrong_input")
+
+
+def _target(world: World, opcode: Opcode, instance: Instance, move: str) -> Node:
     """Where a ``move``, a migration or failover, takes an instance: its secondary, or the node asked for."""
+    wanted = opcode.get("target_node")
     if instance.template.mirror is Mirror.NONE:
         text = f"Instance's disk layout '{instance.template.value}' does not allow {move}s"
         raise refused(text, "wrong_state")
@@ -67,15 +107,21 @@ def _target(world: World, instance: Instance, wanted: str | None, move: str) -> 
     if name == instance.pnode:
         text = f"Cannot migrate instance {instance.name} to its primary ({name})"
         raise refused(text, "wrong_state")
+    _check_policy(world, opcode, instance, _node(world, name))
     return _usable(world, name)
+
+
+def _check_memory(instance: Instance, target: Node) -> None:
+    if target.f_mem < instance.mem:
+        text = f"Not enough memory on node {target.name} for instance {instance.name}"
+        text += f": needed {instance.mem} MiB, available {target.f_mem} MiB"
+        raise refused(text, "insufficient_resources")
 
 
 def _go(world: World, instance: Instance, target: Node) -> World:
     """An instance on its target; of DRBD the nodes change roles."""
-    if instance.uses_memory and target.f_mem < instance.mem:
-        text = f"Not enough memory on node {target.name} for instance {instance.name}"
-        text += f": needed {instance.mem} MiB, available {target.f_mem} MiB"
-        raise refused(text, "insufficient_resources")
+    if instance.uses_memory:
+        _check_memory(instance, target)
     source = _node(world, instance.pnode)
     doubled = instance.template.mirror is Mirror.INTERNAL
     nodes = (
@@ -94,12 +140,12 @@ def _go(world: World, instance: Instance, target: Node) -> World:
 
 def _failover(world: World, opcode: Opcode) -> tuple[World, Any]:
     instance = _instance(world, opcode, forthcoming=True)
-    return _go(world, instance, _target(world, instance, opcode.get("target_node"), "failover")), None
+    return _go(world, instance, _target(world, opcode, instance, "failover")), None
 
 
 def _migrate(world: World, opcode: Opcode) -> tuple[World, Any]:
     instance = _instance(world, opcode)
-    target = _target(world, instance, opcode.get("target_node"), "migration")
+    target = _target(world, opcode, instance, "migration")
     if not opcode.get("allow_failover"):
         if not instance.status.running:
             raise refused(f"Instance {instance.name} is not running, please use failover", "wrong_state")
@@ -123,17 +169,75 @@ def _replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
         raise refused("The specified node is the primary node of the instance", "wrong_input")
     if name == instance.snode:
         raise refused("The specified node is already the secondary node of the instance", "wrong_input")
+    _check_policy(world, opcode, instance, target)
     if not world.answers(instance.pnode):
         raise OpcodeError("OpExecError", f"Can't reach node {instance.pnode}, the source of the data")
     _check_default_group(world, instance)
+    taken = _with_disks(world, instance, target)
+    moved = world.with_nodes((charged(left, instance, world.units, storage=-1), taken))
+    return moved.with_instance(replace(instance, snode=name)), None
+
+
+def _with_disks(world: World, instance: Instance, target: Node) -> Node:
+    """The node once the disks of an instance were created there."""
     taken = charged(target, instance, world.units, storage=1)
     short = lacking(target, instance, world.units)
     if short or (taken.excl_stor and taken.f_spindles < 0):
-        text = f"Can't create block device on node {name} for instance {instance.name}: no space"
+        text = f"Can't create block device on node {target.name} for instance {instance.name}: no space"
         where = f" on {short}" if short and world.units.known else ""
         raise OpcodeError("OpExecError", text + where)
-    moved = world.with_nodes((charged(left, instance, world.units, storage=-1), taken))
-    return moved.with_instance(replace(instance, snode=name)), None
+    return taken
+
+
+_COPYABLE = (DiskTemplate.PLAIN, DiskTemplate.FILE)
+
+
+def _check_move(world: World, opcode: Opcode) -> tuple[Instance, Node]:
+    """The instance that is to be moved, and where to. Raises OpcodeError if it cannot be."""
+    instance, name = _instance(world, opcode), opcode["target_node"]
+    if instance.disks and instance.template not in _COPYABLE:
+        text = f"Instance disk 0 has disk type {instance.template.value} and is not suitable for copying"
+        raise refused(text, "wrong_state")
+    if name == instance.pnode:
+        raise refused(f"Instance {instance.name} is already on the node {name}", "wrong_state")
+    target = _usable(world, name)
+    _check_policy(world, opcode, instance, target)
+    if _wanted(instance):
+        _check_memory(instance, target)
+    if not world.answers(instance.pnode):
+        text = f"Could not shutdown instance {instance.name} on node {instance.pnode}"
+        raise OpcodeError("OpExecError", text)
+    return instance, target
+
+
+def _wanted(instance: Instance) -> bool:
+    """Whether the instance is meant to run."""
+    return instance.status not in (Status.DOWN, Status.OFFLINE, Status.ERROR_UP)
+
+
+def _stopped(world: World, instance: Instance) -> World:
+    if _wanted(instance):
+        return _with_status(world, instance, Status.ERROR_DOWN)
+    return _with_status(world, instance, Status.DOWN) if instance.status is Status.ERROR_UP else world
+
+
+def _with_status(world: World, instance: Instance, status: Status) -> World:
+    """The world with an instance started or stopped, which takes memory or gives it back."""
+    node, now = _node(world, instance.pnode), replace(instance, status=status)
+    node = charged(charged(node, instance, world.units, memory=-1), now, world.units, memory=1)
+    return world.with_nodes((node,)).with_instance(now)
+
+
+def _move(world: World, opcode: Opcode) -> tuple[World, Any]:
+    """Disks are copied to a new primary, while the instance is stopped; there it runs if it is meant to."""
+    found, target = _check_move(world, opcode)
+    world = _stopped(world, found)
+    instance = _instance(world, opcode)
+    left = charged(_node(world, instance.pnode), instance, world.units, storage=-1)
+    world = world.with_nodes((left, _with_disks(world, instance, target)))
+    moved = replace(instance, pnode=target.name)
+    started = _wanted(found)
+    return _with_status(world, moved, Status.RUNNING) if started else world.with_instance(moved), None
 
 
 def _check_default_group(world: World, instance: Instance) -> None:
@@ -198,6 +302,45 @@ def _removed(tags: Sequence[str], less: Sequence[str]) -> tuple[str, ...]:
     return tuple(tag for tag in tags if tag not in less)
 
 
+def _group(world: World, name: str) -> Group:
+    found = [group for group in world.cluster.groups if _is(group, name)]
+    if not found:
+        raise refused(f"Target group '{name}' not found", "unknown_entity")
+    return found[0]
+
+
+def _assign_nodes(world: World, opcode: Opcode) -> tuple[World, Any]:
+    group = _group(world, opcode["group_name"])
+    assigned = world.with_nodes(replace(_node(world, name), group=group.uuid) for name in opcode["nodes"])
+    split = sorted(_split(assigned) - _split(world))
+    if split and not opcode.get("force"):
+        text = "The following instances get split by this change and --force was not given: "
+        raise OpcodeError("OpExecError", text + ", ".join(split))
+    return assigned, None
+
+
+def _split(world: World) -> set[str]:
+    """Mirrored instances with nodes in two groups."""
+    groups = {node.name: node.group for node in world.cluster.nodes}
+    return {
+        row.name
+        for row in world.cluster.instances
+        if row.snode is not None and groups[row.pnode] != groups[row.snode]
+    }
+
+
+def _remove_group(world: World, opcode: Opcode) -> tuple[World, Any]:
+    group = _group(world, opcode["group_name"])
+    nodes = sorted(node.name for node in world.cluster.nodes if node.group == group.uuid)
+    if nodes:
+        text = f"Group '{group.name}' not empty, has the following nodes: {', '.join(nodes)}"
+        raise refused(text, "wrong_state")
+    groups = tuple(each for each in world.cluster.groups if each is not group)
+    if not groups:
+        raise refused(f"Group '{group.name}' is the only group, cannot be removed", "wrong_state")
+    return replace(world, cluster=replace(world.cluster, groups=groups)), None
+
+
 def _set_node(world: World, opcode: Opcode) -> tuple[World, Any]:
     name, offline, drained = opcode["node_name"], opcode.get("offline"), opcode.get("drained")
     _node(world, name)
@@ -247,10 +390,13 @@ _UNITS: Mapping[str, LogicalUnit] = {
     "OP_INSTANCE_MIGRATE": _migrate,
     "OP_INSTANCE_FAILOVER": _failover,
     "OP_INSTANCE_REPLACE_DISKS": _replace_disks,
+    "OP_INSTANCE_MOVE": _move,
     "OP_TAGS_SET": _tags(_added),
     "OP_TAGS_DEL": _tags(_removed),
     "OP_NODE_SET_PARAMS": _set_node,
     "OP_OOB_COMMAND": _out_of_band,
+    "OP_GROUP_ASSIGN_NODES": _assign_nodes,
+    "OP_GROUP_REMOVE": _remove_group,
     "OP_NODE_QUERY_STORAGE": _told(query_storage),
     "OP_INSTANCE_QUERY_DATA": _told(query_disks),
     "OP_TEST_DELAY": _nothing,

@@ -33,10 +33,13 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "OP_INSTANCE_MIGRATE": ("instance_name",),
     "OP_INSTANCE_FAILOVER": ("instance_name",),
     "OP_INSTANCE_REPLACE_DISKS": ("instance_name", "mode"),
+    "OP_INSTANCE_MOVE": ("instance_name", "target_node"),
     "OP_TAGS_SET": ("kind", "tags"),
     "OP_TAGS_DEL": ("kind", "tags"),
     "OP_NODE_SET_PARAMS": ("node_name",),
     "OP_OOB_COMMAND": ("node_names", "command"),
+    "OP_GROUP_ASSIGN_NODES": ("group_name", "nodes"),
+    "OP_GROUP_REMOVE": ("group_name",),
     "OP_NODE_QUERY_STORAGE": ("output_fields",),
     "OP_INSTANCE_QUERY_DATA": (),
     "OP_TEST_DELAY": ("duration",),
@@ -49,6 +52,7 @@ _KINDS: Mapping[type, frozenset[str]] = {
             "OP_ID",
             "instance_name",
             "node_name",
+            "group_name",
             "mode",
             "kind",
             "name",
@@ -58,7 +62,9 @@ _KINDS: Mapping[type, frozenset[str]] = {
             "storage_type",
         }
     ),
-    bool: frozenset({"offline", "drained", "allow_failover", "static", "use_locking"}),
+    bool: frozenset(
+        {"offline", "drained", "allow_failover", "ignore_ipolicy", "force", "static", "use_locking"}
+    ),
     int: frozenset({"priority"}),
     list: frozenset(
         {"reason", "tags", "node_names", "depends", "output_fields", "nodes", "instances"},
@@ -90,10 +96,13 @@ def check(opcode: Any) -> Opcode:
     return opcode
 
 
+_SUBJECTS = ("instance_name", "node_name", "group_name", "duration")
+
+
 def summary(opcode: Opcode) -> str:
     """The opcode as job lists show it, like ``INSTANCE_MIGRATE(name)``."""
     name = opcode["OP_ID"].removeprefix("OP_")
-    subject = next((opcode[key] for key in ("instance_name", "node_name", "duration") if key in opcode), None)
+    subject = next((opcode[key] for key in _SUBJECTS if key in opcode), None)
     return name if subject is None else f"{name}({subject})"
 
 
@@ -105,9 +114,10 @@ def seconds(opcode: Opcode, usual: float) -> float:
 def subjects(world: World, opcode: Opcode) -> frozenset[str]:
     """Names of the instances and nodes that no other job may change at the same time.
 
-    A question about storage locks its nodes, which keeps away whatever works on their instances.
+    A question about storage locks its nodes, as does their change to another group; that keeps away whatever
+    works on their instances.
     """
-    if opcode["OP_ID"] == "OP_NODE_QUERY_STORAGE":
+    if opcode["OP_ID"] in ("OP_NODE_QUERY_STORAGE", "OP_GROUP_ASSIGN_NODES"):
         asked = set(opcode.get("nodes") or (node.name for node in world.cluster.nodes))
         there = {row.name for row in world.cluster.instances if not asked.isdisjoint((row.pnode, row.snode))}
         return frozenset(asked | there)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
+from ganeti_htools.model.policy import DEFAULT_IPOLICY, IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator.world import World, begin
 
@@ -40,6 +41,17 @@ def world() -> World:
     )
 
 
+ANY = replace(DEFAULT_IPOLICY, minmax=())  # takes instances of all sizes
+
+
+def grouped(policy: IPolicy = ANY) -> World:
+    """The same, and a second group with this policy and two empty nodes."""
+    first = world().cluster
+    groups = (*first.groups, Group("second", "uuid-2", ipolicy=policy))
+    nodes = (*first.nodes, node("four", group="uuid-2"), node("five", group="uuid-2"))
+    return begin(replace(first, groups=groups, nodes=nodes))
+
+
 def opcode(name: str, /, **fields: Any) -> dict[str, Any]:
     """An opcode as clients send it."""
     return {"OP_ID": f"OP_{name}", "reason": [["test", "", 1]], **fields}
@@ -59,6 +71,16 @@ def replace_disks(name: str, target: str) -> dict[str, Any]:
         disks=[],
         remote_node=target,
     )
+
+
+def move(name: str, target: str, **fields: Any) -> dict[str, Any]:
+    """What is sent for an instance on local disks."""
+    return opcode("INSTANCE_MOVE", instance_name=name, target_node=target, **fields)
+
+
+def assign(group: str, *nodes: str, **fields: Any) -> dict[str, Any]:
+    """Nodes of which this is the group from now on."""
+    return opcode("GROUP_ASSIGN_NODES", group_name=group, nodes=list(nodes), **fields)
 
 
 def role(name: str, **roles: bool) -> dict[str, Any]:

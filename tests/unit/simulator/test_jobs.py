@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator.jobs import LONGEST_WAIT, MOST_RUNNING, Behaviour, Jobs, QueuedJob, messages
 from ganeti_htools.simulator.opcodes import OpcodeError
-from tests.support.worlds import delay, migrate, replace_disks, role, world
+from tests.support.worlds import delay, migrate, move, replace_disks, role, world
 
 
 @asynccontextmanager
@@ -55,6 +55,29 @@ async def test_a_job_takes_its_time_and_changes_the_world_step_by_step(autojump_
         moved = jobs.world.instance("mirrored")
         assert moved is not None
         assert moved.snode == "three"
+
+
+async def test_an_instance_stands_still_while_it_is_copied(
+    autojump_clock: MockClock,
+) -> None:
+    def told(jobs: Jobs) -> tuple[list[str], str, str]:
+        row = jobs.world.instance("stuck")
+        assert row is not None
+        return states(jobs), row.pnode, row.status.value
+
+    async with queue() as jobs:
+        jobs.behaviour.fail("MOVE", 1)
+        jobs.submit([[move("stuck", "two")]])
+        await trio.sleep(5)
+        assert told(jobs) == (["running"], "one", "ERROR_down")
+        await trio.sleep(10)
+        assert told(jobs) == (["error"], "one", "ERROR_down")
+        jobs.submit([[move("stuck", "one")]])
+        await trio.sleep(5)
+        assert told(jobs) == (["error"] * 2, "one", "ERROR_down")  # refused at once
+        jobs.submit([[move("stuck", "two")]])
+        await trio.sleep(15)
+        assert told(jobs) == (["error", "error", "success"], "two", "running")
 
 
 async def test_jobs_for_the_same_instance_go_in_order(autojump_clock: MockClock) -> None:

@@ -5,7 +5,7 @@ from ganeti_htools.simulator.jobs import QueuedJob, QueuedOpcode
 from ganeti_htools.simulator.locks import locks
 from ganeti_htools.simulator.opcodes import check, subjects
 from ganeti_htools.simulator.storage import uuid
-from tests.support.worlds import opcode, replace_disks, world
+from tests.support.worlds import assign, opcode, replace_disks, world
 
 QUESTION = opcode("NODE_QUERY_STORAGE", output_fields=["name"], nodes=["two"])
 
@@ -28,6 +28,11 @@ def test_jobs_hold_and_wait_for_locks() -> None:
         f"node/{uuid('two')}": ("exclusive", ["1"], [("shared", ["2"])]),
         f"node/{uuid('three')}": held,
     }
+
+
+def test_nodes_that_change_their_group_are_locked() -> None:
+    found = locks(world(), [job(1, JobStatus.RUNNING, assign("default", "two"))])
+    assert [(lock.name, lock.mode) for lock in found] == [(f"node/{uuid('two')}", "exclusive")]
 
 
 def test_a_question_keeps_away_what_works_on_the_instances_of_its_nodes() -> None:

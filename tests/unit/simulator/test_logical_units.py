@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 
 from ganeti_htools.model.types import Status
-from ganeti_htools.simulator.logical_units import carry_out, tagged
+from ganeti_htools.simulator.logical_units import begun, carry_out, tagged
 from ganeti_htools.simulator.opcodes import OpcodeError, check
 from ganeti_htools.simulator.world import World, lose
-from tests.support.worlds import migrate, opcode, replace_disks, role, world
+from tests.support.worlds import migrate, move, opcode, replace_disks, role, world
 
 
 def after(*opcodes: dict[str, Any], start: World | None = None) -> World:
@@ -57,6 +57,46 @@ def test_a_new_secondary_takes_the_disk() -> None:
     now = after(replace_disks("mirrored", "three"))
     assert place(now, "mirrored") == ("one", "three", Status.RUNNING)
     assert figures(now) == figures(world()) | {"two": (4000, 9000), "three": (4000, 8500)}
+
+
+def test_an_instance_on_local_disks_is_stopped_copied_and_started() -> None:
+    meanwhile = begun(world(), check(move("stuck", "three")))
+    assert place(meanwhile, "stuck") == ("one", None, Status.ERROR_DOWN)
+    assert figures(meanwhile) == figures(world()) | {"one": (2000, 8000)}
+    now = after(move("stuck", "three"), start=meanwhile)
+    assert now == after(move("stuck", "three"))
+    assert place(now, "stuck") == ("three", None, Status.RUNNING)
+    assert figures(now) == figures(world()) | {"one": (2000, 8500), "three": (3000, 8500)}
+
+
+@pytest.mark.parametrize(
+    ("found", "afterwards"),
+    [
+        (Status.DOWN, Status.DOWN),
+        (Status.OFFLINE, Status.OFFLINE),
+        (Status.ERROR_UP, Status.DOWN),
+        (Status.ERROR_DOWN, Status.RUNNING),
+        (Status.USER_DOWN, Status.RUNNING),
+    ],
+)
+def test_an_instance_that_was_copied_runs_if_it_is_meant_to(found: Status, afterwards: Status) -> None:
+    start = world()
+    row = start.instance("stuck")
+    assert row is not None
+    row = replace(row, status=found)
+    used = 1000 if row.uses_memory else 0
+    nodes = [replace(node, f_mem=2000 - used) for node in start.cluster.nodes if node.name == "one"]
+    now = after(move("stuck", "three"), start=start.with_instance(row).with_nodes(nodes))
+    assert place(now, "stuck") == ("three", None, afterwards)
+    assert figures(now)["one"] == (2000, 8500)
+    assert figures(now)["three"] == (3000 if afterwards is Status.RUNNING else 4000, 8500)
+
+
+def test_nothing_but_a_move_changes_the_world_before_its_end() -> None:
+    start = world()
+    assert begun(start, check(migrate("mirrored"))) is start
+    with pytest.raises(OpcodeError, match="already on the node one"):
+        begun(world(), check(move("stuck", "one")))
 
 
 def test_there_and_back_leaves_nothing_behind() -> None:
@@ -114,6 +154,10 @@ def test_tags_come_and_go(kind: str, name: str | None) -> None:
         ((replace_disks("shared", "three"),), "Can only run replace disks for DRBD8", "wrong_input"),
         ((replace_disks("mirrored", "one"),), "is the primary node", "wrong_input"),
         ((replace_disks("mirrored", "two"),), "is already the secondary node", "wrong_input"),
+        ((move("shared", "three"),), "has disk type ext and is not suitable for copying", "wrong_state"),
+        ((move("stuck", "one"),), "is already on the node one", "wrong_state"),
+        ((role("two", drained=True), move("stuck", "two")), "Can't use drained node: two", "wrong_state"),
+        ((role("two", offline=True), move("stuck", "two")), "Can't use offline node: two", "wrong_state"),
         ((role("boss", drained=True),), "only via master-failover", "wrong_input"),
         ((role("one"),), "at least one modification", "wrong_input"),
         ((role("one", offline=True, drained=True),), "more than one state", "wrong_input"),
@@ -148,6 +192,14 @@ def test_memory_and_disk_have_to_be_there() -> None:
     with pytest.raises(OpcodeError, match="Not enough memory on node two"):
         after(migrate("mirrored"), start=filled("two", f_mem=999))
     after(migrate("mirrored"), start=filled("two", f_mem=1000))
-    with pytest.raises(OpcodeError, match="no space"):
-        after(replace_disks("mirrored", "three"), start=filled("three", f_dsk=499))
+    with pytest.raises(OpcodeError, match="Not enough memory on node three"):
+        after(move("stuck", "three"), start=filled("three", f_mem=999))
+    for step in (replace_disks("mirrored", "three"), move("stuck", "three")):
+        with pytest.raises(OpcodeError, match="no space"):
+            after(step, start=filled("three", f_dsk=499))
     after(replace_disks("mirrored", "three"), start=filled("three", f_dsk=500))
+
+
+def test_nothing_is_copied_from_a_node_that_does_not_answer() -> None:
+    with pytest.raises(OpcodeError, match="OpExecError: Could not shutdown instance stuck on node one"):
+        after(move("stuck", "three"), start=lose(world(), "one"))

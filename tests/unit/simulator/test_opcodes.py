@@ -2,7 +2,7 @@ import pytest
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator.opcodes import check, seconds, subjects, summary
-from tests.support.worlds import delay, migrate, opcode, role, world
+from tests.support.worlds import assign, delay, migrate, opcode, role, world
 
 
 def test_what_luxid_would_not_accept() -> None:
@@ -14,6 +14,8 @@ def test_what_luxid_would_not_accept() -> None:
         (opcode("INSTANCE_MIGRATE", instance_name=5), "key 'instance_name'"),
         (opcode("TAGS_SET", kind="node", tags=[1]), "key 'tags'"),
         (opcode("OOB_COMMAND", command="health", node_names=[[]]), "key 'node_names'"),
+        (opcode("INSTANCE_MOVE", instance_name="web"), "key 'target_node' not found"),
+        (assign("", 1), "key 'nodes'"),  # type: ignore[arg-type]
         (role("one", offline="yes"), "key 'offline'"),  # type: ignore[arg-type]
         (delay(-1), "key 'duration'"),
     ):
@@ -25,6 +27,7 @@ def test_what_luxid_would_not_accept() -> None:
 def test_summaries_are_those_of_job_lists() -> None:
     assert summary(migrate("web")) == "INSTANCE_MIGRATE(web)"
     assert summary(role("one", offline=True)) == "NODE_SET_PARAMS(one)"
+    assert summary(assign("default", "one")) == "GROUP_ASSIGN_NODES(default)"
     assert summary(opcode("TAGS_SET", kind="cluster", tags=[])) == "TAGS_SET"
 
 
@@ -38,4 +41,5 @@ def test_jobs_wait_for_those_that_work_on_the_same() -> None:
     on_one = {row.name for row in world().cluster.instances if row.pnode == "one"}
     assert on_one
     assert subjects(world(), role("one", drained=True)) == {"one", *on_one}
+    assert subjects(world(), assign("default", "two")) == {"two", "mirrored"}
     assert subjects(world(), delay(1)) == frozenset()
