@@ -1,7 +1,7 @@
 """Reading an iallocator request when a similar one has been read before.
 
 Ganeti writes every request alike: on one line; groups, nodes and instances before the request itself; and
-only the last field of a node or an instance is an object. So the text of nodes and instances can be cut
+only one field of a node, and none of an instance, is an object. So the text of nodes and instances can be cut
 between members without parsing it, and members that have been seen before need no parsing.
 
 This cannot misread a request, however it was written. A cut is only accepted if
@@ -16,6 +16,7 @@ In any other case the whole text is read the plain way. What is kept of a member
 (that of a node also on the hypervisor), and the whole text is the key that finds it.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -32,7 +33,9 @@ Row = TypeVar("Row")
 # How Ganeti's master starts each section, and the request that ends the last one.
 STARTS = (b'"nodegroups": {', b'}, "nodes": {', b'}, "instances": {', b'}, "request": {')
 SECTIONS = ("nodegroups", "nodes", "instances")
-BETWEEN = b'}, "'
+END, START = b"}", b'"'
+# Between two members: behind an object, before one with its name.
+BETWEEN = re.compile(rb'\}, "(?=[^"]*": \{)')
 
 
 class Unusual(Exception):
@@ -107,9 +110,9 @@ def _members(
     """The members of an object, by their text and in order; only unknown ones are parsed."""
     if not text:
         return {}, []
-    if text[:1] != BETWEEN[-1:] or text[-1:] != BETWEEN[:1]:
+    if text[:1] != START or text[-1:] != END:
         raise Unusual
-    pieces = text[1:-1].split(BETWEEN)
+    pieces = BETWEEN.split(text[1:-1])
     rows = [known.get(piece) or make(*_member(piece)) for piece in pieces]
     return dict(zip(pieces, rows, strict=True)), rows
 

@@ -16,6 +16,7 @@ from ganeti_htools.planning.decision import Cache, Response, respond
 from tests.property.damage import damaged, requests
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster, live_changes
+from tests.support.storage_units import with_four_units
 
 ALLOCATE = messages.allocate("new")
 TRICKY = (
@@ -97,6 +98,22 @@ def test_damage_at_the_edge_of_a_member(edge: bytes, new: bytes) -> None:
             broken = whole[:where] + new + whole[where + drop :]
             for text in (whole, broken):
                 assert read(text, reader) == read(text)
+
+
+@pytest.mark.parametrize("field", ["storage", "tags", "offline", "ndparams", "group"])
+def test_a_node_or_instance_is_known_again_wherever_its_fields_stand(field: str) -> None:
+    """What stands behind the only field that is an object is no member."""
+    data, request = with_four_units(cluster(1, Shape(nodes=3, instances=4)), ALLOCATE)
+    nodes = {
+        name: {**{key: node[key] for key in node if key != field}, field: node[field]}
+        for name, node in data["nodes"].items()
+    }
+    text = messages.encode(messages.message({**data, "nodes": nodes}, request)).encode()
+    reader = incremental.Reader()
+    first, again = reader.read(text), reader.read(text)
+    assert first == iallocator.read(text)
+    assert list(map(id, again.cluster.nodes)) == list(map(id, first.cluster.nodes))
+    assert list(map(id, again.cluster.instances)) == list(map(id, first.cluster.instances))
 
 
 Pairs = list[tuple[str, Any]]
