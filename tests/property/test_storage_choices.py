@@ -1,0 +1,317 @@
+"""Where nodes have storage units, the place chosen is the best that the plain rules admit, or none."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.capacity.counting import standard
+from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
+from ganeti_htools.engine.decide import Decision, Placed, decide
+from ganeti_htools.engine.maintenance.rolling import Maintenance, reboot_groups, without_secondary
+from ganeti_htools.engine.redundancy.node_loss import Means, recover
+from ganeti_htools.engine.rules import choice, placements, settling
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.pools import PoolRoom
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.cluster import Disk, Instance
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.errors import HtoolsError, RequestFailed
+from ganeti_htools.model.request import (
+    Allocate,
+    AllocateSecondary,
+    MultiAllocate,
+    Placement,
+    Relocate,
+    Request,
+)
+from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType
+from ganeti_htools.model.types import DiskTemplate
+from tests.property.test_storage_after import any_state
+from tests.support.plain_storage import has_room, keeps
+
+FREE = Options(capacity=False)  # redundancy is another matter
+TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.FILE, DiskTemplate.EXT)
+PLENTY = 1 << 39
+
+
+def with_plenty(state: State) -> State:
+    """The state with so much of all storage everywhere that it limits nothing."""
+    state = state.copy()
+    for name, column in zip(state.columns._fields, state.columns, strict=True):
+        if name.startswith(("t_dsk", "f_dsk", "sees_")):
+            column[:] = PLENTY
+    return state
+
+
+def roomy(state: State, row: Instance, force: bool = False) -> Bools:
+    """The nodes that have room for one more instance."""
+    cluster = state.settled()
+    return np.array([has_room(cluster, row, node, force) for node in cluster.nodes], np.bool_)
+
+
+def admitted(state: State, trial: Trial, plenty: Trial, row: Instance) -> Bools:
+    """The candidates that all other rules admit, and whose nodes have room for one more instance."""
+    places = [trial.pnode, trial.snode] if row.template is DiskTemplate.DRBD else [trial.pnode]
+    room = roomy(state, row)
+    fits: Bools = plenty.codes == FITS
+    for nodes in places:
+        fits = fits & room[nodes]
+    return fits
+
+
+def without(state: State, index: int) -> State:
+    """A state whose cluster does not have an instance any more."""
+    keep = np.arange(len(state.pnode)) != index
+    rows = state.cluster.instances
+    cluster = replace(state.cluster, instances=(*rows[:index], *rows[index + 1 :]))
+    return replace(state, cluster=cluster, pnode=state.pnode[keep], snode=state.snode[keep])
+
+
+def scores(state: State, trial: Trial, candidates: Bools, scope: Bools) -> Iterator[float]:
+    """The score of the nodes in scope after each of the candidates."""
+    for candidate in np.flatnonzero(candidates).tolist():
+        after = state.copy()
+        settling.settle(after, trial.only(candidate))
+        yield float(choice.base(after, scope).score())
+
+
+def decided(state: State, request: Request) -> Decision | None:
+    try:
+        found = decide(state, request, FREE)
+    except RequestFailed:
+        return None
+    return found if isinstance(found.result, tuple) or not found.result.failed else None
+
+
+def anew(rng: random.Random, state: State, name: str = "new") -> Instance:
+    """A new instance with disks on any units that nodes have, or on the default one."""
+    template = rng.choice(TEMPLATES)
+    units = [unit for unit in state.units.local if unit.type is TYPE_OF[template]]
+    disks = tuple(
+        Disk(rng.choice((1024, 5000, 20480)), 1, rng.choice((None, *units))) for _ in range(rng.randint(1, 2))
+    )
+    meta = 128 * len(disks) if template is DiskTemplate.DRBD else 0
+    size = sum(disk.size for disk in disks) + meta
+    return Instance(
+        name, 512, size, disks, 1, template=template, forthcoming=rng.random() < 0.2, spindle_use=1
+    )
+
+
+def places_of(state: State, row: Instance) -> Trial:
+    """A new instance on all online nodes, or pairs of them."""
+    asked, rows = state.ask(row), np.flatnonzero(~state.columns.offline)
+    if not asked.mirrored:
+        return placements.allocate_one(state, asked, rows, np.ones(len(state.group), np.bool_))
+    p, s = np.array([(p, s) for p in rows for s in rows if p != s], np.int64).reshape(-1, 2).T
+    return placements.allocate_pairs(state, asked, p, s, state.peers[p, s])
+
+
+def case(seed: int) -> tuple[random.Random, State]:
+    return random.Random(seed), any_state(seed)
+
+
+def test_a_new_instance() -> None:
+    placed = 0
+    for seed in range(80):
+        rng, state = case(seed)
+        row = anew(rng, state)
+        state = derive(state.cluster, [row])
+        trial, everyone = places_of(state, row), np.ones(len(state.group), np.bool_)
+        found = decided(state, Allocate(Placement(row, row.template.required_nodes, None), None))
+        fits = admitted(state, trial, places_of(with_plenty(state), row), row)
+        assert (found is not None) == fits.any(), seed
+        if found:
+            placed += 1
+            best = min(scores(state, trial, fits, everyone))
+            assert choice.base(found.state, everyone).score() == pytest.approx(best)
+    assert 20 < placed < 75
+
+
+def test_several_new_instances_are_placed_one_after_the_other() -> None:
+    placed = 0
+    for seed in range(60):
+        rng, state = case(seed)
+        rows = [anew(rng, state, f"new{number}") for number in range(4)]
+        state = derive(state.cluster, rows)
+        wishes = [Placement(row, row.template.required_nodes, None) for row in rows]
+        found = decided(state, MultiAllocate(tuple(wishes)))
+        alone: list[Placed] = []
+        after: State | None = state
+        for wish in wishes:
+            single = decided(after, Allocate(wish, None)) if after else None
+            after = single.state if single else None
+            if single:
+                assert isinstance(single.result, tuple)
+                alone += single.result
+        assert (found is not None) == (after is not None)
+        if found:
+            assert isinstance(found.result, tuple)
+            assert [each.nodes for each in found.result] == [each.nodes for each in alone]
+            placed += 1
+    assert placed > 10
+
+
+def usable(state: State, index: int, *but: int) -> Bools:
+    """The nodes to which an instance may go: online ones of its group, without some."""
+    rows: Bools = (state.group == state.group[state.pnode[index]]) & ~state.columns.offline
+    rows[list(but)] = False
+    return rows
+
+
+def test_relocation() -> None:
+    moved = refused = 0
+    for seed in range(60):
+        rng, state = case(seed)
+        for index in rng.sample(range(len(state.pnode)), min(4, len(state.pnode))):
+            row, p, s = state.cluster.instances[index], int(state.pnode[index]), int(state.snode[index])
+            if row.template not in (DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.SHARED_FILE):
+                continue
+            shared, scope = s == NOWHERE, state.group == state.group[p]
+            targets = np.flatnonzero(usable(state, index, p, p if shared else s))
+            lost, trials = bool(state.columns.offline[p if shared else s]), []
+            for each in (state, with_plenty(state)):
+                asked = each.instance(index)
+                trials.append(
+                    placements.failover_to(each, asked, targets, scope)
+                    if shared
+                    else placements.replace_secondary(each, asked, targets)
+                )
+            # Only the new node has to have room; on the primary the disks are already.
+            stays = shared or keeps(state.cluster, row, state.cluster.nodes[p], force=True)
+            fits = (trials[1].codes == FITS) & roomy(state, row, lost)[targets] & stays
+            leaving = state.cluster.nodes[p if shared else s].name
+            found = decided(state, Relocate(row.name, 1, (leaving,)))
+            assert (found is not None) == fits.any(), (seed, row.name)
+            if found:
+                best = min(scores(state, trials[0], fits, scope))
+                assert choice.base(found.state, scope).score() == pytest.approx(best)
+            moved, refused = moved + bool(found), refused + (not found)
+    assert moved > 30
+    assert refused > 10
+
+
+def test_a_secondary_more() -> None:
+    placed = refused = 0
+    for seed in range(80):
+        rng, state = case(seed)
+        plain = [row for row in state.cluster.instances if row.template is DiskTemplate.PLAIN]
+        for row in rng.sample(plain, min(2, len(plain))):
+            index, everyone = state.cluster.instances.index(row), np.ones(len(state.group), np.bool_)
+            found, p = decided(state, AllocateSecondary(row.name)), int(state.pnode[index])
+            bare = settling.taken_off(state, index)
+            asked = bare.ask(bare.cluster.instances[index])
+            targets = np.flatnonzero((state.group == state.group[p]) & (np.arange(len(state.group)) != p))
+            pairs = np.full(len(targets), p), targets
+            trial, plenty = (
+                placements.allocate_pairs(each, asked, *pairs, each.peers[pairs])
+                for each in (bare, with_plenty(bare))
+            )
+            fits = admitted(without(bare, index), trial, plenty, asked.row)
+            assert (found is not None) == fits.any(), (seed, row.name)
+            if found:
+                best = min(scores(bare, trial, fits, everyone))
+                assert choice.base(found.state, everyone).score() == pytest.approx(best)
+            placed, refused = placed + bool(found), refused + (not found)
+    assert placed > 10
+    assert refused > 3
+
+
+def recovered(before: State, index: int, means: Means, node: int, up: Bools) -> set[int]:
+    """The nodes on which an instance of a lost node can be afterwards, by the plain rules."""
+    row, plenty = before.cluster.instances[index], with_plenty(before)
+    asked, mates = plenty.instance(index), before.group == before.group[node]
+    if means is Means.FAILOVER:
+        cluster, secondary = before.settled(), int(before.snode[index])
+        there = up[secondary] and keeps(cluster, row, cluster.nodes[secondary], force=True)
+        there = there and (
+            cluster.nodes[node].offline or keeps(cluster, row, cluster.nodes[node], force=True)
+        )
+        fits = placements.failover(plenty, asked, mates, force=True).codes[0] == FITS
+        return {secondary} if there and fits else set()
+    targets = np.flatnonzero(mates & up & (np.arange(len(up)) != node))
+    if not len(targets):
+        return set()
+    move = placements.failover_to if means is Means.MOVE else placements.allocate_one
+    codes = move(plenty, asked, targets, mates, force=True).codes
+    return set(targets[(codes == FITS) & roomy(before, row, True)[targets]].tolist())
+
+
+def test_instances_of_a_lost_node() -> None:
+    back = gone = 0
+    for seed in range(60):
+        _, state = case(seed)
+        scope, up, node = np.ones(len(state.group), np.bool_), ~state.columns.offline, seed % len(state.group)
+        after = state.copy()
+        steps, before = recover(after, node, scope, up, every=True), after.copy()
+        for each in steps:
+            places = recovered(before, each.instance, each.kind, node, up)
+            assert each.node in (places or {NOWHERE}), (seed, state.cluster.instances[each.instance].name)
+            back, gone, before = back + bool(places), gone + (not places), after.copy()
+    assert back > 100
+    assert gone > 20
+
+
+def rolled(state: State, node: int) -> State | None:
+    """A node emptied by the plain rules: each instance to the first node of its group that has room."""
+    state, alone = replace(state.copy(), migrates=None), without_secondary(state)
+    others = (state.group == state.group[node]) & ~state.columns.offline
+    others[node] = False
+    targets = np.flatnonzero(others)
+    for index in state.primaries_of(node).tolist():
+        if alone[index]:
+            asked, row = state.instance(index), state.cluster.instances[index]
+            codes = placements.failover_to(with_plenty(state), asked, targets, others, force=True).codes
+            fits = targets[(codes == FITS) & roomy(state, row, True)[targets]]
+            if not len(fits):
+                return None
+            settling.settle(state, placements.failover_to(state, asked, fits[:1], others, force=True))
+    return state
+
+
+def test_rolling_maintenance() -> None:
+    emptied = refused = 0
+    for seed in range(60):
+        _, state = case(seed)
+        members, node = ~state.columns.offline, seed % len(state.group)
+        expected = rolled(state, node)
+        try:
+            [group] = reboot_groups(state, members, [[node]], Maintenance())
+        except HtoolsError:
+            assert expected is None, seed
+            refused += 1
+            continue
+        assert expected is not None, seed
+        moved = np.flatnonzero(expected.pnode != state.pnode).tolist()
+        assert {each.instance: each.pnode for each in group.relocations} == {
+            index: int(expected.pnode[index]) for index in moved
+        }
+        emptied += bool(moved)
+    assert emptied > 15
+    assert refused > 5
+
+
+@pytest.mark.parametrize("free", [0, 1, 5000, 30000])
+def test_hspace_ends_where_the_pool_does(free: int) -> None:
+    pool, size = DesiredUnit(StorageType.EXT, "san"), Size(512, 4999, 1, 1)
+    bounded = 0
+    for seed in range(20):
+        _, state = case(seed)
+        nodes, ignored = np.flatnonzero(~state.columns.offline), np.zeros(len(state.group), np.bool_)
+        kind = InstanceKind(DiskTemplate.EXT, 1, pool)
+        room = PoolRoom({pool: free}, len(state.pnode))
+        counts = [
+            standard(state, kind, size, Site(nodes, ignored, FREE, pools=pools), 30).placed
+            for pools in (room, PoolRoom({}, 0))
+        ]
+        # Something has to stay free.
+        most = max(0, free - 1) // 4999
+        assert counts[0] == min(counts[1], most)
+        bounded += counts[0] < counts[1]
+    assert bounded > 5
