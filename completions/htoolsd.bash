@@ -53,6 +53,8 @@ END
 --first-job-group none
 --reason none
 -G,--group onegroup
+--worst-group none
+--all-groups none
 -l,--max-length integer
 -v,--verbose none
 -q,--quiet none

@@ -1,8 +1,9 @@
 """``hbal``: plan the moves that balance a node group (``hbal(1)``)."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from ganeti_htools.backends.haskell import general
 from ganeti_htools.cli.cluster.loading import load_dated
 from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.cluster.viewing import seen
-from ganeti_htools.cli.report import balance, tables
-from ganeti_htools.cli.report.balance import After, Before
+from ganeti_htools.cli.report import balance as balance_report
+from ganeti_htools.cli.report import tables
+from ganeti_htools.cli.report.balance import After, Before, GroupReport
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import commands, give_commands
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
@@ -29,7 +31,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hbal as planning
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hbal import Balanced, NoGroupError, Options
+from ganeti_htools.planning.hbal import Balanced, NoGroupError, Options, Part
 from ganeti_htools.planning.jobsets import jobsets
 from ganeti_htools.planning.proposal import begin
 from ganeti_htools.sources.source import Reading
@@ -52,8 +54,17 @@ def _options(line: CommandLine) -> Options:
     ):
         if line.optimise and factor:
             raise HtoolsError(f"--optimise judges whole plans: it cannot go with {option}")
+    if line.explain is not None and (line.worst_group or line.all_groups):
+        raise HtoolsError("--explain is about one instance, in the group of --group")
     return Options(
-        view_of(line), balancing_of(line), execution_of(line), line.group, line.optimise, line.first_job_group
+        view_of(line),
+        balancing_of(line),
+        execution_of(line),
+        line.group,
+        line.optimise,
+        line.first_job_group,
+        line.worst_group,
+        line.all_groups,
     )
 
 
@@ -74,26 +85,82 @@ def run(line: CommandLine) -> None:
         return
     _tell_of_cluster(state, line, tell)
     save(line, "original", "before balancing", lambda: view.loaded(state, cluster))
-    before = _before(state, line, tell)
+    groups = _select_groups(state, options)
     if line.explain is not None:
         from ganeti_htools.cli.report import explanation  # seldom needed
 
+        before = _before(state, *groups[0], line, tell)
         explanation.tell_moves(state, before.scope, line, options.balancing, before.figures, before.score)
-    elif _well_balanced(before, line, tell):
-        left = _left_behind(state, before.scope, options, line, 0)
-        if line.json:
-            balance.report(before, _after(Balanced((), state), before), left)
-    else:
-        _balance(before, reading, options, line, tell)
+        return
+    _balance(state, groups, reading, options, line, tell)
 
 
-def _before(state: State, line: CommandLine, tell: "Say") -> Before:
-    """Select the node group to be balanced, and tell of it. Raises HtoolsError."""
-    group, scope = _select_group(state, line.group)
+def _balance(
+    state: State,
+    groups: Sequence[tuple[str, Bools]],
+    reading: Reading,
+    options: Options,
+    line: CommandLine,
+    tell: "Say",
+) -> None:
+    """Plan group by group, tell of the plan, and carry it out if that is wanted. Raises HtoolsError."""
+    reports: list[GroupReport] = []
+
+    @cache
+    def told() -> Any:
+        """The plan of htoolsd, None if it is made here."""
+        if line.daemon is None:
+            return None
+        from ganeti_htools.cli.runs import by_daemon  # seldom needed
+
+        return by_daemon.plan(line, HBAL.name, options, reading.generations)
+
+    def balance(state: State, name: str, scope: Bools, options: Options) -> Balanced:
+        before = _before(state, name, scope, line, tell)
+        well = _well_balanced(before, line, tell)
+        plan = Balanced((), state) if well else _plan(before, options, told, tell)
+        after = _after(plan, before)
+        if not well:
+            tell(*balance_report.about_plan(before, after, line.verbose))
+        left = _left_behind(plan.after, scope, options, line, len(plan.moves))
+        reports.append(GroupReport(before, after, left, not well))
+        return plan
+
+    parts = planning.concerned(list(planning.in_turn(state, groups, options, balance)), options)
+    about = [report for report in reports if report.before.group in {part.group for part in parts}]
+    moves = [move for part in parts for move in part.balanced.moves]
+    if any(report.planned for report in reports):
+        sets = [jobs for report in about for jobs in report.after.sets]
+        if line.all_groups and moves and line.verbose > 0:
+            tell(f"All groups: {balance_report.cost_line(moves, sets)}")
+        first = line.first_job_group
+        title = "First set of jobs:" if first else "Commands to run to reach the above solution:"
+        give_commands(line, title, commands(sets[:1] if first else sets), tell)
+        tags, scope = reading.cluster.tags, np.logical_or.reduce([part.scope for part in parts])
+        last = parts[-1].balanced.after
+        # Without the tags that options added.
+        save(line, "balanced", "after balancing", lambda: _of_groups(last, scope, tags))
+    for before, after, _, planned in reports:
+        if planned:
+            _show(after.plan.after, before.scope, "Final", line)
+            if line.verbose > 3:
+                sides = ("Original", before.state), ("Final", after.plan.after)
+                tell(*(balance_report.totals(title, state, before.scope) for title, state in sides))
+    outcome = _execute(parts, options, told(), line, tell) if line.exec and moves else None
+    if line.json:
+        balance_report.report(state, about, line.all_groups, outcome)
+    if outcome is not None:
+        from ganeti_htools.cli.runs.ending import conclude
+
+        conclude(outcome)
+
+
+def _before(state: State, group: str, scope: Bools, line: CommandLine, tell: "Say") -> Before:
+    """Tell of a node group that is to be balanced."""
     before = Before(state, group, scope, score_of(state, scope), choice.base(state, scope))
-    tell(*balance.about_group(before, line))
+    tell(*balance_report.about_group(before, line))
     _show(state, scope, "Initial", line)
-    tell(*balance.about_score(before, line.verbose))
+    tell(*balance_report.about_score(before, line.verbose))
     return before
 
 
@@ -106,46 +173,19 @@ def _well_balanced(before: Before, line: CommandLine, tell: "Say") -> bool:
         f"Cluster is already well balanced (initial score {general(before.score, 6)},",
         f"optimum score due to N+1 reservations {general(optimal, 6)},",
         f"minimum score {general(line.min_score, 6)}).",
-        "Nothing to do, exiting",
+        f"Nothing to do{' in this group' if line.worst_group or line.all_groups else ', exiting'}",
     )
     return True
 
 
-def _balance(before: Before, reading: Reading, options: Options, line: CommandLine, tell: "Say") -> None:
-    """Plan, tell of the plan, and carry it out if that is wanted. Raises HtoolsError."""
-    tell("Trying to minimize the CV...")
-    told = None
-    if line.daemon is not None:
-        from ganeti_htools.cli.runs import by_daemon  # seldom needed
-
-        told = by_daemon.plan(line, HBAL.name, options, reading.generations)
-    plan = _plan(before, options, told, tell)
-    after = _after(plan, before)
-    tell(*balance.about_plan(before, after, line.verbose))
-    left = _left_behind(plan.after, before.scope, options, line, len(plan.moves))
-    first = line.first_job_group
-    title = "First set of jobs:" if first else "Commands to run to reach the above solution:"
-    give_commands(line, title, commands(after.sets[:1] if first else after.sets), tell)
-    tags = reading.cluster.tags  # without those that options added
-    save(line, "balanced", "after balancing", lambda: _of_group(plan.after, before.scope, tags))
-    _show(plan.after, before.scope, "Final", line)
-    if line.verbose > 3:
-        sides = ("Original", before.state), ("Final", plan.after)
-        tell(*(balance.totals(title, state, before.scope) for title, state in sides))
-    outcome = _execute(before, plan, options, told, line, tell) if line.exec and plan.moves else None
-    if line.json:
-        balance.report(before, after, left, outcome)
-    if outcome is not None:
-        from ganeti_htools.cli.runs.ending import conclude
-
-        conclude(outcome)
-
-
-def _plan(before: Before, options: Options, told: Any, tell: "Say") -> Balanced:
+def _plan(before: Before, options: Options, told: Callable[[], Any], tell: "Say") -> Balanced:
     """Make the plan and tell each step at once. A plan of htoolsd (``told``) is not looked for again."""
+    tell("Trying to minimize the CV...")
+    made = told()
     with progress() as live:
-        if told is not None:
-            return planning.plan_again(before.state, before.scope, options, told["found"], tell, live)
+        if made is not None:
+            found = planning.found_in(made["found"], before.group)
+            return planning.plan_again(before.state, before.scope, options, found, tell, live)
         return planning.plan(before.state, before.scope, options, tell, live)
 
 
@@ -183,20 +223,20 @@ def _tell_of_cluster(state: State, line: CommandLine, tell: "Say") -> None:
         tell(f"Note: Stripping common suffix of '{suffix}' from names")
 
 
-def _select_group(state: State, wanted: str | None) -> tuple[str, Bools]:
-    """Name and nodes of the group to be balanced.
+def _select_groups(state: State, options: Options) -> Sequence[tuple[str, Bools]]:
+    """Names and nodes of the groups to be balanced.
 
     Raises HtoolsError, after the groups that there are have been listed.
     """
     try:
-        return planning.select_group(state, wanted)
+        return planning.select_groups(state, options)
     except NoGroupError as error:
         say("".join(f"{text}\n" for text in (error.title, *(f"  {name}" for name in error.names))))
         raise HtoolsError("Aborting.") from None
 
 
 def _execute(
-    before: Before, plan: Balanced, options: Options, told: Any, line: CommandLine, tell: "Say"
+    parts: Sequence[Part], options: Options, told: Any, line: CommandLine, tell: "Say"
 ) -> Mapping[str, Any]:
     """Carry the plan out (``-X``), over LUXI or by htoolsd if that made it; the run's record."""
     say_on = undeterred(tell)
@@ -206,13 +246,13 @@ def _execute(
         return by_daemon.carry_out(line, told["id"], say_on)
     from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
 
-    jobs = planning.jobs(before.state, plan.moves, options)
-    run = begin(HBAL.name, planning.PURPOSE, jobs, options.execution)
-    check = planning.reviewer(options, before.group, line.on_change, say_on, progress)
+    run = begin(HBAL.name, planning.PURPOSE, planning.jobs(parts, options), options.execution)
+    groups = [part.group for part in parts]
+    check = planning.reviewer(options, groups, line.on_change, say_on, progress)
     return over_luxi.carry_out(line, run, check, say_on)
 
 
-def _of_group(state: State, scope: Bools, tags: tuple[str, ...]) -> Cluster:
+def _of_groups(state: State, scope: Bools, tags: tuple[str, ...]) -> Cluster:
     """The cluster in a state, with these tags: instances with their primary in scope, and all nodes in scope
     or needed by these.
     """

@@ -250,6 +250,12 @@ MIN_DISK = _valued(
 )
 PRINT_INSTANCES = switch("", "print-instances", "list the instances, too")
 GROUP = _valued("G", "group", "only this node group (name or UUID)", str, "ID", "onegroup")
+WORST_GROUP = replace(
+    switch("", "worst-group", "balance the node group with the worst score that can be improved"), whole=True
+)
+ALL_GROUPS = replace(
+    switch("", "all-groups", "balance all node groups one after the other, the worst score first"), whole=True
+)
 EXCLUSION_TAGS = _valued(
     "",
     "exclusion-tags",

@@ -2,6 +2,7 @@
 
 from ganeti_htools.commandline.options import (
     ACCEPT_EXISTING_ERRORS,
+    ALL_GROUPS,
     ASK_STORAGE,
     AVOID_DISK_MOVES,
     AVOID_LONG_SOLUTIONS,
@@ -80,6 +81,7 @@ from ganeti_htools.commandline.options import (
     VERBOSE,
     WAIT_FOR_NODES,
     WHAT_IF_LOST,
+    WORST_GROUP,
 )
 from ganeti_htools.commandline.reading import Program
 
@@ -318,6 +320,8 @@ HBAL = Program(
         FIRST_JOB_GROUP,
         REASON,
         GROUP,
+        WORST_GROUP,
+        ALL_GROUPS,
         MAX_LENGTH,
         VERBOSE,
         QUIET,

@@ -26,6 +26,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
 
     arguments: tuple[str, ...] = ()
     accept_existing_errors: bool = False
+    all_groups: bool = False
     ask_storage: bool = False
     avoid_disk_moves: float | None = None
     avoid_long_solutions: float = 0.0
@@ -104,6 +105,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     version: bool = False
     wait_for_nodes: bool = False
     what_if_lost: str | None = None
+    worst_group: bool = False
 
 
 class Takes(Enum):

@@ -1,18 +1,19 @@
 """What ``hbal`` would do: the moves that balance a node group (``hbal(1)``)."""
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.engine.balancing.balance import Balancing, Step, score_of, stepwise
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.columns import Bools, sorted_unique
+from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import proposal, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
@@ -20,6 +21,7 @@ from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Propo
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
+    from ganeti_htools.engine.balancing.recheck import NamedStep
     from ganeti_htools.engine.balancing.replay import RatedPlan
     from ganeti_htools.execution.jobs import Jobsets
     from ganeti_htools.execution.review import Check, Review
@@ -32,9 +34,10 @@ PURPOSE = "rebalancing"
 class Options:
     """What may be asked of a plan.
 
-    ``group``: name or UUID of the node group, which need not be named if it is the only one.
-    ``optimise``: seconds to look for a better plan than the greedy one. ``first_job_group``: carry out the
-    first jobset only.
+    ``group``: name or UUID of the node group, which need not be named if it is the only one. ``worst_group``:
+    of all groups only the first that can be improved, the worst score first; ``all_groups``: each in that
+    order. ``optimise``: seconds to look for a better plan than the greedy one, for each group.
+    ``first_job_group``: carry out the first jobset only.
     """
 
     view: View = field(default_factory=View)
@@ -43,6 +46,18 @@ class Options:
     group: str | None = None
     optimise: float = 0.0
     first_job_group: bool = False
+    worst_group: bool = False
+    all_groups: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises DataError where it is not clear which groups are meant."""
+        if (self.group is not None) + self.worst_group + self.all_groups > 1:
+            raise DataError("expected only one of the options group, worst-group and all-groups")
+
+    @property
+    def ranks_groups(self) -> bool:
+        """Whether groups are balanced by their score, instead of the one that is named."""
+        return self.worst_group or self.all_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,58 @@ def select_group(state: State, wanted: str | None) -> tuple[str, Bools]:
         title = f"Node group {wanted} not found. Node group list is:"
         raise NoGroupError(title, (group.name for group in groups))
     return groups[rows[0]].name, state.group == rows[0]
+
+
+def select_groups(state: State, options: Options) -> list[tuple[str, Bools]]:
+    """Names and nodes of the groups to be balanced, in order. Raises NoGroupError.
+
+    Several are ordered by score, the worst first; a score that is no number comes last, for nothing improves
+    it. (Ganeti's design "synchronising htools to Ganeti 2.3", balancing changes.)
+    """
+    if not options.ranks_groups:
+        return [select_group(state, options.group)]
+    scopes = [state.group == row for row in sorted_unique(state.group).tolist()]
+    scores = [score_of(state, scope) for scope in scopes]
+    order = sorted(range(len(scopes)), key=lambda at: (math.isnan(scores[at]), -scores[at]))
+    rows = [int(state.group[scopes[at]][0]) for at in order]
+    return [(state.cluster.groups[row].name, scopes[at]) for row, at in zip(rows, order, strict=True)]
+
+
+class Part(NamedTuple):
+    """What a plan does in one group, of which ``scope`` has the nodes, from a state on."""
+
+    state: State
+    group: str
+    scope: Bools
+    balanced: Balanced
+
+
+def in_turn(
+    state: State,
+    groups: Iterable[tuple[str, Bools]],
+    options: Options,
+    balance: Callable[[State, str, Bools, Options], Balanced],
+) -> Iterator[Part]:
+    """Plans for groups, one after the other, each from the state after the one before.
+
+    With ``worst_group`` the first that moves anything is the last. ``balance`` plans for one group; the most
+    steps that its options allow are those that are left.
+    """
+    for name, scope in groups:
+        balanced = balance(state, name, scope, options)
+        yield Part(state, name, scope, balanced)
+        if options.worst_group and balanced.moves:
+            return
+        state, options = balanced.after, _without(options, len(balanced.moves))
+
+
+def concerned(parts: Sequence[Part], options: Options) -> Sequence[Part]:
+    """The parts that a plan is about: with ``worst_group`` only that of the group that is balanced, or of
+    the worst one if none can be improved.
+    """
+    if not options.worst_group:
+        return parts
+    return parts[-1:] if parts[-1].balanced.moves else parts[:1]
 
 
 def _silent(*_lines: str) -> None:
@@ -158,67 +225,129 @@ def _optimised(
     return optimise(state, scope, options.balancing, movable, going)
 
 
-def jobs(state: State, moves: Sequence[Move], options: Options) -> "Jobsets":
-    """The jobs that carry out the moves of a plan for a state."""
-    sets = jobsets(moves)
-    return jobs_of(state, sets[:1] if options.first_job_group else sets)
+def jobs(parts: Sequence[Part], options: Options) -> "Jobsets":
+    """The jobs that carry out the parts of a plan, one after the other."""
+    sets = [jobs for part in parts for jobs in jobs_of(part.state, jobsets(part.balanced.moves))]
+    return sets[:1] if options.first_job_group else sets
 
 
 def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
-    """The plan for a cluster. Raises HtoolsError."""
+    """The plan for a cluster. Raises HtoolsError.
+
+    Of several groups the scores are added up.
+    """
     state = view.state_of(cluster, options.view)
-    group, scope = select_group(state, options.group)
-    initial = score_of(state, scope)
-    balanced = plan(state, scope, options, progress=progress)
-    made, greedy = balanced.moves, balanced.greedy
 
-    def told(moves: Sequence[Move]) -> list[dict[str, Any]]:
-        return proposal.told(state, [move.step for move in moves])
+    def balance(start: State, _name: str, scope: Bools, options: Options) -> Balanced:
+        return plan(start, scope, options, progress=progress)
 
+    tried = list(in_turn(state, select_groups(state, options), options, balance))
+    parts = concerned(tried, options)
+    names = tuple(part.group for part in parts)
+    found = {part.group: _told(part) for part in tried}
     return Proposal(
         PURPOSE,
-        (group,),
-        jobs(state, made, options),
-        {"before": initial, "after": made[-1].step.score if made else initial},
-        cost_of(made, jobsets(made)),
-        {"steps": told(made), "greedy": None if greedy is None else told(greedy)},
-        lambda on_change, say: reviewer(options, group, on_change, say),
+        names,
+        jobs(parts, options),
+        {"before": sum(map(_before, parts)), "after": sum(map(_after, parts))},
+        cost_of(
+            [move for part in parts for move in part.balanced.moves],
+            [moves for part in parts for moves in jobsets(part.balanced.moves)],
+        ),
+        {"groups": found} if options.ranks_groups else found[names[0]],
+        lambda on_change, say: reviewer(options, names, on_change, say),
     )
+
+
+def _before(part: Part) -> float:
+    return score_of(part.state, part.scope)
+
+
+def _after(part: Part) -> float:
+    moves = part.balanced.moves
+    return moves[-1].step.score if moves else _before(part)
+
+
+def _told(part: Part) -> dict[str, Any]:
+    def told(moves: Sequence[Move] | None) -> Any:
+        return None if moves is None else proposal.told(part.state, [move.step for move in moves])
+
+    return {"steps": told(part.balanced.moves), "greedy": told(part.balanced.greedy)}
+
+
+def found_in(found: Mapping[str, Any], group: str) -> Mapping[str, Any]:
+    """What of ``found`` of a proposal is about a group. Raises DataError if nothing is."""
+    try:
+        part: Mapping[str, Any] = found["groups"][group] if "groups" in found else found
+    except (KeyError, TypeError):
+        raise DataError(f"htoolsd has no plan for node group {group}") from None
+    return part
 
 
 def reviewer(
     options: Options,
-    group: str,
+    groups: Sequence[str],
     on_change: OnChange,
     say: "Say",
     watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
 ) -> "Check":
-    """A function that checks the rest of a plan for a node group, given by its name.
+    """A function that checks the rest of a plan for node groups, given by their names.
 
-    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it.
+    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it, from the first group
+    on in which something is left to be done.
     """
     from ganeti_htools.engine.balancing import recheck
     from ganeti_htools.execution.review import Review
 
     def check(cluster: Cluster, rest: "Jobsets", made: int) -> "Review":
         state = view.state_of(cluster, options.view)
-        scope: Bools = state.group == view.group(state, group, f"node group {group} is gone")
-        steps = [job.step for jobs in rest for job in jobs if job.step is not None]
-        after = state.copy()
-        movable = view.movable(state, options.view)
-        obstacle = recheck.obstacle(after, scope, steps, options.balancing, movable)
-        if obstacle is None and not score_of(after, scope) < score_of(state, scope):
-            obstacle = "the rest of it would not improve the score any more"
+        scopes = {
+            name: state.group == view.group(state, name, f"node group {name} is gone") for name in groups
+        }
+        after, movable = state.copy(), view.movable(state, options.view)
+        left = _by_group(state, groups, [job.step for jobs in rest for job in jobs if job.step is not None])
+        obstacle = None
+        for name, steps in left.items():
+            scope = scopes[name]
+            obstacle = recheck.obstacle(after, scope, steps, options.balancing, movable)
+            if obstacle is None and not score_of(after, scope) < score_of(state, scope):
+                obstacle = "the rest of it would not improve the score any more"
+            if obstacle is not None:
+                break
         if obstacle is None:
             return Review()
         if on_change == "stop":
             return Review(obstacle)
         say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
+
+        def balance(start: State, _name: str, scope: Bools, options: Options) -> Balanced:
+            return plan(start, scope, options, say, progress)
+
+        begun = min(map(list(scopes).index, left))
         with watched() as progress:
-            new = plan(state, scope, _without(options, made), say, progress)
-        return Review(obstacle, jobs(state, new.moves, options))
+            new = list(in_turn(state, list(scopes.items())[begun:], _without(options, made), balance))
+        return Review(obstacle, jobs(new, options))
 
     return check
+
+
+def _by_group(
+    state: State, groups: Sequence[str], steps: Iterable["NamedStep"]
+) -> dict[str, list["NamedStep"]]:
+    """Steps by the group that their instance is in. Steps of an instance that is in none of these groups any
+    more stand with those before them: there they cannot be made.
+    """
+    homes = {
+        instance.name: state.cluster.groups[group].name
+        for instance, group in zip(state.cluster.instances, state.group[state.pnode].tolist(), strict=True)
+    }
+    found: dict[str, list[NamedStep]] = {}
+    group = groups[0]
+    for step in steps:
+        home = homes.get(step.instance, group)
+        group = home if home in groups else group
+        found.setdefault(group, []).append(step)
+    return found
 
 
 def _without(options: Options, made: int) -> Options:

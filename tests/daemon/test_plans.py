@@ -69,6 +69,12 @@ def test_the_plan_of_one_of_several_groups(tmp_path: Path) -> None:
             told = usual.returncode, usual.stdout, usual.stderr
             assert (ours.returncode, ours.stdout, ours.stderr) == told
         assert last(daemon)["groups"] == ["group2"]
+        for option in ("--worst-group", "--all-groups"):
+            for more in (("-C", "-v"), ("--json", "-l3"), ("--optimise=0", "--first-job-group", "-C")):
+                ours = tool("hbal", f"-D{daemon.socket}", option, *more)
+                usual = tool("hbal", f"-L{ganeti.socket}", option, *more)
+                assert (ours.returncode, ours.stdout) == (0, usual.stdout)
+        assert sorted(last(daemon)["groups"]) == ["group1", "group2"]
         with pytest.raises(RefusedError, match="Found multiple node groups: group1, group2"):
             made(daemon)
 
@@ -324,18 +330,40 @@ def test_what_becomes_of_jobs_that_were_left_alone(tmp_path: Path) -> None:
         assert len(ganeti.tell("jobs")) == 1
 
 
+def test_all_groups_are_balanced_one_after_the_other(tmp_path: Path) -> None:
+    with following(tmp_path, generated(3, TWO_GROUPS)) as (daemon, ganeti):
+        groups = {node.name: node.group for node in text.parse(ganeti.cluster(), "").nodes}
+        done = tool("hbal", f"-D{daemon.socket}", "-X", "--all-groups", "--json")
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["execution"]["ending"]) == (0, "done")
+        steps = [step for told in report["groups"] for step in told["steps"]]
+        jobs = report["execution"]["jobs"]
+        assert sorted((job["instance"], job["jobset"]) for job in jobs) == sorted(
+            (step["instance"], step["jobset"]) for step in steps
+        )
+        order = [groups[job["to"][0]] for job in jobs]
+        assert len(set(order)) == 2
+        assert order == sorted(order, key=order.index)
+        places = {row.name: [row.pnode, row.snode] for row in text.parse(ganeti.cluster(), "").instances}
+        ends = {step["instance"]: step["to"] for step in steps}
+        assert {name: places[name] for name in ends} == ends
+        again = json.loads(tool("hbal", f"-L{ganeti.socket}", "--all-groups", "--json").stdout)
+        assert not any(told["steps"] for told in again["groups"])
+
+
 def test_one_plan_at_a_time_in_a_node_group(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, TWO_GROUPS), FOR_EVER) as (daemon, _):
         first, second = (made(daemon, group="group1")["id"] for _ in range(2))
         other, everywhere = made(daemon, group="group2")["id"], made(daemon, "hsqueeze")["id"]
+        both = made(daemon, all_groups=True)["id"]
         call(daemon, "execute", plan=first)
-        for refused in (second, everywhere):
+        for refused in (second, everywhere, both):
             with pytest.raises(RefusedError, match=f"plan {first} is being carried out in node group group1"):
                 call(daemon, "execute", plan=refused)
         call(daemon, "execute", plan=other)
         with pytest.raises(RefusedError, match=f"plan {first} is running already"):
             call(daemon, "execute", plan=first)
-        assert daemon.status()["plans"] == {"planned": 2, "running": 2}
+        assert daemon.status()["plans"] == {"planned": 3, "running": 2}
 
 
 def test_a_job_that_fails(tmp_path: Path) -> None:

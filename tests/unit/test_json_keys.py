@@ -99,6 +99,7 @@ def test_hbal(report: Callable[..., Any]) -> None:
     documents = [
         report(hbal, "-O", "n3"),
         report(hbal, "--optimise=0.1"),
+        report(hbal, "--all-groups"),
         report(hbal, "--explain=a0"),
         report(hbal, cluster=uneven_units()),
         report(hbal, "--explain=a", cluster=uneven_units(crowded=True)),

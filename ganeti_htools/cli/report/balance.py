@@ -39,6 +39,17 @@ class After(NamedTuple):
     figures: Statistics
 
 
+class GroupReport(NamedTuple):
+    """All that is said of a group: ``left`` are instances that stay on nodes which are offline or drained;
+    it was ``planned`` for unless it was well balanced already.
+    """
+
+    before: Before
+    after: After
+    left: "Sequence[Staying]"
+    planned: bool
+
+
 def about_group(before: Before, line: CommandLine) -> Iterator[str]:
     """Lines about the group before it is balanced."""
     state, scope, columns = before.state, before.scope, before.state.columns
@@ -165,15 +176,34 @@ def totals(title: str, state: State, scope: Bools) -> str:
 
 
 def report(
-    before: Before, after: After, left: "Sequence[Staying]", outcome: Mapping[str, Any] | None = None
+    state: State, groups: Sequence[GroupReport], many: bool, outcome: Mapping[str, Any] | None = None
 ) -> None:
-    """Print a plan as a JSON document.
+    """Print a plan that starts from a state as a JSON document, of one group or of ``many``.
 
-    ``left`` are instances that stay on nodes which are offline or drained; ``outcome`` is the record of the
-    plan's run, if it was carried out.
+    ``outcome`` is the record of the plan's run, if it was carried out.
     """
+    documents, number = [], 0
+    for group in groups:
+        documents.append(_document(group, number))
+        number += len(group.after.sets)
+    cost = cost_of(
+        [move for group in groups for move in group.after.plan.moves],
+        [moves for group in groups for moves in group.after.sets],
+    )
+    print_json(
+        {
+            "nodes": len(state.cluster.nodes),
+            "instances": len(state.cluster.instances),
+            **({"groups": documents, "cost": cost} if many else documents[0]),
+            **({} if outcome is None else {"execution": outcome}),
+        }
+    )
+
+
+def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
+    before, after, left, _ = group
     state, scope, made, greedy = before.state, before.scope, after.plan.moves, after.plan.greedy
-    jobset = {id(move): number for number, jobs in enumerate(after.sets, 1) for move in jobs}
+    jobset = {id(move): number for number, jobs in enumerate(after.sets, jobsets_before + 1) for move in jobs}
     steps = [
         {
             "instance": state.cluster.instances[move.step.instance].name,
@@ -187,29 +217,24 @@ def report(
         for move, place in zip(made, _places(state, made), strict=True)
     ]
     parts = [side.figures.components() for side in (before, after)]
-    print_json(
-        {
-            "nodes": len(state.cluster.nodes),
-            "instances": len(state.cluster.instances),
-            "group": {
-                "name": before.group,
-                "nodes": int(scope.sum()),
-                "instances": int(scope[state.pnode].sum()),
-            },
-            "score": {"before": before.score, "after": after.score},
-            "components": {
-                name: {"weight": weight, "before": float(old), "after": float(new)}
-                for name, weight, old, new in zip(
-                    before.figures.names, before.figures.weights, *parts, strict=True
-                )
-            },
-            "cost": cost_of(made, after.sets),
-            "steps": steps,
-            "left_on_offline_nodes": [each._asdict() for each in left],
-            **({} if greedy is None else {"greedy": _rival(greedy, before.score)}),
-            **({} if outcome is None else {"execution": outcome}),
-        }
-    )
+    return {
+        "group": {
+            "name": before.group,
+            "nodes": int(scope.sum()),
+            "instances": int(scope[state.pnode].sum()),
+        },
+        "score": {"before": before.score, "after": after.score},
+        "components": {
+            name: {"weight": weight, "before": float(old), "after": float(new)}
+            for name, weight, old, new in zip(
+                before.figures.names, before.figures.weights, *parts, strict=True
+            )
+        },
+        "cost": cost_of(made, after.sets),
+        "steps": steps,
+        "left_on_offline_nodes": [each._asdict() for each in left],
+        **({} if greedy is None else {"greedy": _rival(greedy, before.score)}),
+    }
 
 
 def _rival(made: Sequence[Move], initial: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import termios
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,6 +189,94 @@ def test_only_the_group_is_saved(tmp_path: Path) -> None:
     assert 0 < len(saved.instances) < len(described.instances)
 
 
+GROUPS = generated(3, Shape(nodes=12, instances=40, groups=3, templates={"drbd": 1}))
+
+
+def by_group(tmp_path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    """The document about each group alone."""
+    found = {}
+    for group in ("group1", "group2", "group3"):
+        assert run(tmp_path, GROUPS, "--json", "-G", group, *options) == 0
+        found[group] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_all_groups_in_one_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = by_group(tmp_path, capsys)
+    options = "--all-groups", "--json", "-S", str(tmp_path / "saved"), f"-C{tmp_path}/commands"
+    assert run(tmp_path, GROUPS, *options) == 0
+    report = json.loads(capsys.readouterr().out)
+    before = [group["score"]["before"] for group in report["groups"]]
+    assert before == sorted(before, reverse=True)
+    assert len(before) == 3
+    jobset = 0
+    for told in report["groups"]:
+        expected = alone[told["group"]["name"]]
+        for step in expected["steps"]:
+            step["jobset"] += jobset
+        assert {"nodes": 12, "instances": 40, **told} == expected
+        jobset += told["cost"]["jobsets"]
+    assert report["cost"]["jobsets"] == jobset
+    saved = text.parse((tmp_path / "saved.balanced").read_text(), "saved")
+    assert (len(saved.nodes), len(saved.instances)) == (12, 40)
+    ends = {step["instance"]: step["to"] for told in report["groups"] for step in told["steps"]}
+    assert {row.name: [row.pnode, row.snode] for row in saved.instances if row.name in ends} == ends
+    assert (tmp_path / "commands").read_text().count("echo jobset ") == jobset
+
+
+def test_the_worst_group_is_reported_as_if_it_had_been_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = by_group(tmp_path, capsys)
+    worst = max(alone.values(), key=lambda told: told["score"]["before"])
+    assert run(tmp_path, GROUPS, "--worst-group", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == worst
+    name = worst["group"]["name"]
+    told = []
+    for options in (("--worst-group",), ("-G", name)):
+        saved = tmp_path / "saved"
+        assert run(tmp_path, GROUPS, *options, "-v", "-p", "-C", "-S", str(saved)) == 0
+        told.append((capsys.readouterr(), (tmp_path / "saved.balanced").read_text()))
+    assert told[0] == told[1]
+
+
+def test_where_the_worst_group_cannot_be_improved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    order = sorted(
+        by_group(tmp_path, capsys).values(), key=lambda told: told["score"]["before"], reverse=True
+    )
+    first, second = (told["group"]["name"] for told in order[:2])
+    kept = [
+        row.name
+        for row in GROUPS.instances
+        if row.pnode in {node.name for node in GROUPS.nodes if node.group == uuid(first)}
+    ]
+    options = "--worst-group", f"--exclude-instances={','.join(kept)}"
+    assert run(tmp_path, GROUPS, *options) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if line.startswith("Selected")] == [
+        f"Selected node group: {first}",
+        f"Selected node group: {second}",
+    ]
+    assert out.index("No solution found") < out.index(f"Selected node group: {second}")
+    assert run(tmp_path, GROUPS, *options, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["group"]["name"] == second
+    # If none can be, the report is about the worst.
+    assert run(tmp_path, GROUPS, "--worst-group", "--json", "-l0") == 0
+    assert json.loads(capsys.readouterr().out)["group"]["name"] == first
+
+
+def uuid(name: str) -> str:
+    return next(group.uuid for group in GROUPS.groups if group.name == name)
+
+
+def test_groups_that_are_well_balanced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, GROUPS, "--all-groups", "-e1000", "-S", str(tmp_path / "saved"), "-C") == 0
+    out = capsys.readouterr().out
+    assert out.count("\nNothing to do in this group\n") == 3
+    assert "Commands" not in out
+    assert not (tmp_path / "saved.balanced").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -198,6 +287,11 @@ def test_only_the_group_is_saved(tmp_path: Path) -> None:
         (["-X"], "hbal: Execution of commands possible only on LUXI"),
         (["--optimise=1", "--avoid-disk-moves=2"], "it cannot go with --avoid-disk-moves"),
         (["--optimise=1", "--avoid-long-solutions=2"], "it cannot go with --avoid-long-solutions"),
+        (["--all-groups", "--explain=a"], "--explain is about one instance, in the group of --group"),
+        (
+            ["--all-groups", "-G", "group1"],
+            "expected only one of the options group, worst-group and all-groups",
+        ),
         (["-C/nonexistent/file"], "/nonexistent/file: cannot be written: No such file or directory"),
     ],
 )

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal, view
-from ganeti_htools.planning.hbal import NoGroupError, Options
+from ganeti_htools.planning.hbal import Balanced, NoGroupError, Options
+from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.planning.view import View
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -86,3 +91,140 @@ def test_moves_that_were_made_count_when_it_is_planned_anew() -> None:
         plan = proposal.review("replan", lambda *_texts: None)(gone, proposal.jobs, made).plan
         assert plan is not None
         assert sum(map(len, plan)) <= left
+
+
+def groups(**instances: str) -> Cluster:
+    """Groups of two nodes each. Of each group the nodes (0 or 1) of its instances are given."""
+    parts = [
+        by_hand.cluster(
+            {f"{name}0": 10_000, f"{name}1": 10_000},
+            [instance(f"{name}-{row}", DiskTemplate.EXT, f"{name}{node}") for row, node in enumerate(nodes)],
+        )
+        for name, nodes in instances.items()
+    ]
+    return Cluster(
+        tuple(
+            replace(part.groups[0], name=name, uuid=name) for name, part in zip(instances, parts, strict=True)
+        ),
+        tuple(
+            replace(node, group=name)
+            for name, part in zip(instances, parts, strict=True)
+            for node in part.nodes
+        ),
+        tuple(row for part in parts for row in part.instances),
+    )
+
+
+# a is even, b and c are not, c is the worst.
+UNEVEN = groups(a="0101", b="0001", c="000000")
+ALL, WORST = replace(OPTIONS, all_groups=True), replace(OPTIONS, worst_group=True)
+
+
+def moved(proposal: Proposal) -> list[str]:
+    """The groups of the instances that are moved, in order."""
+    names = [job.step.instance[0] for jobs in proposal.jobs for job in jobs if job.step]
+    return [name for name, before in zip(names, ["", *names], strict=False) if name != before]
+
+
+def test_groups_come_by_score_the_worst_first() -> None:
+    state = view.state_of(UNEVEN, View())
+    selected = hbal.select_groups(state, ALL)
+    assert [name for name, _ in selected] == ["c", "b", "a"]
+    assert [np.flatnonzero(scope).tolist() for _, scope in selected] == [[4, 5], [2, 3], [0, 1]]
+    assert hbal.select_groups(state, WORST)[0][0] == "c"
+    with pytest.raises(NoGroupError):
+        hbal.select_groups(state, OPTIONS)
+
+
+def test_a_group_without_a_score_comes_last() -> None:
+    silent = [replace(node, t_cpu=0.0) if node.name == "c1" else node for node in UNEVEN.nodes]
+    state = view.state_of(replace(UNEVEN, nodes=tuple(silent)), View())
+    assert [name for name, _ in hbal.select_groups(state, ALL)] == ["b", "a", "c"]
+
+
+def test_only_the_worst_group_is_balanced() -> None:
+    proposal = hbal.propose(UNEVEN, WORST, ignore)
+    alone = hbal.propose(UNEVEN, replace(OPTIONS, group="c"), ignore)
+    assert (proposal.groups, moved(proposal)) == (("c",), ["c"])
+    assert (proposal.jobs, proposal.score, proposal.cost) == (alone.jobs, alone.score, alone.cost)
+    assert proposal.found == {"groups": {"c": alone.found}}
+
+
+def test_a_group_that_cannot_be_improved_gives_way_to_the_next() -> None:
+    stuck = [replace(row, auto_balance=False) if row.name[0] == "c" else row for row in UNEVEN.instances]
+    cluster = replace(UNEVEN, instances=tuple(stuck))
+    proposal = hbal.propose(cluster, WORST, ignore)
+    assert (proposal.groups, moved(proposal)) == (("b",), ["b"])
+    assert list(proposal.found["groups"]) == ["c", "b"]
+    nothing = replace(UNEVEN, instances=tuple(replace(row, auto_balance=False) for row in stuck))
+    worst = hbal.propose(nothing, WORST, ignore)
+    assert (worst.groups, worst.jobs) == (("c",), [])
+
+
+def test_all_groups_are_balanced_one_after_the_other() -> None:
+    proposal = hbal.propose(UNEVEN, ALL, ignore)
+    alone = [hbal.propose(UNEVEN, replace(OPTIONS, group=name), ignore) for name in "cba"]
+    assert (proposal.groups, moved(proposal)) == (("c", "b", "a"), ["c", "b"])
+    assert proposal.jobs == [jobs for each in alone for jobs in each.jobs]
+    assert proposal.score["after"] == sum(each.score["after"] for each in alone)
+    assert proposal.found["groups"] == {name: each.found for name, each in zip("cba", alone, strict=True)}
+
+
+def test_the_most_steps_are_those_of_all_groups_together() -> None:
+    whole = hbal.propose(UNEVEN, ALL, ignore)
+    steps = sum(map(len, whole.jobs))
+    options = replace(ALL, balancing=replace(OPTIONS.balancing, max_length=steps - 1))
+    assert sum(map(len, hbal.propose(UNEVEN, options, ignore).jobs)) == steps - 1
+
+
+def test_the_first_jobset_is_one_of_all() -> None:
+    first = hbal.propose(UNEVEN, replace(ALL, first_job_group=True), ignore)
+    assert first.jobs == hbal.propose(UNEVEN, ALL, ignore).jobs[:1]
+
+
+def test_a_plan_of_all_groups_made_again() -> None:
+    proposal = hbal.propose(UNEVEN, ALL, ignore)
+    state = view.state_of(UNEVEN, View())
+
+    def again(state: State, name: str, scope: Bools, options: Options) -> Balanced:
+        return hbal.plan_again(state, scope, options, hbal.found_in(proposal.found, name))
+
+    parts = list(hbal.in_turn(state, hbal.select_groups(state, ALL), ALL, again))
+    assert hbal.jobs(parts, ALL) == proposal.jobs
+    with pytest.raises(DataError, match=r"^htoolsd has no plan for node group d$"):
+        hbal.found_in(proposal.found, "d")
+
+
+def test_a_rest_in_several_groups_is_looked_at_group_by_group() -> None:
+    proposal = hbal.propose(UNEVEN, ALL, ignore)
+    assert proposal.review("stop", ignore)(UNEVEN, proposal.jobs, 0).obstacle is None
+    last = proposal.jobs[-1][0].step
+    assert last
+    gone = replace(UNEVEN, instances=tuple(row for row in UNEVEN.instances if row.name != last.instance))
+    review = proposal.review("replan", lambda *_texts: None)(gone, proposal.jobs, 0)
+    assert review.obstacle == f"instance {last.instance} is gone"
+    assert review.plan == hbal.propose(gone, ALL, ignore).jobs != proposal.jobs
+    # Of the first group all has been done.
+    rest = [jobs for jobs in proposal.jobs if jobs[0].step and jobs[0].step.instance[0] == "b"]
+    done = replace(UNEVEN, instances=tuple(row for row in UNEVEN.instances if row.name[0] != "c"))
+    assert proposal.review("stop", ignore)(done, rest, 0).obstacle is None
+
+
+def test_an_instance_that_went_to_another_group_stops_its_plan() -> None:
+    proposal = hbal.propose(UNEVEN, ALL, ignore)
+    first = proposal.jobs[0][0].step
+    assert first
+    went = [replace(row, pnode="a0") if row.name == first.instance else row for row in UNEVEN.instances]
+    review = proposal.review("stop", ignore)(replace(UNEVEN, instances=tuple(went)), proposal.jobs, 0)
+    assert review.obstacle == f"instance {first.instance} is on a0, not on {first.was[0]}"
+
+
+def test_a_group_that_is_gone_ends_a_plan() -> None:
+    proposal = hbal.propose(UNEVEN, ALL, ignore)
+    gone = replace(
+        UNEVEN,
+        groups=tuple(group for group in UNEVEN.groups if group.name != "a"),
+        nodes=tuple(replace(node, group="b") if node.group == "a" else node for node in UNEVEN.nodes),
+    )
+    with pytest.raises(HtoolsError, match=r"^node group a is gone$"):
+        proposal.review("replan", ignore)(gone, proposal.jobs, 0)

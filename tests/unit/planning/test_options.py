@@ -44,7 +44,7 @@ def test_each_option_has_a_name_of_its_own(tool: str) -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"colour": 1}, "colour: no such option, expected some of disk_moves, "),
+        ({"colour": 1}, "colour: no such option, expected some of all_groups, "),
         ({"offline": "n1"}, "offline: expected a list of strings, got 'n1'"),
         ({"offline": [1]}, "offline: expected a list of strings, got "),
         ({"ignore_dynu": 1}, "ignore_dynu: expected true or false, got 1"),
@@ -61,6 +61,8 @@ def test_each_option_has_a_name_of_its_own(tool: str) -> None:
         ({"max_cpu": 0}, "max_cpu: expected a ratio above 0"),
         ({"on_change": "hope"}, "on_change: expected replan or stop, got 'hope'"),
         ({"on_change": ["stop"]}, "on_change: expected replan or stop, got "),
+        ({"worst_group": True, "group": "a"}, "expected only one of the options group, worst-group and "),
+        ({"worst_group": True, "all_groups": True}, "expected only one of the options group, "),
         ({"priority": "urgent"}, "priority: expected low or normal or high, got 'urgent'"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.cli.report import balance
-from ganeti_htools.cli.report.balance import After, Before
+from ganeti_htools.cli.report.balance import After, Before, GroupReport
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, score_of
 from ganeti_htools.engine.rules import choice
@@ -121,7 +121,8 @@ def test_two_plans_are_compared() -> None:
 def test_a_plan_as_json(capsys: pytest.CaptureFixture[str], outcome: dict[str, str] | None) -> None:
     before = before_of(CLUSTER)
     after = balanced(before)
-    balance.report(before, after, [Staying("a", ["n"], "why")], outcome)
+    group = GroupReport(before, after, [Staying("a", ["n"], "why")], True)
+    balance.report(before.state, [group], False, outcome)
     told = json.loads(capsys.readouterr().out)
     assert told["group"] == {"name": "group1", "nodes": 3, "instances": 3}
     assert told["score"] == {"before": before.score, "after": after.score}
@@ -133,6 +134,24 @@ def test_a_plan_as_json(capsys: pytest.CaptureFixture[str], outcome: dict[str, s
     assert [step["jobset"] for step in told["steps"]] == [
         number for number, jobs in enumerate(after.sets, 1) for _ in jobs
     ]
+
+
+def test_plans_of_several_groups_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    before = before_of(CLUSTER)
+    after = balanced(before)
+    groups = [GroupReport(before, after, (), True)] * 2
+    balance.report(before.state, groups[:1], False)
+    alone = json.loads(capsys.readouterr().out)
+    balance.report(before.state, groups, True, {"ending": "done"})
+    told = json.loads(capsys.readouterr().out)
+    assert (told["nodes"], told["instances"], told["execution"]) == (3, 3, {"ending": "done"})
+    first, second = told["groups"]
+    assert {key: value for key, value in alone.items() if key not in ("nodes", "instances")} == first
+    sets = len(after.sets)
+    # Jobsets are counted through, as they are carried out.
+    assert [step["jobset"] for step in second["steps"]] == [sets + step["jobset"] for step in first["steps"]]
+    assert told["cost"]["jobsets"] == 2 * sets
+    assert told["cost"]["memory_mib"] == 2 * first["cost"]["memory_mib"]
 
 
 def test_what_nodes_have_free() -> None:
