@@ -5,7 +5,7 @@ array operation.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,18 @@ class Figures:
     demands: dict[Demand, int]
     positions: dict[int, int]  # by identity of the row
     verdicts: dict[tuple[IPolicy, bool], dict[int, bool]]  # by policy and exclusive storage
+
+    def part(self, rows: Ints) -> "Figures":
+        """The figures of some rows."""
+        instances = tuple(self.rows[row] for row in rows.tolist())
+        return replace(
+            self,
+            rows=instances,
+            values=self.values[rows],
+            disk=self.disk[rows],
+            wants=self.wants[rows],
+            positions={id(instance): position for position, instance in enumerate(instances)},
+        )
 
 
 def tabulate(

@@ -127,6 +127,42 @@ class State:
             settled_tag_counts=tag_counts if alike else self.settled_tag_counts.copy(),
         )
 
+    def part(self, nodes: Ints, instances: Ints) -> "State":
+        """The state of some nodes (rows) and of some instances (rows) that have no nodes but these.
+
+        Groups, tags and units keep their rows. What other instances take of the nodes stays counted.
+        """
+        row = np.full(len(self.group) + 1, NOWHERE)  # the last one stands for NOWHERE
+        row[nodes] = np.arange(len(nodes))
+        tag_counts, alike = self.tag_counts[:, nodes], self.settled_tag_counts is self.tag_counts
+        cluster = replace(
+            self.cluster,
+            nodes=tuple(self.cluster.nodes[node] for node in nodes.tolist()),
+            instances=tuple(self.cluster.instances[index] for index in instances.tolist()),
+        )
+        return replace(
+            self,
+            cluster=cluster,
+            figures=self.figures.part(instances),
+            nodes={node.name: row for row, node in enumerate(cluster.nodes)},
+            group=self.group[nodes],
+            columns=self.columns.take(nodes),
+            pnode=row[self.pnode[instances]],
+            snode=row[self.snode[instances]],
+            stamp=self.stamp[instances],
+            record_mem=self.record_mem[instances],
+            dsk=self.dsk[instances],
+            disk=self.disk[instances],
+            wants=self.wants[instances],
+            template=self.template[instances],
+            forthcoming=self.forthcoming[instances],
+            peers=self.peers[np.ix_(nodes, nodes)],
+            tag_counts=tag_counts,
+            settled_tag_counts=tag_counts if alike else self.settled_tag_counts[:, nodes],
+            migrates=None if self.migrates is None else self.migrates[np.ix_(nodes, nodes)],
+            located=self.located[nodes],
+        )
+
     def instance(self, index: int) -> Asked:
         """The instance of a row, as a placement sees it."""
         return self.ask(self.cluster.instances[index], index)

@@ -15,6 +15,7 @@ ALLOW_MIGRATION = "htools:allowmigration:"
 LOCATION = "htools:nlocation:"
 DESIRED_LOCATION = "htools:desiredlocation:"
 BANDWIDTH = "htools:bandwidth:"
+NO_INTERGROUP = "htools:nointergroup"
 MAX_SPEED = 1 << 40  # Mbit/s; larger figures are taken for damage
 
 

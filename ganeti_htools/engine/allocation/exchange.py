@@ -43,13 +43,13 @@ def to_best_pair(
     pair = _best_pair(trying, trial, apart, scope, asked, targets, options)
     if pair is None:
         raise RequestFailed(f"{prefix}Allocation failed: {_last_reason(codes, apart)}")
-    parts += _exchange(*pair)
+    parts += exchange(*pair)
     for part in parts:
         carry_out(state, asked, part, options)
     return parts
 
 
-def _exchange(primary: int, secondary: int) -> list[MovePart]:
+def exchange(primary: int, secondary: int) -> list[MovePart]:
     """How an instance gets to a pair of nodes (rows): the new primary is its secondary for a while."""
     return [
         MovePart(Operation.REPLACE_SECONDARY, primary),
@@ -79,7 +79,7 @@ def _best_pair(
     fresh = []
     for new_primary, new_secondary in pairs:
         tried = state.copy()
-        for part in _exchange(new_primary, new_secondary):
+        for part in exchange(new_primary, new_secondary):
             carry_out(tried, asked, part, options)
         fresh.append(float(choice.base(tried, scope).score()))
     return pairs[int(np.flatnonzero(np.array(fresh) == min(fresh))[-1])]

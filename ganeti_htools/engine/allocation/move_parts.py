@@ -9,6 +9,7 @@ from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
@@ -31,17 +32,24 @@ def fail_over(state: State, asked: Asked, options: Options, reporter: Reporter =
     settling.settle(state, trial)
 
 
-def carry_out(state: State, asked: Asked, part: MovePart, options: Options) -> None:
-    """Do a part that has been tried before, so nothing can be against it, in place."""
+def tried(state: State, asked: Asked, part: MovePart, options: Options) -> Trial:
+    """A part of the way of an instance, tried."""
+    scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
+def tried(state: State, asked: Asked, part: MovePart, options: Options) -> Trial:
+    """A part of the way of an instance, tried."""
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
     target = np.array([part.node])
     match part.operation:
         case Operation.FAILOVER:
-            trial = placements.failover(state, asked, scope, force)
+            return placements.failover(state, asked, scope, force)
         case Operation.FAILOVER_TO:
-            trial = placements.failover_to(state, asked, target, scope, force)
+            return placements.failover_to(state, asked, target, scope, force)
         case Operation.REPLACE_SECONDARY:
-            trial = placements.replace_secondary(state, asked, target, force)
+            return placements.replace_secondary(state, asked, target, force)
         case Operation.MOVE:
-            trial = placements.move_to(state, asked, target, scope, force)
-    settling.settle(state, trial)
+            return placements.move_to(state, asked, target, scope, force)
+
+
+def carry_out(state: State, asked: Asked, part: MovePart, options: Options) -> None:
+    """Do a part that has been tried before, so nothing can be against it, in place."""
+    settling.settle(state, tried(state, asked, part, options))

@@ -1,0 +1,68 @@
+"""The health of a node group (Ganeti's design "Synchronising htools to Ganeti 2.3", "Redistribution")."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.redundancy.n1 import bad_nodes
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What is wrong with a group; rows of nodes and instances. Forthcoming instances do not count.
+
+    ``stranded`` are instances with an offline node: those with their primary there, then others. ``failing``
+    are online nodes that fail N+1, ``pressing`` the instances on them: those with their secondary there, then
+    those with their primary. ``fragile`` nodes cannot be lost with all their instances living on; None
+    if nobody asked.
+    """
+
+    stranded: tuple[int, ...]
+    failing: tuple[int, ...]
+    pressing: tuple[int, ...]
+    fragile: tuple[int, ...] | None = None
+
+    @property
+    def word(self) -> str:
+        """The state of the group in a word or two."""
+        if self.stranded:
+            return "unhealthy"
+        if self.failing:
+            return "weakly unhealthy"
+        return "not redundant" if self.fragile else "healthy"
+
+    @property
+    def good(self) -> bool:
+        """Whether there is nothing to repair."""
+        return not self.stranded and not self.failing
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """How bad it is; more is worse."""
+        return len(self.stranded), len(self.failing)
+
+    @property
+    def causes(self) -> tuple[int, ...]:
+        """The instances that cause what is wrong, in the order in which they have to go."""
+        return tuple(dict.fromkeys((*self.stranded, *self.pressing)))
+
+
+def health(state: State, scope: Bools, fragile: tuple[int, ...] | None = None) -> Health:
+    """The health of the group in scope, given which of its nodes cannot be lost."""
+    offline, bad = scope & state.columns.offline, bad_nodes(state, scope)
+    stranded = _instances(state, offline, state.pnode) + _instances(state, offline, state.snode)
+    pressing = _instances(state, bad, state.snode) + _instances(state, bad, state.pnode)
+    return Health(tuple(dict.fromkeys(stranded)), _rows(bad), tuple(dict.fromkeys(pressing)), fragile)
+
+
+def _rows(which: Bools) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(which).tolist())
+
+
+def _instances(state: State, nodes: Bools, place: Ints) -> list[int]:
+    """Rows of the instances with that node, their primary or secondary, among some nodes."""
+    there = (place != NOWHERE) & nodes[place] & ~state.forthcoming
+    rows: list[int] = np.flatnonzero(there).tolist()
+    return rows

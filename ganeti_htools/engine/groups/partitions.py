@@ -1,0 +1,108 @@
+"""Which node groups can exchange instances (Ganeti's design "Synchronising htools to Ganeti 2.3").
+
+Groups form a partition for each storage method that they share: a storage unit on nodes of both, which
+mirrored and plain instances need, or a pool that nodes of both see. A group is in several partitions at once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.allocate import lacks_network
+from ganeti_htools.engine.rules import instance_policy
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS
+from ganeti_htools.model import tags
+from ganeti_htools.model.columns import Ints, present
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import AllocPolicy
+from ganeti_htools.model.units import pools_met
+
+SHARED = "shared storage"  # that every node sees, as far as is known
+
+
+def members(state: State, group: int) -> Ints:
+    """The online nodes (rows) of a group."""
+    return np.flatnonzero((state.group == group) & ~state.columns.offline)
+
+
+def methods(state: State, group: int) -> frozenset[str]:
+    """The storage methods of a group: units that its online nodes have, pools that they see."""
+    rows = members(state, group)
+    if not len(rows):
+        return frozenset()
+    units = state.units
+    local = [str(unit) for unit in units.local]
+    names = [*local, *map(str, units.pools)]
+    found = {
+        name
+        for name, there in zip(names, np.array(present(state.columns)[:, rows].any(axis=1)), strict=True)
+        if there
+    }
+    everywhere = {str(pool) for pool in pools_met(state.cluster, units)} - set(names)
+    return frozenset(found | (everywhere if units.known else {SHARED}))
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Whether a group (row) may give instances to another one (row).
+
+    ``methods`` are the storage methods that both have; ``obstacle`` says why it may not, None if it may.
+    """
+
+    source: int
+    target: int
+    methods: frozenset[str]
+    obstacle: str | None
+
+
+def exchanges(state: State) -> Iterator[Exchange]:
+    """Each pair of different groups that have nodes, in both directions."""
+    present_groups = sorted(set(state.group.tolist()))
+    found = {group: methods(state, group) for group in present_groups}
+    for source in present_groups:
+        for target in present_groups:
+            if source != target:
+                common = found[source] & found[target]
+                yield Exchange(source, target, common, _obstacle(state, source, target, common))
+
+
+def _obstacle(state: State, source: int, target: int, common: frozenset[str]) -> str | None:
+    groups = state.cluster.groups
+    if tags.NO_INTERGROUP in state.cluster.tags:
+        return f"the cluster has the tag {tags.NO_INTERGROUP}"
+    for group in (source, target):
+        if tags.NO_INTERGROUP in groups[group].tags:
+            return f"group {groups[group].name} has the tag {tags.NO_INTERGROUP}"
+    if groups[target].alloc_policy is AllocPolicy.UNALLOCABLE:
+        return f"group {groups[target].name} is unallocable"
+    if not len(members(state, target)):
+        return f"group {groups[target].name} has no online node"
+    return None if common else "they share no storage unit and no pool"
+
+
+def refusal(state: State, asked: Asked, group: int) -> str | None:
+    """Why an instance cannot go to a group at all, whatever room there is; None if it can."""
+    name, rows = state.cluster.groups[group].name, members(state, group)
+    if not len(rows):
+        return f"group {name} has no online node"
+    if lacks_network(state, group, asked):
+        return f"group {name} lacks a network of it"
+    has = present(state.columns)[:, rows]
+    wants = np.array(asked.wants, np.bool_)
+    if not has[wants].all(axis=0).any():
+        names = [str(unit) for unit in (*state.units.local, *state.units.pools)]
+        missing = [
+            each
+            for each, wanted, there in zip(names, wants, np.array(has.any(axis=1)), strict=True)
+            if wanted and not there
+        ]
+        return (
+            f"group {name} has no {', '.join(missing)}"
+            if missing
+            else f"no node of group {name} has all its storage"
+        )
+    codes = instance_policy.codes(state, asked, rows)
+    if not (codes == FITS).any():
+        return f"the policy of group {name} refuses it ({FAIL[int(codes[0])].value})"
+    return None

@@ -1,0 +1,240 @@
+"""A cluster while instances change their node groups.
+
+Each group is looked at as a state of its own, which is small; what moves is carried out on the whole cluster.
+Within a group an instance gets the place that a change of group by ``hail(1)`` gives it; of several groups
+the best is chosen by allocation policy, then by the score of the whole cluster. No placement breaks the
+redundancy of its group.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.evacuate import Moved
+from ganeti_htools.engine.allocation.exchange import exchange
+from ganeti_htools.engine.allocation.move_parts import MovePart, tried
+from ganeti_htools.engine.allocation.one_node import on_nodes
+from ganeti_htools.engine.allocation.pairs import on_pairs
+from ganeti_htools.engine.allocation.solution import Solution
+from ganeti_htools.engine.groups.health import Health, health
+from ganeti_htools.engine.groups.partitions import Exchange, exchanges, refusal
+from ganeti_htools.engine.redundancy.global_n1 import Check, assess
+from ganeti_htools.engine.redundancy.none_added import NoneAdded
+from ganeti_htools.engine.rules import choice, settling
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.rules.score import Statistics
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import AllocPolicy, Mirror
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may move: ``movable`` are instances (a mask by row), ``groups`` (rows) those that give and take.
+
+    ``mirrored``: also instances whose disks have to be copied by DRBD; ``plain``: also those that have to be
+    stopped while their disks are copied.
+    """
+
+    movable: Bools
+    groups: frozenset[int]
+    mirrored: bool = True
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A node group as a state of its own, whose rows stand for these rows of the whole cluster.
+
+    ``fragile`` nodes (rows of the whole) cannot be lost; ``check`` keeps the redundancy of the group.
+    ``known`` are places that were found, by what they were found for.
+    """
+
+    state: State
+    nodes: Ints
+    fragile: tuple[int, ...]
+    check: Check
+    known: dict[Any, Solution | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A place for an instance (row) in a group (row): how it gets there, and the score of the whole cluster
+    with one more like it.
+    """
+
+    instance: int
+    group: int
+    parts: tuple[MovePart, ...]
+    score: float
+
+
+class Regrouping:
+    """The cluster as it is after some instances have changed their nodes; see :attr:`moved`."""
+
+    def __init__(self, state: State, rules: Rules) -> None:
+        self.state, self.rules, self.moved = state.copy(), rules, list[Moved]()
+        self._parts: dict[int, Part] = {}
+        self._health: dict[int, Health] = {}
+        self._base: Statistics | None = None
+        self._open: dict[tuple[int, int], Exchange] = {
+            (each.source, each.target): each for each in exchanges(state)
+        }
+
+    def copy(self) -> "Regrouping":
+        """One that can be changed without touching this one."""
+        other = object.__new__(Regrouping)
+        other.__dict__.update(self.__dict__)
+        other.state, other.moved = self.state.copy(), list(self.moved)
+        other._parts, other._health = dict(self._parts), dict(self._health)
+        return other
+
+    def group_of(self, index: int) -> int:
+        """The group (row) of an instance: that of its primary."""
+        return int(self.state.group[self.state.pnode[index]])
+
+    def obstacle(self, index: int) -> str | None:
+        """Why an instance must not change its group at all; None if it may."""
+        state = self.state
+        template, lost = state.cluster.instances[index].template, state.columns.offline[state.pnode[index]]
+        if not self.rules.movable[index]:
+            return "it must not be moved"
+        match template.mirror:
+            case Mirror.INTERNAL:
+                if not self.rules.mirrored:
+                    return "its disks must not be moved"
+                if state.snode[index] == NOWHERE:
+                    return "it has no secondary node"
+                if lost and state.columns.offline[state.snode[index]]:
+                    return "both its nodes are offline"
+            case Mirror.NONE:
+                if not self.rules.plain:
+                    return f"{template.value} instances only move with --allow-plain"
+                if lost:
+                    return "its disks are on an offline node"
+        return None
+
+    def targets(self, index: int) -> list[int]:
+        """The groups (rows) that an instance may go to, whatever room there is."""
+        source, asked = self.group_of(index), self.state.instance(index)
+        return [
+            target
+            for target in sorted(self.rules.groups - {source})
+            if (pair := self._open.get((source, target))) is not None
+            and pair.obstacle is None
+            and refusal(self.state, asked, target) is None
+        ]
+
+    def _last_resort(self, group: int) -> bool:
+        return self.state.cluster.groups[group].alloc_policy is AllocPolicy.LAST_RESORT
+
+    def places(self, index: int, groups: Iterable[int]) -> list[Arrival]:
+        """The best place in each of some groups (rows) that has one, the best group first.
+
+        Of groups that are equally good the last comes first, as with hail. Groups of the last resort are not
+        looked at where another one has a place.
+        """
+        found: list[Arrival] = []
+        for last_resort in (False, True):
+            for group in groups:
+                if self._last_resort(group) is last_resort:
+                    found += self._place(index, group)
+            if found:
+                break
+        return sorted(found, key=lambda each: (each.score != each.score, each.score, -each.group))
+
+    def _place(self, index: int, group: int) -> list[Arrival]:
+        part, asked = self.part(group), replace(self.state.instance(index), index=NOWHERE)
+        source = NOWHERE if self.state.migrates is None else self._source(index)
+        key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), source
+        if key not in part.known:
+            part.known[key] = self._solution(part, asked, source)
+        solution = part.known[key]
+        if solution is None or solution.trial is None:
+            return []
+        rows = tuple(int(part.nodes[row]) for row in solution.nodes)
+        score = float(np.asarray(solution.trial.scores(self.base)).ravel()[0])
+        return [Arrival(index, group, self._way(index, rows), score)]
+
+    def _solution(self, part: Part, asked: Asked, source: int) -> Solution | None:
+        """The best place for an instance from a node, if migration tags tell where from there it may go."""
+        state, everyone = part.state, np.ones(len(part.nodes), np.bool_)
+        nodes = first = np.flatnonzero(~state.columns.offline)
+        if self.state.migrates is not None and asked.row.template.mirror is not Mirror.NONE:
+            first = nodes[self.state.migrates[source, part.nodes[nodes]]]
+        if not len(first) or len(nodes) < asked.row.template.required_nodes:
+            return None
+        if not asked.mirrored:
+            return on_nodes(state, asked, first, everyone, Options(), part.check)
+        base = choice.base(state, everyone)
+        return on_pairs(state, asked, first, nodes, base, Options(), part.check)
+
+    def _source(self, index: int) -> int:
+        """The node from which an instance comes: its secondary if it has to be failed over first."""
+        primary, secondary = int(self.state.pnode[index]), int(self.state.snode[index])
+        lost = self.state.columns.offline[primary] and secondary != NOWHERE
+        return secondary if lost else primary
+
+    def _way(self, index: int, nodes: Sequence[int]) -> tuple[MovePart, ...]:
+        """How an instance gets to the nodes of another group."""
+        mirror = self.state.cluster.instances[index].template.mirror
+        if mirror is Mirror.INTERNAL:
+            lost = self.state.columns.offline[self.state.pnode[index]]
+            return (*([MovePart(Operation.FAILOVER)] if lost else []), *exchange(*nodes))
+        go = Operation.MOVE if mirror is Mirror.NONE else Operation.FAILOVER_TO
+        return (MovePart(go, nodes[0]),)
+
+    def make(self, index: int, parts: Sequence[MovePart]) -> bool:
+        """Move an instance; whether each part of its way is possible."""
+        before, after, asked = self.state, self.state.copy(), self.state.instance(index)
+        for part in parts:
+            trial = tried(after, asked, part, Options())
+            if trial.codes.ravel()[0] != FITS:
+                return False
+            settling.settle(after, trial)
+        self.state, self._base = after, None
+        for state in (before, after):
+            for place in (state.pnode, state.snode):
+                if place[index] != NOWHERE:
+                    group = int(state.group[place[index]])
+                    self._parts.pop(group, None)
+                    self._health.pop(group, None)
+        nodes = tuple(row for row in (int(after.pnode[index]), int(after.snode[index])) if row != NOWHERE)
+        self.moved.append(Moved(index, self.group_of(index), nodes, tuple(parts)))
+        return True
+
+    def leave(self, index: int, groups: Iterable[int]) -> bool:
+        """Move an instance to the best place in some groups (rows); whether there is any."""
+        return any(self.make(index, place.parts) for place in self.places(index, groups))
+
+    @property
+    def base(self) -> Statistics:
+        """What the score of the whole cluster is made of."""
+        if self._base is None:
+            self._base = choice.base(self.state, np.ones(len(self.state.group), np.bool_))
+        return self._base
+
+    def part(self, group: int) -> Part:
+        """A group by itself, with the instances that have all their nodes there."""
+        if group not in self._parts:
+            whole = self.state
+            scope = whole.group == group
+            nodes = np.flatnonzero(scope)
+            here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])
+            state = whole.part(nodes, np.flatnonzero(here))
+            everyone = np.ones(len(nodes), np.bool_)
+            redundancy = assess(state, everyone, Options())
+            fragile = redundancy.fragile()
+            check: Check = NoneAdded(redundancy, fragile) if fragile.any() else redundancy
+            self._parts[group] = Part(state, nodes, tuple(nodes[fragile].tolist()), check)
+        return self._parts[group]
+
+    def health(self, group: int) -> Health:
+        """The health of a group; rows are those of the whole cluster."""
+        if group not in self._health:
+            self._health[group] = health(self.state, self.state.group == group, self.part(group).fragile)
+        return self._health[group]
