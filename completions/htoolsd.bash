@@ -162,6 +162,57 @@ END
 --help-completion none
 END
             ;;
+        'hregroup') cat <<'END'
+-t,--text-data file
+--simulate string
+--simulate-storage string
+-m,--master host
+-L,--luxi ?file
+--ask-storage none
+-D,--daemon ?file
+--rapi-ca file
+-I,--ialloc-src file
+-X,--exec none
+--on-change choices=replan,stop
+--no-wait none
+--wait-for-nodes none
+--reason none
+--priority choices=low,normal,high
+-G,--among onegroup
+--group onegroup
+--groups integer
+--reserve float
+--allow-plain none
+--allow-drbd none
+--no-disk-moves none
+--max-moves integer
+--max-copy integer
+-g,--min-gain float
+--select-instances manyinstances
+--exclude-instances manyinstances
+--exclusion-tags string
+-O,--offline onenode
+--max-cpu float
+--min-disk float
+-U,--dynu-file file
+--ignore-dynu none
+--mond ?choices=yes,no
+--mond-data file
+--mond-xen none
+--exit-on-missing-mond-data none
+--static-kvm-node-memory integer
+-S,--save none
+-C,--print-commands none
+-p,--print-nodes none
+-v,--verbose none
+-q,--quiet none
+--json none
+-V,--version none
+-h,--help none
+--help-completion none
+choices=groups,redistribute,compress,balance 1 1
+END
+            ;;
         'hroller') cat <<'END'
 -t,--text-data file
 --simulate string
@@ -436,4 +487,4 @@ _htoolsd() {
     fi
 }
 
-complete -F _htoolsd hail hbal hcheck hinfo hroller hscan hspace hsqueeze htools-simulator htoolsctl htoolsd htools
+complete -F _htoolsd hail hbal hcheck hinfo hregroup hroller hscan hspace hsqueeze htools-simulator htoolsctl htoolsd htools

@@ -10,6 +10,7 @@ ROLES = {
     "hbal": "plans the moves that balance a cluster",
     "hcheck": "tells whether a cluster is healthy and whether balancing would help",
     "hinfo": "shows groups, nodes and instances of a cluster",
+    "hregroup": "repairs, empties and balances node groups with the room of others",
     "hroller": "groups nodes that can be rebooted together",
     "hscan": "saves clusters for the other tools",
     "hspace": "counts how many more instances fit on a cluster",

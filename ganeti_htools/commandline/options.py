@@ -426,3 +426,22 @@ DISK = Option(
 TIERED_ALLOC = _valued(
     "", "tiered-alloc", "the size to start from in tiered allocation", _spec("tiered"), "TSPEC", "string"
 )
+
+AMONG = Option(
+    "G",
+    "among",
+    "only this node group and others named so give and take instances; may be repeated",
+    lambda old, name: (*old, name),
+    Takes.ARGUMENT,
+    "GROUP",
+    "onegroup",
+)
+EMPTY = _valued("", "group", "the node group to be emptied", str, "GROUP", "onegroup")
+GROUPS = _valued("", "groups", "empty so many node groups", values.whole, "N", "integer")
+RESERVE = _factor("reserve", "so many standard instances stay free in each node group that is left")
+ALLOW_PLAIN = switch(
+    "", "allow-plain", "also move instances that have to be stopped while their disks are copied"
+)
+ALLOW_DRBD = switch("", "allow-drbd", "balance with mirrored instances, too")
+MAX_MOVES = _valued("", "max-moves", "move at most so many instances", values.whole, "N", "integer")
+MAX_COPY = _valued("", "max-copy", "copy at most so much of disks and memory", values.size, "MIB", "integer")

@@ -27,6 +27,9 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     arguments: tuple[str, ...] = ()
     accept_existing_errors: bool = False
     all_groups: bool = False
+    allow_drbd: bool = False
+    allow_plain: bool = False
+    among: tuple[str, ...] = ()
     ask_storage: bool = False
     avoid_disk_moves: float | None = None
     avoid_long_solutions: float = 0.0
@@ -44,6 +47,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     force: bool = False
     full_evacuation: bool = False
     group: str | None = None
+    groups: int = 1
     help: bool = False
     help_completion: bool = False
     ialloc_src: str | None = None
@@ -56,8 +60,10 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     luxi: str | None = None
     machine_readable: bool = False
     master: str = ""
+    max_copy: int = -1
     max_cpu: float | None = None
     max_length: int = -1
+    max_moves: int = -1
     min_disk: float = 0.0
     min_gain: float = 1e-2
     min_gain_limit: float = 1e-1
@@ -86,6 +92,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     priority: Literal["low", "normal", "high"] | None = None
     rapi_ca: str | None = None
     reason: str | None = None
+    reserve: float = 0.0
     restrict_allocation_to: tuple[str, ...] | None = None
     restricted_migration: bool = False
     save: str | None = None

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.allocation.move_parts import TITLES, NamedMove
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.execution.shape import Shape
@@ -83,7 +82,7 @@ def count(value: object) -> bool:
 
 
 def _move(value: object) -> bool:
-    return value is None or value in {kind.value for kind in MoveKind}
+    return value is None or value in TITLES
 
 
 _TEXT = (str, None)
@@ -113,7 +112,7 @@ def _described(job: Job) -> dict[str, Any]:
     return {
         "title": job.title,
         "instance": step and step.instance,
-        "move": step and step.kind.value,
+        "move": step and step.title,
         "from": step and list(step.was),
         "to": step and list(step.now),
         "opcodes": [opcode["OP_ID"] for opcode in job.opcodes],
@@ -144,5 +143,5 @@ def restored(program: str, recorded: Mapping[str, Any]) -> Run:
 
 def _restored(job: Mapping[str, Any]) -> Job:
     was, now = job["from"], job["to"]
-    step = job["move"] and NamedStep(job["instance"], MoveKind(job["move"]), None, tuple(was), tuple(now))
+    step = job["move"] and NamedMove(job["instance"], job["move"], (), tuple(was), tuple(now))
     return Job(job["title"], tuple({"OP_ID": name} for name in job["opcodes"]), tuple(job["commands"]), step)

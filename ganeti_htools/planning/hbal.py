@@ -11,6 +11,7 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.engine.balancing.balance import Balancing, Step, score_of, stepwise
+from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools, sorted_unique
 from ganeti_htools.model.errors import DataError, HtoolsError
@@ -305,11 +306,12 @@ def reviewer(
             name: state.group == view.group(state, name, f"node group {name} is gone") for name in groups
         }
         after, movable = state.copy(), view.movable(state, options.view)
-        left = _by_group(state, groups, [job.step for jobs in rest for job in jobs if job.step is not None])
+        steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
+        left = _by_group(state, groups, steps)
         obstacle = None
-        for name, steps in left.items():
+        for name, those in left.items():
             scope = scopes[name]
-            obstacle = recheck.obstacle(after, scope, steps, options.balancing, movable)
+            obstacle = recheck.obstacle(after, scope, those, options.balancing, movable)
             if obstacle is None and not score_of(after, scope) < score_of(state, scope):
                 obstacle = "the rest of it would not improve the score any more"
             if obstacle is not None:

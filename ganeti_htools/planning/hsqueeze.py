@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
@@ -177,7 +178,7 @@ def reviewer(
         nonlocal action, nodes
         state = view.state_of(cluster, options.view)
         target = _instance(cluster.ipolicy.std, options.target_resources)
-        steps = [job.step for jobs in rest for job in jobs if job.step is not None]
+        steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
         powering = any(job.step is None for jobs in rest for job in jobs)
         left = nodes if powering else ()
         if action is Action.ONLINE and not powering:

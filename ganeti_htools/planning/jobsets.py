@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.recheck import named
@@ -62,17 +62,18 @@ class Names:
         self._places[step.instance] = now
         new = self.nodes[step.node] if step.kind.takes_node else ""
         operations = step.kind.operations
-        summary = " ".join(_summary(operation, new) for operation in operations)
+        steps = " ".join(summary(operation, new) for operation in operations)
         commands = tuple(command(operation, row, name, new) for operation in operations)
         disk, memory = copied(step.kind, row)
         units = copied_by_unit(operations, row, self._units)
-        return Move(step, name, self._named(was), self._named(now), summary, commands, disk, memory, units)
+        return Move(step, name, self._named(was), self._named(now), steps, commands, disk, memory, units)
 
     def _named(self, nodes: tuple[int, int]) -> tuple[str, ...]:
         return tuple(self.nodes[node] for node in nodes if node != NOWHERE)
 
 
-def _summary(operation: Operation, new: str) -> str:
+def summary(operation: Operation, new: str) -> str:
+    """An operation in a list of steps; ``new`` is its new node, if any."""
     return f"{operation.value}:{new}" if operation.takes_node else operation.value
 
 
@@ -100,9 +101,20 @@ def cost_of(moves: Sequence[Move], sets: Sequence[Sequence[Move]]) -> dict[str, 
     }
 
 
-def jobsets(moves: Sequence[Move]) -> list[list[Move]]:
+class Touching(Protocol):
+    """What is put in jobsets."""
+
+    @property
+    def nodes(self) -> set[str]:
+        """All nodes it touches."""
+
+
+T = TypeVar("T", bound=Touching)
+
+
+def jobsets(moves: Sequence[T]) -> list[list[T]]:
     """Sets of moves that can run at the same time, in order. They are filled from the last move on."""
-    sets: list[list[Move]] = []
+    sets: list[list[T]] = []
     busy: set[str] = set()
     for move in reversed(moves):
         if not sets or move.nodes & busy:

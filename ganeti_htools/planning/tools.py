@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning import hbal, hsqueeze
+from ganeti_htools.planning import hbal, hregroup, hsqueeze
 from ganeti_htools.planning.proposal import Progress, Proposal
 
 
@@ -23,5 +23,6 @@ class Tool:
 
 TOOLS: Mapping[str, Tool] = {
     "hbal": Tool(hbal.Options, hbal.propose),
+    "hregroup": Tool(hregroup.Options, hregroup.propose),
     "hsqueeze": Tool(hsqueeze.Options, hsqueeze.propose),
 }

@@ -78,10 +78,14 @@ def movable(state: State, view: View) -> Bools:
 
     Raises HtoolsError for unknown names.
     """
+    return wanted(state, view) & ~split(state)
+
+
+def wanted(state: State, view: View) -> Bools:
+    """Which instances the view leaves to be moved. Raises HtoolsError for unknown names."""
     chosen, kept = _named(state.cluster, view)
     names = [instance.name for instance in state.cluster.instances]
-    wanted = np.array([(not chosen or name in chosen) and name not in kept for name in names], np.bool_)
-    return wanted & ~split(state)
+    return np.array([(not chosen or name in chosen) and name not in kept for name in names], np.bool_)
 
 
 def _named(cluster: Cluster, view: View) -> tuple[set[str], set[str]]:

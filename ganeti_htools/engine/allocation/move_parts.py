@@ -1,12 +1,13 @@
 """What a move off nodes is made of: operations of Ganeti, carried out one by one."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.rules import placements, settling
-from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
@@ -23,6 +24,31 @@ class MovePart:
     node: int = NOWHERE
 
 
+_KINDS = {kind.operations: kind.value for kind in MoveKind} | {(Operation.MOVE,): "move"}
+_BOTH = "replace both nodes"
+TITLES = frozenset((*_KINDS.values(), _BOTH))
+
+
+def title_of(operations: Iterable[Operation]) -> str:
+    """What operations on an instance are called together."""
+    title: str = _KINDS.get(tuple(operations), _BOTH)
+    return title
+
+
+@dataclass(frozen=True, slots=True)
+class NamedMove:
+    """The way of an instance in names, so that it means the same on other states: its parts, each with the
+    new node if it takes one, and the nodes before and after, primary first. ``title`` says what it is: one
+    of TITLES.
+    """
+
+    instance: str
+    title: str
+    parts: tuple[tuple[Operation, str | None], ...]
+    was: tuple[str, ...]
+    now: tuple[str, ...]
+
+
 def fail_over(state: State, asked: Asked, options: Options, reporter: Reporter = SILENT) -> None:
     """A mirrored instance started on its secondary, in place. Raises RequestFailed if it cannot be."""
     trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
@@ -32,9 +58,6 @@ def fail_over(state: State, asked: Asked, options: Options, reporter: Reporter =
     settling.settle(state, trial)
 
 
-def tried(state: State, asked: Asked, part: MovePart, options: Options) -> Trial:
-    """A part of the way of an instance, tried."""
-    scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
 def tried(state: State, asked: Asked, part: MovePart, options: Options) -> Trial:
     """A part of the way of an instance, tried."""
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors

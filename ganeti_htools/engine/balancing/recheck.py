@@ -32,6 +32,12 @@ class NamedStep:
     was: tuple[str, ...]
     now: tuple[str, ...]
 
+    @property
+    def title(self) -> str:
+        """What is done."""
+        title: str = self.kind.value
+        return title
+
 
 def named(state: State, steps: Sequence[Step]) -> Iterator[NamedStep]:
     """The steps of a plan that starts from a state."""

@@ -43,6 +43,17 @@ class Health:
         """How bad it is; more is worse."""
         return len(self.stranded), len(self.failing)
 
+    def worse_than(self, other: "Health") -> bool:
+        """Whether something is wrong that was not wrong in the other."""
+        return any(
+            set(mine or ()) - set(theirs or ())
+            for mine, theirs in (
+                (self.stranded, other.stranded),
+                (self.failing, other.failing),
+                (self.fragile, other.fragile),
+            )
+        )
+
     @property
     def causes(self) -> tuple[int, ...]:
         """The instances that cause what is wrong, in the order in which they have to go."""

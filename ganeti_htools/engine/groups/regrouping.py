@@ -18,6 +18,7 @@ from ganeti_htools.engine.allocation.move_parts import MovePart, tried
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.groups.health import Health, health
 from ganeti_htools.engine.groups.partitions import Exchange, exchanges, refusal
 from ganeti_htools.engine.redundancy.global_n1 import Check, assess
@@ -210,6 +211,21 @@ class Regrouping:
     def leave(self, index: int, groups: Iterable[int]) -> bool:
         """Move an instance to the best place in some groups (rows); whether there is any."""
         return any(self.make(index, place.parts) for place in self.places(index, groups))
+
+    def has_room(self, group: int, number: int) -> bool:
+        """Whether so many standard instances can be placed in a group (row) by its policy."""
+        part = self.part(group)
+        policy, state = part.state.cluster.groups[group].ipolicy, part.state.copy()
+        spec, template = policy.std, policy.disk_templates[0]
+        kind = InstanceKind(template, spec.spindle_use)
+        row = kind.instance(Size(spec.memory_size, spec.disk_size, spec.cpu_count))
+        for _ in range(number):
+            asked = state.ask(row)
+            solution = self._solution(replace(part, state=state, known={}), asked, NOWHERE)
+            if solution is None or solution.trial is None:
+                return False
+            settling.settle(state, solution.trial)
+        return True
 
     @property
     def base(self) -> Statistics:

@@ -1,0 +1,193 @@
+"""What ``hregroup`` tells of node groups and of plans for them, as text and as JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.report.layout import some, table
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.groups.health import Health
+from ganeti_htools.engine.groups.outcome import Outcome, cost
+from ganeti_htools.engine.groups.partitions import exchanges, methods
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.model.columns import sorted_unique
+from ganeti_htools.model.state import State
+from ganeti_htools.planning.hregroup import Move, Options, cost_of
+
+_DONE = {"redistribute": "Repaired", "compress": "Emptied", "balance": "Balanced"}
+
+
+def groups_text(now: Regrouping, verbose: int) -> str:
+    """The table of groups, why some are not healthy, and which pairs cannot exchange instances."""
+    told = groups_json(now)
+    header = (
+        "Group",
+        "Nodes",
+        "Instances",
+        "Health",
+        "Memory",
+        "Disk",
+        "vCPUs",
+        "Load",
+        "Score",
+        "Partitions",
+    )
+    rows = [
+        (
+            each["name"],
+            str(each["nodes"]),
+            str(each["instances"]),
+            each["health"],
+            f"{each['used']['memory']}/{each['free']['memory']}",
+            f"{each['used']['disk']}/{each['free']['disk']}",
+            f"{each['used']['vcpus']}/{each['free']['vcpus']}",
+            fixed(sum(each["load"].values()), 2),
+            fixed(each["score"], 8),
+            ",".join(each["partitions"]),
+        )
+        for each in told["groups"]
+    ]
+    numeric = (False, True, True, False, True, True, True, True, True, False)
+    lines = ["Node groups (used/free, memory and disk in MiB):\n", table(header, rows, numeric, " ")]
+    for each in told["groups"]:
+        lines += [f"{each['name']} is {each['health']}: {why}\n" for why in each["why"]]
+    if told["closed"]:
+        lines.append("Cannot exchange instances:\n")
+        lines += [f"  {each['from']} to {each['to']}: {each['why']}\n" for each in told["closed"]]
+    return "".join(lines)
+
+
+def groups_json(now: Regrouping) -> dict[str, Any]:
+    """All groups that have nodes, and the pairs of them that cannot exchange instances."""
+    state, groups = now.state, now.state.cluster.groups
+    rows = sorted_unique(state.group).tolist()
+    return {
+        "groups": [group_json(now, group) for group in rows],
+        "closed": [
+            {"from": groups[each.source].name, "to": groups[each.target].name, "why": each.obstacle}
+            for each in exchanges(state)
+            if each.obstacle is not None
+        ],
+    }
+
+
+def group_json(now: Regrouping, group: int) -> dict[str, Any]:
+    """One group: size, health, what is used and free (MiB), load, score and partitions."""
+    state, scope, health = now.state, now.state.group == group, now.health(group)
+    columns, up = state.columns, scope & ~state.columns.offline
+    return {
+        "name": state.cluster.groups[group].name,
+        "uuid": state.cluster.groups[group].uuid,
+        "nodes": int(scope.sum()),
+        "instances": int(np.count_nonzero(scope[state.pnode])),
+        "health": health.word,
+        "why": list(reasons(state, health)),
+        "used": {
+            "memory": int(columns.i_mem[scope].sum()),
+            "disk": int((columns.t_dsk - columns.f_dsk)[scope].sum()),
+            "vcpus": int(columns.u_cpu[scope].sum()),
+        },
+        "free": {
+            "memory": int(columns.unallocated[up].sum()),
+            "disk": int(columns.f_dsk[up].sum()),
+            "vcpus": int((columns.t_cpu * columns.vcpu_ratio - columns.u_cpu)[up].sum()),
+        },
+        "load": {
+            name: float(getattr(columns, f"load_{name}")[scope].sum())
+            for name in ("cpu", "mem", "dsk", "net")
+        },
+        "score": score_of(state, scope),
+        "partitions": sorted(methods(state, group)),
+    }
+
+
+def reasons(state: State, health: Health) -> Iterator[str]:
+    """What is wrong with a group, a line each."""
+    rows = state.cluster.instances
+    if health.stranded:
+        yield f"offline nodes still have {some([rows[row].name for row in health.stranded])}"
+    if health.failing:
+        nodes = some(state.names(health.failing))
+        yield f"{nodes} fail N+1, with {some([rows[row].name for row in health.pressing])}"
+    if health.fragile:
+        yield f"{some(state.names(health.fragile))} cannot be lost"
+
+
+def about(
+    state: State, options: Options, outcome: Outcome, moves: Sequence[Move], verbose: int
+) -> Iterator[str]:
+    """Lines about a plan."""
+    groups, longest = state.cluster.groups, max((len(move.instance) for move in moves), default=0)
+    for number, move in enumerate(moves, 1):
+        where = f"{move.groups[0]} {':'.join(move.was)} => {move.groups[1]} {':'.join(move.now)}"
+        yield f"  {number:3}. {move.instance:{longest}} {where} a={move.summary}"
+    for group in outcome.done:
+        yield f"{_DONE[options.action]}: {groups[group].name}"
+    for group, why in outcome.failed:
+        yield f"Not {_DONE[options.action].lower()}: {groups[group].name}: {why}"
+    for group, more in outcome.possible:
+        copied = sum(cost(state.cluster.instances, each) for each in more)
+        yield f"Could be emptied: {groups[group].name}: {len(more)} moves, {copied} MiB"
+    if moves:
+        total = cost_of(moves)
+        yield f"{len(moves)} moves in {total['jobsets']} jobsets, {total['disk_mib']} MiB of disks and"
+        yield f"{total['memory_mib']} MiB of memory copied"
+    elif not outcome.failed:
+        yield "Nothing to do"
+
+
+def as_json(
+    before: Regrouping,
+    options: Options,
+    outcome: Outcome,
+    moves: Sequence[Move],
+    ran: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """A plan, and what came of it, as JSON."""
+    groups = before.state.cluster.groups
+    done = [groups[group].name for group in outcome.done]
+    rows = sorted_unique(before.state.group).tolist()
+    return {
+        "action": options.action,
+        "repaired": done if options.action == "redistribute" else [],
+        "unrepairable": [{"group": groups[group].name, "why": why} for group, why in outcome.failed],
+        "emptied": done if options.action == "compress" else [],
+        "possible": [
+            {
+                "group": groups[group].name,
+                "moves": len(more),
+                "mib": sum(cost(before.state.cluster.instances, each) for each in more),
+            }
+            for group, more in outcome.possible
+        ],
+        "moves": [
+            {
+                "instance": move.named.instance,
+                "from_group": move.groups[0],
+                "to_group": move.groups[1],
+                "from": list(move.named.was),
+                "to": list(move.named.now),
+                "disk_mib": move.disk,
+                "memory_mib": move.memory,
+                "commands": [f"gnt-instance {each}" for each in move.commands],
+            }
+            for move in moves
+        ],
+        "cost": cost_of(moves),
+        "groups": [
+            {"name": groups[row].name, "before": _figures(before, row), "after": _figures(outcome.after, row)}
+            for row in rows
+        ],
+        **({} if ran is None else {"execution": ran}),
+    }
+
+
+def _figures(now: Regrouping, group: int) -> dict[str, Any]:
+    health = now.health(group)
+    return {
+        "health": health.word,
+        "why": list(reasons(now.state, health)),
+        "score": score_of(now.state, now.state.group == group),
+    }

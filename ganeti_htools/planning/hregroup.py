@@ -1,0 +1,268 @@
+"""What ``hregroup`` would do: instances moved between node groups (``hregroup(1)``)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from ganeti_htools.engine.allocation.evacuate import Moved
+from ganeti_htools.engine.allocation.move_parts import MovePart, NamedMove, title_of
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.balancing.traffic import copied_by, copied_by_unit
+from ganeti_htools.engine.groups import compression, levelling, recheck, redistribution
+from ganeti_htools.engine.groups.outcome import Limits, Outcome
+from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import NOWHERE, sorted_unique
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.state import State
+from ganeti_htools.planning import view
+from ganeti_htools.planning.jobsets import Names, command, jobsets, summary
+from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
+from ganeti_htools.planning.view import View
+
+if TYPE_CHECKING:
+    from ganeti_htools.execution.jobs import Jobsets
+    from ganeti_htools.execution.review import Check, Review
+    from ganeti_htools.execution.wording import Say
+
+Action = Literal["redistribute", "compress", "balance"]
+PURPOSES: Mapping[Action, str] = {
+    "redistribute": "repairing node groups",
+    "compress": "emptying node groups",
+    "balance": "balancing node groups",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be asked of a plan. Groups are given by name or UUID.
+
+    ``among``: the only groups that give and take instances; all if none is named. ``disk_moves``: also
+    instances whose disks have to be copied; ``allow_plain``: also those that have to be stopped for it;
+    ``allow_drbd``: also mirrored ones in balancing. ``max_moves``, ``max_copy`` (MiB): none if below 0.
+    ``empty``: the groups to be emptied by compression, else as many as ``number``; ``reserve``: so many
+    standard instances stay free in each other group. ``min_gain``: what a move has to gain in balancing.
+    """
+
+    view: View = field(default_factory=View)
+    execution: Execution = field(default_factory=Execution)
+    action: Action = "redistribute"
+    among: tuple[str, ...] = ()
+    disk_moves: bool = True
+    allow_plain: bool = False
+    allow_drbd: bool = False
+    max_moves: int = -1
+    max_copy: int = -1
+    empty: tuple[str, ...] = ()
+    number: int = 1
+    reserve: float = 0.0
+    min_gain: float = 1e-2
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A move between groups in names, with the groups before and after; see :class:`.jobsets.Move`."""
+
+    named: NamedMove
+    instance: str
+    groups: tuple[str, str]
+    was: tuple[str, ...]
+    now: tuple[str, ...]
+    summary: str
+    commands: tuple[str, ...]
+    disk: int
+    memory: int
+    units: Mapping[str, int]
+
+    @property
+    def nodes(self) -> set[str]:
+        """All nodes it touches."""
+        return {*self.was, *self.now}
+
+
+def rules_of(state: State, options: Options) -> Rules:
+    """What may move by the options. Raises HtoolsError for unknown names."""
+    among = [_group(state, name) for name in options.among] or sorted_unique(state.group).tolist()
+    return Rules(
+        view.wanted(state, options.view),
+        frozenset(among),
+        mirrored=options.disk_moves and (options.action != "balance" or options.allow_drbd),
+        plain=options.disk_moves and options.allow_plain,
+    )
+
+
+def _group(state: State, name: str) -> int:
+    return view.group(state, name, f"Node group {name} not found")
+
+
+def plan(state: State, options: Options, progress: Progress) -> Outcome:
+    """The moves. Raises HtoolsError for unknown names."""
+    rules, limits = rules_of(state, options), Limits(options.max_moves, options.max_copy)
+    if options.action == "redistribute":
+        return redistribution.redistribute(state, rules, limits, progress)
+    if options.action == "compress":
+        empty = [_group(state, name) for name in options.empty]
+        return compression.compress(state, rules, limits, empty, options.number, options.reserve, progress)
+    return levelling.level(state, rules, limits, options.min_gain, progress)
+
+
+def moves_of(state: State, outcome: Outcome) -> list[Move]:
+    """The moves in names. ``state`` is the one they start from."""
+    names, rows, groups = Names(state), state.cluster.instances, state.cluster.groups
+    places = {each.instance: _nodes(state, each.instance) for each in outcome.after.moved}
+
+    def told(moved: Moved) -> Move:
+        row, short = rows[moved.instance], names.instances[moved.instance]
+        was, places[moved.instance] = places[moved.instance], moved.nodes
+        operations = [part.operation for part in moved.parts]
+        new = [names.nodes[part.node] if part.operation.takes_node else "" for part in moved.parts]
+        disk, memory = copied_by(operations, row)
+        return Move(
+            named(state, moved, was),
+            short,
+            (groups[state.group[was[0]]].name, groups[moved.group].name),
+            tuple(names.nodes[node] for node in was),
+            tuple(names.nodes[node] for node in moved.nodes),
+            " ".join(summary(each, node) for each, node in zip(operations, new, strict=True)),
+            tuple(command(each, row, short, node) for each, node in zip(operations, new, strict=True)),
+            disk,
+            memory,
+            copied_by_unit(operations, row, state.units),
+        )
+
+    return list(map(told, outcome.after.moved))
+
+
+def _nodes(state: State, index: int) -> tuple[int, ...]:
+    return tuple(node for node in (int(state.pnode[index]), int(state.snode[index])) if node != NOWHERE)
+
+
+def named(state: State, moved: Moved, was: Sequence[int]) -> NamedMove:
+    """A move in full names."""
+    operations = tuple(part.operation for part in moved.parts)
+    parts = tuple(
+        (part.operation, state.cluster.nodes[part.node].name if part.operation.takes_node else None)
+        for part in moved.parts
+    )
+    name = state.cluster.instances[moved.instance].name
+    return NamedMove(
+        name, title_of(operations), parts, tuple(state.names(was)), tuple(state.names(moved.nodes))
+    )
+
+
+def cost_of(moves: Sequence[Move]) -> dict[str, Any]:
+    """What moves cost, as JSON."""
+    titles = [move.named.title for move in moves]
+    units = sorted({unit for move in moves for unit in move.units})
+    by_unit = {unit: sum(move.units.get(unit, 0) for move in moves) for unit in units}
+    return {
+        "moves": {title: titles.count(title) for title in dict.fromkeys(titles)},
+        "disk_mib": sum(move.disk for move in moves),
+        "memory_mib": sum(move.memory for move in moves),
+        "jobsets": len(jobsets(moves)),
+        **({"disk_mib_by_unit": by_unit} if by_unit else {}),
+    }
+
+
+def jobs(state: State, moves: Sequence[Move]) -> "Jobsets":
+    """The jobs that carry out the moves of a plan for a state."""
+    from ganeti_htools.execution.jobs import Job, opcodes_on_way  # needed only where jobs are submitted
+
+    coming = {row.name for row in state.cluster.instances if row.forthcoming}
+
+    def job(move: Move) -> Job:
+        return Job(
+            f"{move.instance}: {':'.join(move.was)} => {':'.join(move.now)}",
+            opcodes_on_way(move.named, move.named.instance in coming),
+            tuple(f"gnt-instance {each}" for each in move.commands),
+            move.named,
+        )
+
+    return [[job(move) for move in moves] for moves in jobsets(moves)]
+
+
+def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
+    """The plan for a cluster. Raises HtoolsError."""
+    state = view.state_of(cluster, options.view)
+    outcome = plan(state, options, progress)
+    moves = moves_of(state, outcome)
+    everywhere = state.group == state.group
+    return Proposal(
+        PURPOSES[options.action],
+        tuple(cluster.groups[group].name for group in sorted(rules_of(state, options).groups)),
+        jobs(state, moves),
+        {"before": score_of(state, everywhere), "after": score_of(outcome.after.state, everywhere)},
+        cost_of(moves),
+        told(state, outcome, moves),
+        lambda on_change, say: reviewer(options, on_change, say),
+    )
+
+
+def told(state: State, outcome: Outcome, moves: Sequence[Move]) -> dict[str, Any]:
+    """An outcome as JSON, from which :func:`plan_again` makes the same plan."""
+    groups = state.cluster.groups
+    return {
+        "steps": [
+            {
+                "instance": move.named.instance,
+                "parts": [[operation.value, node] for operation, node in move.named.parts],
+                "from": move.named.was,
+                "to": move.named.now,
+            }
+            for move in moves
+        ],
+        "done": [groups[group].name for group in outcome.done],
+        "failed": [[groups[group].name, why] for group, why in outcome.failed],
+    }
+
+
+def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Outcome:
+    """Make a plan again that somebody else has found (``found`` of a proposal). Raises DataError."""
+    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    again = Regrouping(state, rules_of(state, options))
+    try:
+        for move in found["steps"]:
+            parts = [
+                MovePart(Operation(operation), NOWHERE if node is None else state.nodes[node])
+                for operation, node in move["parts"]
+            ]
+            if not again.make(rows[move["instance"]], parts):
+                raise DataError(
+                    f"the plan moves instance {move['instance']}, which cannot be moved like that"
+                )
+        done = tuple(_group(state, name) for name in found["done"])
+        failed = tuple((_group(state, name), str(why)) for name, why in found["failed"])
+    except (KeyError, TypeError, ValueError):
+        raise DataError("htoolsd tells the plan in another form than expected") from None
+    return Outcome(again, done, failed)
+
+
+def reviewer(
+    options: Options,
+    on_change: OnChange,
+    say: "Say",
+    watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
+) -> "Check":
+    """A function that checks the rest of a plan.
+
+    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it.
+    """
+    from ganeti_htools.execution.review import Review
+
+    def check(cluster: Cluster, rest: "Jobsets", made: int) -> "Review":
+        state = view.state_of(cluster, options.view)
+        moves = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedMove)]
+        obstacle = recheck.obstacle(Regrouping(state, rules_of(state, options)), moves)
+        if obstacle is None:
+            return Review()
+        if on_change == "stop":
+            return Review(obstacle)
+        say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
+        left = options.max_moves if options.max_moves < 0 else max(0, options.max_moves - made)
+        with watched() as progress:
+            new = plan(state, replace(options, max_moves=left), progress)
+        return Review(obstacle, jobs(state, moves_of(state, new)))
+
+    return check
