@@ -14,6 +14,7 @@ from ganeti_htools.model.types import DiskTemplate, Status
 _UNKNOWN: Mapping[str, Any] = {
     "be/spindle_use": 1,
     "cnos": 1,
+    "diskparams": {},
     "forthcoming": False,
     "ndp/cpu_speed": 1.0,
     "ndp/exclusive_storage": False,

@@ -24,7 +24,6 @@ def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: lis
         info.texts("tags"),
         ipolicy(info.object("ipolicy")),
         storage.default_units(info),
-        storage.metavg(info),
         storage.enabled_templates(info),
     )
     check(made)
@@ -45,6 +44,8 @@ def group(fields: Fields) -> Group:
         fields.choice("alloc_policy", AllocPolicy),
         ipolicy=ipolicy(fields.object("ipolicy")),
         tags=fields.texts("tags"),
+        metavg=storage.metavg(fields),
+        rbd_pool=storage.rbd_pool(fields),
     )
 
 

@@ -28,15 +28,20 @@ _SETTINGS = {
 def default_units(settings: Fields) -> tuple[DesiredUnit, ...]:
     """The units of disks that do not tell theirs, by the cluster's settings. Raises DataError."""
     named = {kind: settings.text(key) for key, kind in _SETTINGS.items() if settings.has(key)}
-    pool = _parameter(settings, DiskTemplate.RBD, "pool")
+    pool = rbd_pool(settings)
     if pool:
         named[StorageType.RADOS] = pool
     return tuple(DesiredUnit(kind, key) for kind, key in named.items() if key)
 
 
-def metavg(settings: Fields) -> str | None:
-    """The volume group of the metadata of new mirrored disks. Raises DataError."""
-    return _parameter(settings, DiskTemplate.DRBD, "metavg")
+def metavg(owner: Fields) -> str | None:
+    """The volume group of the metadata of new mirrored disks, by a group. Raises DataError."""
+    return _parameter(owner, DiskTemplate.DRBD, "metavg")
+
+
+def rbd_pool(owner: Fields) -> str | None:
+    """The pool of new RBD disks, by the cluster or a group. Raises DataError."""
+    return _parameter(owner, DiskTemplate.RBD, "pool")
 
 
 def _parameter(owner: Fields, template: DiskTemplate, name: str) -> str | None:
@@ -72,7 +77,7 @@ def configured_disks(data: bytes) -> Found:
     settings, disks = document.object("cluster"), document.object("disks").values
     defaults = {unit.type: unit.key for unit in default_units(settings)}
     rows = document.object("nodegroups").values.items()
-    pools = {uuid: pool for uuid, values in rows if (pool := group_pool(values))}
+    pools = {uuid: pool for uuid, values in rows if (pool := _own_pool(values))}
     groups = {
         uuid: str(node.get("group"))
         for uuid, node in document.object("nodes").values.items()
@@ -94,16 +99,16 @@ def configured_disks(data: bytes) -> Found:
     return Found(found, tuple(wrong))
 
 
-def group_pool(group: Any) -> str | None:
-    """The RBD pool of a group that has its own, from its disk parameters; None for what is no group."""
+def _own_pool(group: Any) -> str | None:
+    """The RBD pool of a group that has its own; None for what is no group."""
     try:
-        return _parameter(Fields("group", group), DiskTemplate.RBD, "pool")
+        return rbd_pool(Fields("group", group))
     except DataError:
         return None
 
 
 def queried_disks(result: Any, defaults: Iterable[DesiredUnit], pools: Mapping[str, str]) -> Found:
-    """Where disks are, from a result of OP_INSTANCE_QUERY_DATA; ``pools`` are groups' own RBD pools, by uuid.
+    """Where disks are, from a result of OP_INSTANCE_QUERY_DATA; ``pools`` are groups' RBD pools, by uuid.
 
     Raises DataError if it is none.
     """

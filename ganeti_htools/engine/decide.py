@@ -95,7 +95,17 @@ def place(
     ``pools`` is what pools had free before the request. Raises RequestFailed where no group can be tried.
     """
     asked, count = state.ask(placement.instance), placement.count
-    refusal = not_enabled(state.cluster, asked.row) or _full(state, asked.row, pools)
+    if placement.group is not None:
+        groups: Sequence[int] = [_group_row(state, placement.group)]
+    else:
+        groups = range(len(state.cluster.groups))
+    made, left = [state.made_in(group, asked) for group in groups], pools.left(state)
+    if len({each.row for each in made}) == 1:
+        asked = made[0]
+    full = [lacking(left, state, each.row) for each in made]
+    refusal = not_enabled(state.cluster, asked.row)
+    if refusal is None and full and all(full):
+        refusal = f"No valid allocation solutions, most missing: {full[0]}"
     if refusal is not None:
         reporter.starting(state, asked, np.ones(len(state.group), np.bool_), not dedicated)
         if placement.group is None:
@@ -103,16 +113,14 @@ def place(
         return _settled(state, asked, None, refusal, reporter)
     if placement.group is not None:
         in_group = exclusive_storage.in_group if dedicated else allocate.in_group
-        group = _group_row(state, placement.group)
-        outcome = in_group(state, asked, count, group, options, reporter)
+        outcome = in_group(state, asked, count, groups[0], options, reporter)
         info = outcome_line(state, outcome, asked.row.name)
         if not outcome.solution or not outcome.solution.trial:
             info += _why(state, asked, count, [outcome], options)
         return _settled(state, asked, outcome.solution, info, reporter)
-    if dedicated:
-        best, outcomes = exclusive_storage.in_best_group(state, asked, count, options, reporter)
-    else:
-        best, outcomes = allocate.in_best_group(state, asked, count, options, reporter=reporter)
+    in_best_group = exclusive_storage.in_best_group if dedicated else allocate.in_best_group
+    roomy = [group for group, lacks in zip(groups, full, strict=True) if lacks is None]
+    best, outcomes = in_best_group(state, asked, count, options, roomy, reporter)
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
     if best is None:
         raise RequestFailed(", ".join(lines) + _why(state, asked, count, outcomes, options))
@@ -131,12 +139,6 @@ def not_enabled(cluster: Cluster, row: Instance) -> str | None:
         return None
     allowed = ", ".join(template.value for template in enabled)
     return f"Disk template {row.template.value} is not enabled; the cluster enables {allowed}"
-
-
-def _full(state: State, row: Instance, pools: PoolRoom) -> str | None:
-    """Which pool lacks room for a new instance, in words; None if none does."""
-    missing = lacking(pools.left(state), state, row)
-    return missing and f"No valid allocation solutions, most missing: {missing}"
 
 
 def _why(
@@ -176,8 +178,10 @@ def _secondary(state: State, index: int, options: Options, reporter: Reporter) -
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = Unmirrored(assess(state, everyone, options)) if options.capacity else None
     state = settling.taken_off(state, index)
-    asked = state.ask(replace(state.cluster.instances[index], template=DiskTemplate.DRBD))
     group = int(state.group[primary])
+    asked = state.made_in(
+        group, state.ask(replace(state.cluster.instances[index], template=DiskTemplate.DRBD))
+    )
     targets = np.flatnonzero(state.group == group)
     targets = targets[targets != primary]
     reporter.starting(state, asked, everyone)

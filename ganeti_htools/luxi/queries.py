@@ -24,7 +24,7 @@ INSTANCE_FIELDS = (
     *("name", "disk_usage", "be/memory", "be/vcpus", "status", "pnode", "snodes", "tags"),
     *("be/auto_balance", "disk_template", "be/spindle_use", "disk.sizes", "disk.spindles", "forthcoming"),
 )
-GROUP_FIELDS = ("uuid", "name", "alloc_policy", "ipolicy", "tags")
+GROUP_FIELDS = ("uuid", "name", "alloc_policy", "ipolicy", "tags", "diskparams")
 
 # The fields above, divided by how often they are read. If only one field is such that nodes have to be
 # asked for it, luxid asks all nodes; configuration fields it has in memory (``Ganeti.Query.Node`` and

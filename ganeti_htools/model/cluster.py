@@ -28,7 +28,11 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A node group."""
+    """A node group.
+
+    New disks there, if they do not tell otherwise, are on its ``rbd_pool``, and the metadata of mirrored ones
+    on its ``metavg``; None if that is not known.
+    """
 
     name: str
     uuid: str
@@ -36,6 +40,8 @@ class Group:
     networks: tuple[str, ...] = ()
     ipolicy: IPolicy = DEFAULT_IPOLICY
     tags: tuple[str, ...] = ()
+    metavg: str | None = None
+    rbd_pool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +167,9 @@ class Instance:
 class Cluster:
     """Groups, nodes and instances in input order, which settles ties, and the cluster's own data.
 
-    ``default_units`` are those of disks that do not tell theirs, one for each type whose default is known;
-    ``default_metavg`` is the volume group of the metadata of new mirrored disks. ``enabled_templates`` are
-    the disk templates that new instances may have, in the cluster's order; None if that is not told.
+    ``default_units`` are those of disks that do not tell theirs, one for each type whose default is known.
+    ``enabled_templates`` are the disk templates that new instances may have, in the cluster's order; None if
+    that is not told.
     ``pools`` is the room of pools of which no node tells.
     """
 
@@ -173,7 +179,6 @@ class Cluster:
     tags: tuple[str, ...] = ()
     ipolicy: IPolicy = DEFAULT_IPOLICY
     default_units: tuple[DesiredUnit, ...] = ()
-    default_metavg: str | None = None
     enabled_templates: tuple[DiskTemplate, ...] | None = None
     pools: tuple[Pool, ...] = ()
 

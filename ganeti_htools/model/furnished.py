@@ -60,10 +60,9 @@ def reported_types(cluster: Cluster) -> tuple[StorageType, ...]:
 
 
 def named_units(cluster: Cluster) -> set[DesiredUnit]:
-    """The units that disks name, and the defaults of the types that the cluster enables."""
+    """The units that disks name, those of new metadata, and the defaults of the types that are enabled."""
     named = named_by(cluster.instances)
-    if cluster.default_metavg:
-        named.add(DesiredUnit(StorageType.LVM_VG, cluster.default_metavg))
+    named |= {DesiredUnit(StorageType.LVM_VG, group.metavg) for group in cluster.groups if group.metavg}
     types = reported_types(cluster)
     return named | {unit for unit in cluster.default_units if unit.type in types}
 

@@ -15,6 +15,7 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit
 from ganeti_htools.model.figures import Figures
+from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.model.units import Units, needs_of, with_free
@@ -190,6 +191,11 @@ class State:
             forthcoming=row.forthcoming,
             index=index,
         )
+
+    def made_in(self, group: int, asked: Asked) -> Asked:
+        """What is to be placed as it is in a group (row), where disks of a new instance may be elsewhere."""
+        row = asked.row if asked.index != NOWHERE else made_in(self.cluster.groups[group], asked.row)
+        return asked if row is asked.row else self.ask(row)
 
     def primaries_of(self, node: int) -> Ints:
         """Rows of the instances with that primary, forthcoming ones aside; the latest arrival comes first."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node, spindles_of
+from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.storage import DRBD_META, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 
@@ -117,7 +118,8 @@ def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
     units = Units((DesiredUnit(StorageType.LVM_VG, ""),), (), types, mirrored, defaults)
     first = units.default(StorageType.LVM_VG)
-    wanted = _wanted(units, (*cluster.instances, *requested))
+    new = {made_in(group, row) for row in requested for group in cluster.groups}
+    wanted = _wanted(units, (*cluster.instances, *requested, *new))
     local = {unit for unit in told | wanted if unit.type.local and unit.type in types} - {first}
     pools = _pools(told | wanted, cluster)
     hidden = [pool for pool in sorted(pools, key=str) if not all(sees(cluster, pool))]

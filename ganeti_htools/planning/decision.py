@@ -14,7 +14,7 @@ from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.planning.gist import Gist, gist
-from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known, with_metadata
+from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,6 @@ def respond(
             there = known.naming(unused)
         cluster = with_known(cluster, request, there, cache.furnished)
         if cluster.nodes is not message.cluster.nodes:
-            request = with_metadata(request, known.cluster.default_metavg)
             note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
         if lacks_disks(message.cluster, request):
             filled = with_disks(cluster, known.cluster, cache)

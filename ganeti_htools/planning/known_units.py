@@ -8,9 +8,9 @@ default unit of that type, for which it wins over what is known; the other units
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
 from ganeti_htools.model.furnished import located
-from ganeti_htools.model.request import Allocate, MultiAllocate, Placement, Relocate, Request
+from ganeti_htools.model.request import Allocate, Relocate, Request
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.units import named_by
@@ -44,10 +44,11 @@ def with_known(cluster: Cluster, request: Request, known: Cluster, memory: Memor
     These are its settings and pools, and the units that nodes and disks have there. The nodes stay as they
     are if nothing is known of units, or the request tells some. ``memory`` is what was made the last time.
     """
+    groups = {group.uuid: group for group in known.groups}
     cluster = replace(
         cluster,
+        groups=tuple(_group(group, groups.get(group.uuid)) for group in cluster.groups),
         default_units=known.default_units,
-        default_metavg=known.default_metavg,
         enabled_templates=known.enabled_templates,
         pools=known.pools,
     )
@@ -60,6 +61,10 @@ def with_known(cluster: Cluster, request: Request, known: Cluster, memory: Memor
     if nodes or known.pools:
         cluster = replace(cluster, instances=_instances(cluster, memory.named(known), memory))
     return cluster
+
+
+def _group(group: Group, known: Group | None) -> Group:
+    return replace(group, metavg=known.metavg, rbd_pool=known.rbd_pool) if known else group
 
 
 def _nodes(
@@ -108,26 +113,6 @@ def _with_storage(node: Node, known: Node, spoken: DesiredUnit | None) -> Node:
         params = (True,) if node.excl_stor and spoken.type is StorageType.LVM_VG else ()
         units.insert(0, Unit(spoken, int(node.t_dsk), node.f_dsk, params))
     return replace(node, storage=tuple(units))
-
-
-def with_metadata(request: Request, group: str | None) -> Request:
-    """The request; its new mirrored disks have their metadata on that volume group unless they say where."""
-    if group is None:
-        return request
-    match request:
-        case Allocate(placement, _):
-            return replace(request, placement=_placement(placement, group))
-        case MultiAllocate(placements):
-            return replace(request, placements=tuple(_placement(each, group) for each in placements))
-    return request
-
-
-def _placement(placement: Placement, group: str) -> Placement:
-    row = placement.instance
-    if row.template is not DiskTemplate.DRBD:
-        return placement
-    disks = tuple(replace(disk, metavg=disk.metavg or group) for disk in row.disks)
-    return replace(placement, instance=replace(row, disks=disks))
 
 
 def names_units(rows: tuple[Instance, ...], known: Cluster) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
 from ganeti_htools.luxi.opcodes import Opcode
-from ganeti_htools.model.cluster import Disk, Instance, Node
+from ganeti_htools.model.cluster import Disk, Group, Instance, Node
 from ganeti_htools.model.storage import (
     DRBD_META,
     IGNORED,
@@ -57,11 +57,12 @@ def settings(world: World) -> dict[str, Any]:
     }
 
 
-def parameters(world: World) -> dict[str, Any]:
-    """The disk parameters of the cluster and of every group, as far as they tell of units."""
+def parameters(world: World, group: Group | None = None) -> dict[str, Any]:
+    """The disk parameters of the cluster, or of a group, as far as they tell of units."""
+    metavg, pool = (group.metavg, group.rbd_pool) if group else (None, None)
     return {
-        DiskTemplate.DRBD.value: {"metavg": _default(world, StorageType.LVM_VG)},
-        DiskTemplate.RBD.value: {"pool": _default(world, StorageType.RADOS)},
+        DiskTemplate.DRBD.value: {"metavg": metavg or _default(world, StorageType.LVM_VG)},
+        DiskTemplate.RBD.value: {"pool": pool or _default(world, StorageType.RADOS)},
     }
 
 

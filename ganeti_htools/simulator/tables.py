@@ -289,9 +289,7 @@ GROUPS = QueryTable(
             lambda group: ipolicy(group.ipolicy),
         ),
         "tags": field("Tags", "other", "Tags", lambda group: group.tags),
-        "diskparams": placed(
-            "DiskParameters", "other", "Disk parameters (merged)", lambda world, _: storage.parameters(world)
-        ),
+        "diskparams": placed("DiskParameters", "other", "Disk parameters (merged)", storage.parameters),
         "node_cnt": placed(
             "Nodes", "number", "Number of nodes", lambda world, group: len(_nodes_of(world, group))
         ),

@@ -72,28 +72,20 @@ async def where_disks_are(ganeti: Client, cluster: Cluster) -> Found:
             return storage.configured_disks(read_bytes(configuration_file()))
         except HtoolsError:
             pass  # it may be asked for
-    pools = await group_pools(ganeti)
     names = [row.name for row in cluster.instances if row.template is not DiskTemplate.DISKLESS]
-    parts = [await disks_of(ganeti, some, cluster, pools, SECONDS) for some in parted(names, INSTANCES)]
+    parts = [await disks_of(ganeti, some, cluster, SECONDS) for some in parted(names, INSTANCES)]
     return Found(
         {name: disks for part in parts for name, disks in part.disks.items()},
         tuple(line for part in parts for line in part.wrong),
     )
 
 
-async def disks_of(
-    ganeti: Client, names: Sequence[str], cluster: Cluster, pools: dict[str, str], seconds: float
-) -> Found:
+async def disks_of(ganeti: Client, names: Sequence[str], cluster: Cluster, seconds: float) -> Found:
     """Where the disks of instances are, by a job. Raises LuxiError, DataError."""
     work = [opcodes.query_disks(names)]
     [result] = await answered(ganeti, work, "disks of instances", seconds)
+    pools = {group.uuid: group.rbd_pool for group in cluster.groups if group.rbd_pool}
     return storage.queried_disks(result, cluster.default_units, pools)
-
-
-async def group_pools(ganeti: Client) -> dict[str, str]:
-    """The RBD pools of groups, by uuid. Raises LuxiError."""
-    rows = await queries.query(ganeti, "group", ("uuid", "diskparams"))
-    return {row.values["uuid"]: pool for row in rows if (pool := storage.group_pool(row.values))}
 
 
 def parted(names: Sequence[str], most: int) -> list[Sequence[str]]:

@@ -18,7 +18,7 @@ Cell = list[Any]
 def answers(data: Json) -> dict[str, Any]:
     """The results of the four requests, by what is asked for; the first node in use is the master."""
     used = [name for name, node in data["nodes"].items() if not (node["offline"] or node["drained"])]
-    groups = [{"uuid": uuid, **group} for uuid, group in data["nodegroups"].items()]
+    groups = [{"uuid": uuid, "diskparams": {}, **group} for uuid, group in data["nodegroups"].items()]
     return {
         "node": table(NODE_FIELDS, [_node(name, node) for name, node in data["nodes"].items()]),
         "instance": table(INSTANCE_FIELDS, [_instance(name, one) for name, one in data["instances"].items()]),

@@ -18,7 +18,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.furnished import Disks, reported_types
 from ganeti_htools.model.storage import Pool
-from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, group_pools, units_of
+from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, units_of
 from htoolsd import reading
 from htoolsd.sync.asking import aside
 from htoolsd.sync.model import Model
@@ -181,7 +181,7 @@ class StoragePolls:
         self._asked = asked | {name: (rows[name].disks, now) for name in new[:INSTANCES]}
         if not new:
             return
-        found = await disks_of(client, new[:INSTANCES], model.plain, await group_pools(client), SECONDS)
+        found = await disks_of(client, new[:INSTANCES], model.plain, SECONDS)
         _complain(found.wrong)
         kept = {name: disks for name, disks in known.items() if name in rows}
         await self._learn(revised(self._model().storage, {**kept, **found.disks}))

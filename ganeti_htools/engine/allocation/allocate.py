@@ -89,7 +89,7 @@ def in_group(
 
     Raises RequestFailed where nothing can be tried: the group lacks a network, or has too few nodes.
     """
-    scope = state.group == group
+    asked, scope = state.made_in(group, asked), state.group == group
     nodes = candidates(state, scope, options.restrict_to)
     reporter.starting(state, asked, scope)
     reporter.trying(group, nodes)
@@ -125,7 +125,8 @@ def in_best_group(
             continue
         heard = listening(state, group, nodes, reporter)
         try:
-            solution = in_scope(state, asked, count, nodes, everyone, options, redundancy, heard)
+            made = state.made_in(group, asked)
+            solution = in_scope(state, made, count, nodes, everyone, options, redundancy, heard)
             tried.append(GroupOutcome(group, solution))
         except RequestFailed as failed:
             tried.append(GroupOutcome(group, error=f"{failed}"))

@@ -142,7 +142,7 @@ def in_group(
 
     Raises RequestFailed where nothing can be tried: the group lacks a network, or has too few nodes.
     """
-    scope = state.group == group
+    asked, scope = state.made_in(group, asked), state.group == group
     nodes = candidates(state, scope, options.restrict_to)
     reporter.starting(state, asked, scope, rated=False)
     reporter.trying(group, nodes)
@@ -150,17 +150,22 @@ def in_group(
 
 
 def in_best_group(
-    state: State, asked: Asked, count: int, options: Options, reporter: Reporter = SILENT
+    state: State,
+    asked: Asked,
+    count: int,
+    options: Options,
+    groups: Sequence[int],
+    reporter: Reporter = SILENT,
 ) -> tuple[GroupOutcome | None, list[GroupOutcome]]:
-    """A new instance in the group where it costs least, and what came of each group in input order."""
+    """A new instance in that of the groups where it costs least, and what came of each in input order."""
     reporter.starting(state, asked, np.ones(len(state.group), np.bool_), rated=False)
     outcomes = []
-    for group in sorted_unique(state.group).tolist():
+    for group in [group for group in sorted_unique(state.group).tolist() if group in groups]:
         nodes = candidates(state, state.group == group, options.restrict_to)
         reporter.trying(group, nodes)
         heard = listening(state, group, nodes, reporter)
         try:
-            solution = _solution(state, asked, count, group, nodes, options, heard)
+            solution = _solution(state, state.made_in(group, asked), count, group, nodes, options, heard)
             outcomes.append(GroupOutcome(group, solution))
         except RequestFailed as failure:
             outcomes.append(GroupOutcome(group, error=str(failure)))

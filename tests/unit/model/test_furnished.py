@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ganeti_htools.model import furnished
-from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.furnished import Room, located
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -51,5 +51,6 @@ def test_only_units_that_are_named_count() -> None:
 
 
 def test_the_metadata_of_new_and_old_disks_names_its_group() -> None:
-    cluster = Cluster((), (), (row("a", Disk(1, None, SSD, "old")),), default_metavg="new")
+    groups = Group("a", "a", metavg="new"), Group("b", "b")
+    cluster = Cluster(groups, (), (row("a", Disk(1, None, SSD, "old")),))
     assert furnished.named_units(cluster) == {SSD, DesiredUnit(LVM, "old"), DesiredUnit(LVM, "new")}

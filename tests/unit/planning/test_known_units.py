@@ -9,11 +9,11 @@ import pytest
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
-from ganeti_htools.model.request import Allocate, MultiAllocate, NodeEvacuate, Placement, Relocate
+from ganeti_htools.model.request import Allocate, NodeEvacuate, Placement, Relocate
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from ganeti_htools.planning.decision import Known, respond
-from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known, with_metadata
+from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
 from tests.support.worlds import node
@@ -35,8 +35,8 @@ def new(template: DiskTemplate, *disks: Disk) -> Allocate:
 
 def known(*rows: Instance, **changes: Any) -> Cluster:
     nodes = (node("one", storage=STORAGE), node("two", storage=None), node("gone", storage=STORAGE))
-    groups = (Group("default", "uuid"),)
-    start = Cluster(groups, nodes, rows, default_units=(HDD, FILES), default_metavg="hdd")
+    groups = (Group("default", "uuid", metavg="hdd", rbd_pool="vms"),)
+    start = Cluster(groups, nodes, rows, default_units=(HDD, FILES))
     return replace(start, enabled_templates=TEMPLATES, **changes)
 
 
@@ -68,7 +68,8 @@ def test_the_requests_figure_wins_for_the_unit_it_speaks_of(request_: Any, own: 
     others = {unit for unit in STORAGE if unit.desired != own}
     assert units(filled) == others | ({Unit(own, 7000, 5000)} if own else set())
     assert units(filled, "two") is None
-    assert (filled.default_units, filled.default_metavg) == ((HDD, FILES), "hdd")
+    assert filled.default_units == (HDD, FILES)
+    assert [(group.metavg, group.rbd_pool) for group in filled.groups] == [("hdd", "vms")]
 
 
 def test_a_node_that_has_nothing_of_a_unit_does_not_have_it() -> None:
@@ -113,23 +114,6 @@ def test_what_was_made_of_the_same_rows_is_the_same_object() -> None:
     assert first.instances[0] is again.instances[0]
     other = with_known(request, new(DiskTemplate.DRBD), there, memory)
     assert units(other) != units(first)
-
-
-def test_new_mirrored_disks_have_their_metadata_on_the_clusters_group() -> None:
-    disks = Disk(5, unit=SSD), Disk(6, unit=SSD, metavg="x")
-    single = with_metadata(new(DiskTemplate.DRBD, *disks), "hdd")
-    assert isinstance(single, Allocate)
-    assert [disk.metavg for disk in single.placement.instance.disks] == ["hdd", "x"]
-    several = MultiAllocate(
-        (new(DiskTemplate.DRBD, *disks).placement, new(DiskTemplate.PLAIN, *disks).placement)
-    )
-    many = with_metadata(several, "hdd")
-    assert isinstance(many, MultiAllocate)
-    assert [[disk.metavg for disk in each.instance.disks] for each in many.placements] == [
-        ["hdd", "x"],
-        [None, "x"],
-    ]
-    assert with_metadata(EVACUATE, "hdd") is EVACUATE
 
 
 def test_other_units_are_noticed() -> None:

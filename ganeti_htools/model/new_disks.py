@@ -1,0 +1,25 @@
+"""Where the disks of new instances are made if they do not tell: that is for the node group to say.
+
+Ganeti: the disk parameters ``drbd:metavg`` and ``rbd:pool`` of ``gnt-group(8)``.
+"""
+
+from dataclasses import replace
+
+from ganeti_htools.model.cluster import Disk, Group, Instance
+from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.types import DiskTemplate
+
+
+def made_in(group: Group, row: Instance) -> Instance:
+    """A new instance as it would be made in a group. The same object if its disks tell where they are."""
+    disks = tuple(_made_in(group, disk, row.template) for disk in row.disks)
+    return row if disks == row.disks else replace(row, disks=disks)
+
+
+def _made_in(group: Group, disk: Disk, template: DiskTemplate) -> Disk:
+    match template:
+        case DiskTemplate.DRBD if group.metavg and disk.metavg is None:
+            return replace(disk, metavg=group.metavg)
+        case DiskTemplate.RBD if group.rbd_pool and disk.unit is None:
+            return replace(disk, unit=DesiredUnit(StorageType.RADOS, group.rbd_pool))
+    return disk
