@@ -188,6 +188,7 @@ END
 --max-moves integer
 --max-copy integer
 -g,--min-gain float
+--explain oneinstance
 --select-instances manyinstances
 --exclude-instances manyinstances
 --exclusion-tags string

@@ -25,6 +25,7 @@ from ganeti_htools.planning.hregroup import PURPOSES, Options
 from ganeti_htools.planning.proposal import begin
 
 if TYPE_CHECKING:
+    from ganeti_htools.execution.jobs import Jobsets
     from ganeti_htools.execution.wording import Say
 
 GROUPS = "groups"  # the action that only tells
@@ -76,20 +77,27 @@ def run(line: CommandLine) -> int:
         else:
             tell(regroup.groups_text(before, line.verbose).removesuffix("\n"))
         return 0
+    if line.explain is not None:
+        told = regroup.choices(before, view.instance(state, line.explain))
+        if line.json:
+            print_json(told)
+        else:
+            tell(regroup.choices_text(told).removesuffix("\n"))
+        return 0
     save(line, "original", "before regrouping", lambda: view.loaded(state, reading.cluster))
-    told = None
+    made = None
     if line.daemon is not None:
         from ganeti_htools.cli.runs import by_daemon  # seldom needed
 
-        told = by_daemon.plan(line, HREGROUP.name, options, reading.generations)
-    outcome = _plan(state, options, told)
+        made = by_daemon.plan(line, HREGROUP.name, options, reading.generations)
+    outcome = _plan(state, options, made)
     moves = planning.moves_of(state, outcome)
     tell(*regroup.about(state, options, outcome, moves, line.verbose))
     jobs = planning.jobs(state, moves)
     give_commands(line, "Commands to run:", listed([[job.commands for job in each] for each in jobs]), tell)
     save(line, "regrouped", "after regrouping", outcome.after.state.settled)
     _show(line, "Final", outcome.after.state)
-    ran = _execute(line, options, jobs, told, tell) if line.exec and moves else None
+    ran = _execute(line, options, jobs, made, tell) if line.exec and moves else None
     if line.json:
         print_json(regroup.as_json(before, options, outcome, moves, ran))
     if ran is not None:
@@ -99,21 +107,23 @@ def run(line: CommandLine) -> int:
     return UNREPAIRED if outcome.failed else 0
 
 
-def _plan(state: State, options: Options, told: Any) -> Outcome:
-    """Make the plan. A plan of htoolsd (``told``) is not looked for again."""
-    if told is not None:
-        return planning.plan_again(state, options, told["found"])
+def _plan(state: State, options: Options, made: Any) -> Outcome:
+    """Make the plan. A plan of htoolsd (``made``) is not looked for again."""
+    if made is not None:
+        return planning.plan_again(state, options, made["found"])
     with progress() as live:
         return planning.plan(state, options, live)
 
 
-def _execute(line: CommandLine, options: Options, jobs: Any, told: Any, tell: "Say") -> Mapping[str, Any]:
+def _execute(
+    line: CommandLine, options: Options, jobs: "Jobsets", made: Any, tell: "Say"
+) -> Mapping[str, Any]:
     """Carry the plan out (``-X``), over LUXI or by htoolsd if that made it; the run's record."""
     say_on = undeterred(tell)
-    if told is not None:
+    if made is not None:
         from ganeti_htools.cli.runs import by_daemon
 
-        return by_daemon.carry_out(line, told["id"], say_on)
+        return by_daemon.carry_out(line, made["id"], say_on)
     from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
 
     run = begin(HREGROUP.name, PURPOSES[options.action], jobs, options.execution)

@@ -391,6 +391,7 @@ HREGROUP = Program(
         MAX_MOVES,
         MAX_COPY,
         MIN_GAIN,
+        EXPLAIN,
         SELECT_INSTANCES,
         EXCLUDE_INSTANCES,
         EXCLUSION_TAGS,

@@ -115,6 +115,48 @@ def reasons(state: State, health: Health) -> Iterator[str]:
         yield f"{some(state.names(health.fragile))} cannot be lost"
 
 
+def choices(now: Regrouping, index: int) -> dict[str, Any]:
+    """What each other group has for an instance, the best first: nodes, or why it cannot go there."""
+    state, groups = now.state, now.state.cluster.groups
+    others = [group for group in sorted_unique(state.group).tolist() if group != now.group_of(index)]
+    refused = {group: now.refusal(index, group) for group in others}
+    found = [place for group in others if refused[group] is None for place in now.places(index, [group])]
+    best = sorted(found, key=now.rank)
+    full = set(others) - {place.group for place in best}
+    return {
+        "instance": state.cluster.instances[index].name,
+        "group": groups[now.group_of(index)].name,
+        "obstacle": now.obstacle(index),
+        "places": [
+            {
+                "group": groups[place.group].name,
+                "policy": groups[place.group].alloc_policy.value,
+                "nodes": state.names(now.nodes_after(index, place.parts)),
+                "score": place.score,
+            }
+            for place in best
+        ],
+        "refused": [
+            {"group": groups[group].name, "why": refused[group] or "no room for it"} for group in sorted(full)
+        ],
+    }
+
+
+def choices_text(told: dict[str, Any]) -> str:
+    """The same as text."""
+    lines = [f"Instance {told['instance']} in group {told['group']}:\n"]
+    if told["obstacle"]:
+        lines.append(f"cannot leave its group: {told['obstacle']}\n")
+    rows = [
+        (each["group"], each["policy"], ":".join(each["nodes"]), fixed(each["score"], 8))
+        for each in told["places"]
+    ]
+    if rows:
+        lines.append(table(("Group", "Policy", "Nodes", "Score"), rows, (False, False, False, True), " "))
+    lines += [f"  {each['group']}: {each['why']}\n" for each in told["refused"]]
+    return "".join(lines)
+
+
 def about(
     state: State, options: Options, outcome: Outcome, moves: Sequence[Move], verbose: int
 ) -> Iterator[str]:

@@ -119,16 +119,17 @@ class Regrouping:
                     return "its disks are on an offline node"
         return None
 
+    def refusal(self, index: int, group: int) -> str | None:
+        """Why an instance cannot go to another group (row), whatever room there is; None if it can."""
+        pair = self._open.get((self.group_of(index), group))
+        if pair is None or group not in self.rules.groups:
+            return "it is left out"
+        return pair.obstacle or refusal(self.state, self.state.instance(index), group)
+
     def targets(self, index: int) -> list[int]:
         """The groups (rows) that an instance may go to, whatever room there is."""
-        source, asked = self.group_of(index), self.state.instance(index)
-        return [
-            target
-            for target in sorted(self.rules.groups - {source})
-            if (pair := self._open.get((source, target))) is not None
-            and pair.obstacle is None
-            and refusal(self.state, asked, target) is None
-        ]
+        others = sorted(self.rules.groups - {self.group_of(index)})
+        return [group for group in others if self.refusal(index, group) is None]
 
     def _last_resort(self, group: int) -> bool:
         return self.state.cluster.groups[group].alloc_policy is AllocPolicy.LAST_RESORT
@@ -136,8 +137,7 @@ class Regrouping:
     def places(self, index: int, groups: Iterable[int]) -> list[Arrival]:
         """The best place in each of some groups (rows) that has one, the best group first.
 
-        Of groups that are equally good the last comes first, as with hail. Groups of the last resort are not
-        looked at where another one has a place.
+        Groups of the last resort are not looked at where another one has a place.
         """
         found: list[Arrival] = []
         for last_resort in (False, True):
@@ -146,7 +146,19 @@ class Regrouping:
                     found += self._place(index, group)
             if found:
                 break
-        return sorted(found, key=lambda each: (each.score != each.score, each.score, -each.group))
+        return sorted(found, key=self.rank)
+
+    def rank(self, place: Arrival) -> tuple[Any, ...]:
+        """The order of places: by allocation policy, then by score; of equal ones the last group, as hail."""
+        unrated = place.score != place.score
+        return self._last_resort(place.group), unrated, 0.0 if unrated else place.score, -place.group
+
+    def nodes_after(self, index: int, parts: Iterable[MovePart]) -> tuple[int, ...]:
+        """The nodes (rows) of an instance after it has gone a way, primary first."""
+        nodes = int(self.state.pnode[index]), int(self.state.snode[index])
+        for part in parts:
+            nodes = part.operation.nodes(*nodes, part.node)
+        return tuple(node for node in nodes if node != NOWHERE)
 
     def _place(self, index: int, group: int) -> list[Arrival]:
         part, asked = self.part(group), replace(self.state.instance(index), index=NOWHERE)

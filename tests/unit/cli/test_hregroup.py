@@ -1,0 +1,120 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.cli import hregroup
+
+# Three racks of two nodes; node1, offline, still has two instances, and its rack has no room for them.
+RACKS = """\
+rack1|u1|preferred||
+rack2|u2|preferred||
+rack3|u3|last_resort||
+
+node1.org|8000|0|2500|100000|97872|40|Y|u1
+node2.org|8000|0|3000|100000|98872|40|N|u1
+node3.org|8000|0|8000|100000|100000|40|N|u2
+node4.org|8000|0|8000|100000|100000|40|N|u2
+node5.org|8000|0|8000|100000|100000|40|N|u3
+node6.org|8000|0|8000|100000|100000|40|N|u3
+
+shop.org|3500|2000|1|running|Y|node1.org||ext||1|1|N
+mail.org|2000|1128|1|running|Y|node1.org|node2.org|drbd||1|1|N
+full.org|5000|2000|1|running|Y|node2.org||ext||1|1|N
+
+{tags}
+"""
+
+
+def run(tmp_path: Path, *argv: str, tags: str = "") -> int:
+    path = tmp_path / "cluster.data"
+    path.write_text(RACKS.format(tags=tags))
+    return hregroup.main([*argv, "-t", str(path)])
+
+
+def test_a_group_is_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "redistribute", f"-S{tmp_path / 'saved'}", "-C") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "Repaired: rack1" in lines
+    assert any("shop.org" in line or "shop" in line.split() for line in lines)
+    after = text.parse((tmp_path / "saved.regrouped").read_text(), "")
+    groups = {node.name: node.group for node in after.nodes}
+    assert {groups[row.pnode] for row in after.instances if row.name != "full.org"} == {"u2"}
+    before = text.parse((tmp_path / "saved.original").read_text(), "")
+    assert {row.pnode for row in before.instances} == {"node1.org", "node2.org"}
+
+
+def test_the_report_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "redistribute", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["action"], told["repaired"], told["unrepairable"]) == ("redistribute", ["rack1"], [])
+    moves = {move["instance"]: move for move in told["moves"]}
+    assert moves.keys() == {"shop.org", "mail.org"}
+    assert (moves["mail.org"]["from_group"], moves["mail.org"]["to_group"]) == ("rack1", "rack2")
+    assert [command.split()[1] for command in moves["mail.org"]["commands"]] == [
+        "migrate",
+        "replace-disks",
+        "migrate",
+        "replace-disks",
+    ]
+    assert moves["mail.org"]["disk_mib"] == 2 * 1128
+    health = {
+        group["name"]: (group["before"]["health"], group["after"]["health"]) for group in told["groups"]
+    }
+    assert health["rack1"][0] == "unhealthy"
+    assert health["rack1"][1] != "unhealthy"
+
+
+def test_a_cluster_that_does_not_want_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "redistribute", tags="htools:nointergroup") == 3
+    assert "Not repaired: rack1" in capsys.readouterr().out
+    assert run(tmp_path, "groups", "--json", tags="htools:nointergroup") == 0
+    closed = json.loads(capsys.readouterr().out)["closed"]
+    assert len(closed) == 6
+    assert {each["why"] for each in closed} == {"the cluster has the tag htools:nointergroup"}
+
+
+def test_only_some_groups_take_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "redistribute", "-Grack1", "-Grack3", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {move["to_group"] for move in told["moves"]} == {"rack3"}
+
+
+def test_groups_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "groups") == 0
+    told = capsys.readouterr().out
+    assert "rack1 is unhealthy: offline nodes still have shop.org, mail.org" in told
+    assert "Cannot exchange" not in told
+
+
+def test_places_of_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "redistribute", "--explain=mail", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["instance"], told["obstacle"]) == ("mail.org", None)
+    assert [place["group"] for place in told["places"]] == ["rack2", "rack3"]
+    assert run(tmp_path, "redistribute", "--explain=mail", "-Grack1", "-Grack2") == 0
+    assert "rack3: it is left out" in capsys.readouterr().out
+
+
+def test_a_group_is_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "compress", "--group=rack2") == 0
+    assert "Emptied: rack2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ((), "expected one of the actions groups, redistribute, compress, balance"),
+        (("squash",), "expected one of the actions groups, redistribute, compress, balance"),
+        (("redistribute", "--group=rack1"), "--group, --groups and --reserve go with compress only"),
+        (("balance", "--groups=2"), "--group, --groups and --reserve go with compress only"),
+        (("redistribute", "-Grack9"), "Node group rack9 not found"),
+        (("compress", "--group=rack9"), "Node group rack9 not found"),
+        (("redistribute", "-X"), "hregroup: Execution of commands possible only on LUXI"),
+        (("redistribute", "--explain=nobody"), "Unknown instance: nobody"),
+    ],
+)
+def test_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], told: str) -> None:
+    assert run(tmp_path, *argv) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == f"Error: {told}"
