@@ -37,13 +37,15 @@ class Known:
     """The cluster as known apart from the request.
 
     Its nodes reported their figures ``age`` seconds ago, and their storage units ``units_age`` seconds ago.
-    ``naming`` gives the cluster whose nodes also have units that no disk is on yet.
+    ``naming`` gives the cluster whose nodes also have units that no disk is on yet. ``to_be_asked``: nodes
+    will be asked for units once these are needed, but have not been yet, or not all of them.
     """
 
     cluster: Cluster
     age: float
     units_age: float = 0.0
     naming: Callable[[frozenset[DesiredUnit]], Cluster] | None = None
+    to_be_asked: bool = False
 
 
 MOST_NODES = 3000  # all pairs of nodes are looked at at once
@@ -73,7 +75,7 @@ def respond(
     """
     cache = cache or Cache()
     message = cache.reader.read(data)
-    cluster, request, note = message.cluster, message.request, ""
+    cluster, request, note, named = message.cluster, message.request, "", False
     if len(cluster.nodes) > MOST_NODES:
         raise TooLargeError(f"the request has more than {MOST_NODES} nodes")
     if known:
@@ -83,6 +85,9 @@ def respond(
         cluster = with_known(cluster, request, there, cache.furnished)
         if cluster.nodes is not message.cluster.nodes:
             note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
+        named = names_units(_requested(request), known.cluster)
+        if named and known.to_be_asked:
+            note = "; storage units, which the request lacks, are not known yet and will be asked for"
         if lacks_disks(message.cluster, request):
             filled = with_disks(cluster, known.cluster, cache)
             if filled is not cluster:
@@ -92,9 +97,7 @@ def respond(
     cache.figures = state.figures
     warnings = (*message.warnings, *missing_resources(state))
     outcome = _outcome(state, request, options)
-    rows = _requested(request)
-    named = known is not None and names_units(rows, known.cluster)
-    disabled = any(not_enabled(cluster, row) for row in rows)
+    disabled = any(not_enabled(cluster, row) for row in _requested(request))
     return Response(_answer(request, outcome, note), warnings, gist(request, outcome), named, disabled)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
-from ganeti_htools.model.furnished import located
+from ganeti_htools.model.furnished import REPORTED, located
 from ganeti_htools.model.request import Allocate, Relocate, Request
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -116,9 +116,8 @@ def _with_storage(node: Node, known: Node, spoken: DesiredUnit | None) -> Node:
 
 
 def names_units(rows: tuple[Instance, ...], known: Cluster) -> bool:
-    """Whether disks of new instances name other units than the cluster's default ones."""
-    defaults = {None, *known.default_units}
-    return any(disk.unit not in defaults for row in rows for disk in row.disks)
+    """Whether disks of new instances name units that nodes can be asked for, other than the default ones."""
+    return any(unit.type in REPORTED for unit in named_by(rows) - set(known.default_units))
 
 
 def unused_units(rows: tuple[Instance, ...], known: Cluster) -> frozenset[DesiredUnit]:

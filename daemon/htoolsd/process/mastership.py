@@ -106,4 +106,4 @@ def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
     if model.cluster is None or model.plain is None:
         return None, ages
     naming = partial(furnished, model.plain, model.storage)
-    return Known(model.cluster, ages[LIVE], ages.get(STORAGE, 0.0), naming), ages
+    return Known(model.cluster, ages[LIVE], ages.get(STORAGE, 0.0), naming, sync.storage.to_be_asked), ages

@@ -78,6 +78,11 @@ class StoragePolls:
         """Note that somebody has asked for another unit than the default ones."""
         self._wanted = True
 
+    @property
+    def to_be_asked(self) -> bool:
+        """Whether nodes are still to be asked for their units, now or once these are needed."""
+        return self.settings.mode != "never" and not self._model().storage.complete
+
     def status(self) -> dict[str, Any]:
         """What is asked for, and how that went."""
         known = self._model().storage

@@ -123,6 +123,9 @@ def test_other_units_are_noticed() -> None:
     assert not noticed()
     assert not noticed(Disk(1), Disk(2, unit=HDD))
     assert noticed(Disk(1), Disk(2, unit=SSD))
+    assert not noticed(Disk(1, metavg="hdd"))
+    assert noticed(Disk(1, metavg="ssd"))
+    assert not noticed(Disk(1, unit=DesiredUnit(StorageType.EXT, "san")))  # which no node tells
 
 
 def test_units_that_only_the_request_names() -> None:
@@ -211,3 +214,22 @@ def test_pools_bind_also_where_nodes_tell_no_units() -> None:
     assert info(row) == info(elsewhere, Pool(fast, 501)) == info(row, Pool(fast, 501 + row.dsk)) == plain
     for there, pool in ((elsewhere, Pool(fast, 501, 1)), (row, Pool(fast, 500 + row.dsk))):
         assert "most missing: space in rados/fast, which lacks 1 MiB" in info(there, pool)
+
+
+@pytest.mark.parametrize("group", [None, "ssd"])
+@pytest.mark.parametrize("to_be_asked", [False, True])
+def test_the_answer_says_that_units_which_are_named_are_not_known_yet(
+    group: str | None, to_be_asked: bool
+) -> None:
+    """Nobody waits for them: a job that asks nodes waits for locks that the asker's job holds."""
+    data = cluster(3, Shape(nodes=3, instances=0, templates={"plain": 1}))
+    request = messages.allocate("new.example.org", "plain", disks=[2048])
+    request["disks"][0] |= {"vg": group} if group else {}
+    text = messages.encode(messages.message(data, request)).encode()
+    there = replace(iallocator.read(text).cluster, default_units=(DesiredUnit(LVM, "xenvg"),))
+    alone = json.loads(respond(text, parse_options([])).answer)
+    response = respond(text, parse_options([]), None, Known(there, 3.0, to_be_asked=to_be_asked))
+    note = "; storage units, which the request lacks, are not known yet and will be asked for"
+    assert response.names_units is bool(group)
+    answered = json.loads(response.answer)
+    assert answered == alone | {"info": alone["info"] + note * bool(group and to_be_asked)}
