@@ -394,6 +394,7 @@ END
         'htoolsctl decide') cat <<'END'
 -h,--help none
 file 1 1
+--alternates integer
 END
             ;;
         'htoolsd') cat <<'END'

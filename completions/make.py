@@ -124,6 +124,7 @@ KINDS = {
     "DIR": "dir",
     "FILE": "file",
     "ID": "oneplan",
+    "N": "integer",
     "NODE": "onenode",
     "PATH": "file",
     "REGEX": "string",

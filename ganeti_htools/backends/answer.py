@@ -1,12 +1,14 @@
 """Answers to iallocator requests, and the opcodes in them, as Ganeti expects them."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.move_parts import MovePart
+from ganeti_htools.engine.allocation.solution import Metric
 from ganeti_htools.engine.decide import Decision
 from ganeti_htools.luxi.opcodes import Opcode, moving
 from ganeti_htools.model.cluster import Instance
@@ -14,23 +16,59 @@ from ganeti_htools.model.request import AllocateSecondary, MultiAllocate, Reloca
 from ganeti_htools.model.state import State
 
 
-def success(request: Request, decision: Decision, note: str = "") -> str:
-    """The answer that carries out a decision; ``note`` is what else there is to say."""
+def success(request: Request, decision: Decision, note: str = "", **more: Any) -> str:
+    """The answer that carries out a decision; ``note`` is what else there is to say, ``more`` is what else
+    the answer has.
+    """
     info, result = (
         _evacuated(request, decision)
         if isinstance(decision.result, Evacuation)
         else _placed(request, decision)
     )
-    return _answer(True, f"Request successful: {info}{note}", result)
+    return _answer(True, f"Request successful: {info}{note}", result, more)
 
 
-def failure(reason: str, note: str = "") -> str:
+def failure(reason: str, note: str = "", **more: Any) -> str:
     """The answer to a request that cannot be satisfied."""
-    return _answer(False, f"Request failed: {reason}{note}", [])
+    return _answer(False, f"Request failed: {reason}{note}", [], more)
 
 
-def _answer(success: bool, info: str, result: Any) -> str:
-    return orjson.dumps({"success": success, "info": info, "result": result}).decode()
+def _answer(success: bool, info: str, result: Any, more: Mapping[str, Any]) -> str:
+    return orjson.dumps({"success": success, "info": info, "result": result, **more}).decode()
+
+
+def ranking(request: Request, decision: Decision) -> list[dict[str, Any]]:
+    """Of each new instance the groups that could take it, as JSON, the best first, which does take it.
+
+    (Ganeti's design "synchronising htools to Ganeti 2.3", allocation changes.) A score that is no finite
+    number is null.
+    """
+    if isinstance(decision.result, Evacuation) or isinstance(request, AllocateSecondary):
+        return []
+    state = decision.state
+    return [
+        {
+            "instance": placed.instance,
+            "groups": [
+                {
+                    "group": state.cluster.groups[outcome.group].name,
+                    "alloc_policy": state.cluster.groups[outcome.group].alloc_policy.value,
+                    **_metric(outcome.solution.metric),
+                    "nodes": state.names(outcome.solution.nodes),
+                }
+                for outcome in placed.ranked
+                if outcome.solution
+            ],
+        }
+        for placed in decision.result
+    ]
+
+
+def _metric(metric: float | Metric) -> dict[str, Any]:
+    if isinstance(metric, tuple):
+        lost, disk = metric
+        return {"lost": list(lost), "disk_left": disk}
+    return {"score": float(metric) if math.isfinite(metric) else None}
 
 
 def _placed(request: Request, decision: Decision) -> tuple[str, Any]:

@@ -58,7 +58,7 @@ def run(line: CommandLine) -> None:
         say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
     _show(line, "Initial cluster", state)
     save(line, "pre-ialloc", "before iallocator run", state.settled)
-    answer, after = respond_on(state, request, options)
+    answer, after = respond_on(state, request, options, ranked=line.json)
     print(answer, flush=True)
     _show(line, "Final cluster", after)
     new_first = isinstance(request, Allocate) and after is not state

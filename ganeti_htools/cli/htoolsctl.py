@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti_htools import streams
-from ganeti_htools.cli.report import daemon, daemon_plans, storage
+from ganeti_htools.cli.report import daemon, daemon_plans, decisions, storage
 from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socket
 from ganeti_htools.client.following import changes
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
@@ -87,8 +87,14 @@ def _parser() -> argparse.ArgumentParser:
         if name == "cancel":
             command.add_argument("--now", action="store_true", help="do not wait for the jobs under way")
     decide = add("decide", _decide, "Decides an iallocator request.")
-    decide.usage = "htoolsctl decide FILE [--KEY=VALUE ...]"
+    decide.usage = "htoolsctl decide FILE [--alternates=N] [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")
+    decide.add_argument(
+        "--alternates",
+        metavar="N",
+        type=_count,
+        help="list the group of each new instance, and up to so many others that could take it, too",
+    )
     return parser
 
 
@@ -174,7 +180,16 @@ def _decide(options: Namespace) -> int:
             relay = ask(options.socket, "decide", args, file.fileno())
     sys.stderr.write(relay["stderr"])
     sys.stdout.write(relay["stdout"])
+    if options.alternates is not None:
+        sys.stdout.write(decisions.ranking(relay.get("ranking", ()), options.alternates))
     return int(relay["exit_status"])
+
+
+def _count(text: str) -> int:
+    """A whole number from 0 on. Raises ArgumentTypeError."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
+    return int(text[:9])
 
 
 def _standard_input() -> str:

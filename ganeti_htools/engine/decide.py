@@ -11,7 +11,7 @@ from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.shortage import explain
-from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric, Solution
+from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric
 from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
 from ganeti_htools.engine.redundancy.global_n1 import Unmirrored, assess
 from ganeti_htools.engine.rules import choice, settling
@@ -29,13 +29,15 @@ from ganeti_htools.model.types import DiskTemplate
 class Placed:
     """Where one new instance goes, in words too; ``nodes`` are rows, none if it finds no place.
 
-    ``metric`` is what the place was chosen by: the score of the cluster, or lost allocations.
+    ``metric`` is what the place was chosen by: the score of the cluster, or lost allocations. ``ranked`` are
+    the places in all groups that could take the instance, the best first; that is where it goes.
     """
 
     instance: str
     nodes: tuple[int, ...]
     info: str
     metric: float | Metric | None = None
+    ranked: tuple[GroupOutcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +119,19 @@ def place(
         info = outcome_line(state, outcome, asked.row.name)
         if not outcome.solution or not outcome.solution.trial:
             info += _why(state, asked, count, [outcome], options)
-        return _settled(state, asked, outcome.solution, info, reporter)
+        return _settled(state, asked, outcome, info, reporter, (outcome,))
     in_best_group = exclusive_storage.in_best_group if dedicated else allocate.in_best_group
     roomy = [group for group, lacks in zip(groups, full, strict=True) if lacks is None]
-    best, outcomes = in_best_group(state, asked, count, options, roomy, reporter)
+    _, outcomes = in_best_group(state, asked, count, options, roomy, reporter)
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
-    if best is None:
+    ranked = allocate.ranked(state, outcomes)
+    if not ranked:
         raise RequestFailed(", ".join(lines) + _why(state, asked, count, outcomes, options))
-    chosen = f"Selected group: {state.cluster.groups[best.group].name}"
-    return _settled(state, asked, best.solution, ", ".join([chosen, *lines]), reporter)
+    names = [state.cluster.groups[outcome.group].name for outcome in ranked]
+    info = ", ".join([f"Selected group: {names[0]}", *lines])
+    if len(names) > 1:
+        info += f"; next best group: {names[1]}"
+    return _settled(state, asked, ranked[0], info, reporter, tuple(ranked))
 
 
 def not_enabled(cluster: Cluster, row: Instance) -> str | None:
@@ -161,13 +167,21 @@ def _group_row(state: State, name: str) -> int:
     raise RequestFailed(f"Couldn't find group with name or UUID {name}")
 
 
-def _settled(state: State, asked: Asked, solution: Solution | None, info: str, reporter: Reporter) -> Placed:
+def _settled(
+    state: State,
+    asked: Asked,
+    outcome: GroupOutcome | None,
+    info: str,
+    reporter: Reporter,
+    ranked: tuple[GroupOutcome, ...] = (),
+) -> Placed:
+    solution = outcome.solution if outcome else None
     if solution is None or solution.trial is None:
         reporter.failed(info)
         return Placed(asked.row.name, (), info)
     settling.settle(state, solution.trial)
     reporter.placed(solution.nodes)
-    return Placed(asked.row.name, solution.nodes, info, solution.metric)
+    return Placed(asked.row.name, solution.nodes, info, solution.metric, ranked)
 
 
 def _secondary(state: State, index: int, options: Options, reporter: Reporter) -> Decision:

@@ -1,7 +1,8 @@
 """One iallocator decision: the bytes of a request in, the answer out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ganeti_htools.backends import answer, incremental
 from ganeti_htools.engine.decide import Decision, decide, not_enabled
@@ -22,7 +23,8 @@ class Response:
     """``answer`` is one line of JSON, ``gist`` sums it up for a log; ``warnings`` are about the cluster.
 
     ``names_units`` tells whether other storage units than the default ones were asked for, ``not_enabled``
-    whether a disk template that the cluster did not enable when its configuration was asked for.
+    whether a disk template that the cluster did not enable when its configuration was asked for. ``ranking``
+    has the groups that could take each new instance (see :func:`.answer.ranking`).
     """
 
     answer: str
@@ -30,6 +32,7 @@ class Response:
     gist: Gist
     names_units: bool = False
     not_enabled: bool = False
+    ranking: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,14 @@ def respond(
     warnings = (*message.warnings, *missing_resources(state))
     outcome = _outcome(state, request, options)
     disabled = any(not_enabled(cluster, row) for row in _requested(request))
-    return Response(_answer(request, outcome, note), warnings, gist(request, outcome), named, disabled)
+    return Response(
+        _answer(request, outcome, note),
+        warnings,
+        gist(request, outcome),
+        named,
+        disabled,
+        _ranking(request, outcome),
+    )
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:
@@ -155,11 +165,17 @@ def _requested(request: Request) -> tuple[Instance, ...]:
             return ()
 
 
-def respond_on(state: State, request: Request, options: Options, note: str = "") -> tuple[str, State]:
-    """The answer, with a ``note``, and the state it leads to."""
+def respond_on(
+    state: State, request: Request, options: Options, note: str = "", ranked: bool = False
+) -> tuple[str, State]:
+    """The answer, with a ``note``, and the state it leads to.
+
+    If it is to be ``ranked``, the answer also has the ranking of groups for each new instance.
+    """
     outcome = _outcome(state, request, options)
     after = state if isinstance(outcome, RequestFailed) else outcome.state
-    return _answer(request, outcome, note), after
+    more = {"ranking": _ranking(request, outcome)} if ranked else {}
+    return _answer(request, outcome, note, **more), after
 
 
 def _outcome(state: State, request: Request, options: Options) -> Decision | RequestFailed:
@@ -169,7 +185,11 @@ def _outcome(state: State, request: Request, options: Options) -> Decision | Req
         return failure
 
 
-def _answer(request: Request, outcome: Decision | RequestFailed, note: str) -> str:
+def _answer(request: Request, outcome: Decision | RequestFailed, note: str, **more: Any) -> str:
     if isinstance(outcome, RequestFailed):
-        return answer.failure(str(outcome), note)
-    return answer.success(request, outcome, note)
+        return answer.failure(str(outcome), note, **more)
+    return answer.success(request, outcome, note, **more)
+
+
+def _ranking(request: Request, outcome: Decision | RequestFailed) -> list[dict[str, Any]]:
+    return [] if isinstance(outcome, RequestFailed) else answer.ranking(request, outcome)

@@ -63,6 +63,15 @@ def test_decide_relays_the_decision(daemon: Daemon, tmp_path: Path) -> None:
             assert (shown.returncode, shown.stdout, shown.stderr) == (0, expected.stdout, "")
 
 
+def test_decide_lists_the_groups(daemon: Daemon, tmp_path: Path) -> None:
+    request = request_file(tmp_path)
+    shown = htoolsctl(daemon, "decide", request, "--alternates=3")
+    answer, header, row = shown.stdout.splitlines()
+    assert answer == hail(request).stdout.removesuffix("\n")
+    assert (shown.returncode, header.split()[0]) == (0, "Instance")
+    assert all(node in row for node in json.loads(answer)["result"])
+
+
 def test_the_manual_has_every_key_of_the_status(daemon: Daemon) -> None:
     check("htoolsctl.1.md", [json.loads(htoolsctl(daemon, "status", "--json").stdout)])
 

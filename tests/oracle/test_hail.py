@@ -19,7 +19,7 @@ from tests.support.oracle import Oracle
 
 pytestmark = pytest.mark.oracle
 
-REMARK = re.compile(r"; most missing: .*?; counted as \w+: \d+")
+REMARK = re.compile(r"; most missing: .*?; counted as \w+: \d+|; next best group: \S+")
 NO_GROUPS = re.compile(r"(no groups for evacuation: ).*")
 
 

@@ -156,8 +156,9 @@ class Decisions:
         self._count(outcome, took, ages)
         if isinstance(outcome, Response) and outcome.names_units:
             self._want_units()
-        relay = Relay("", f"Error: {outcome}\n", 1) if isinstance(outcome, HtoolsError) else _relay(outcome)
-        return {**asdict(relay), "ages": ages}
+        if isinstance(outcome, HtoolsError):
+            return {**asdict(Relay("", f"Error: {outcome}\n", 1)), "ages": ages, "ranking": []}
+        return {**asdict(_relay(outcome)), "ages": ages, "ranking": outcome.ranking}
 
     async def _known_anew(self) -> Known | None:
         """What is known once the configuration has been asked for again."""

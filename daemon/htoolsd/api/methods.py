@@ -29,7 +29,9 @@ def declared(
             "decide",
             1,
             "Decides an iallocator request. The result is what the iallocator program is to write to"
-            " stdout and stderr, its exit status, and how old what is known of the cluster is, in seconds."
+            " stdout and stderr, its exit status, how old what is known of the cluster is, in seconds, and"
+            " for each new instance the groups that could take it, the best first, with their policy, the"
+            " score of the cluster then (or the lost allocations) and the nodes."
             " The request is an open regular file passed along with the call (SCM_RIGHTS), read from its"
             " beginning.",
             {

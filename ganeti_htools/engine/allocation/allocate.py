@@ -142,7 +142,12 @@ def listening(state: State, group: int, nodes: Ints, reporter: Reporter) -> Repo
 
 
 def best_outcome(state: State, outcomes: Sequence[GroupOutcome]) -> GroupOutcome | None:
-    """The best outcome with a place, None if there is none; never one in an unallocable group.
+    """The best outcome with a place, None if there is none; never one in an unallocable group."""
+    return next(iter(ranked(state, outcomes)), None)
+
+
+def ranked(state: State, outcomes: Sequence[GroupOutcome]) -> list[GroupOutcome]:
+    """The outcomes with a place, the best first; never one in an unallocable group.
 
     A preferred group comes before a last resort. Then the lowest metric wins, of equal ones the last; where
     no metric is a number, the first.
@@ -153,7 +158,7 @@ def best_outcome(state: State, outcomes: Sequence[GroupOutcome]) -> GroupOutcome
         assert outcome.solution is not None
         metric, policy = outcome.solution.metric, state.cluster.groups[outcome.group].alloc_policy
         unrated = metric != metric
-        return willing.index(policy), unrated, outcome.group if unrated else metric
+        return willing.index(policy), unrated, outcome.group if unrated else metric, -outcome.group
 
     good = [
         outcome
@@ -162,4 +167,4 @@ def best_outcome(state: State, outcomes: Sequence[GroupOutcome]) -> GroupOutcome
         and outcome.solution.trial is not None
         and state.cluster.groups[outcome.group].alloc_policy is not AllocPolicy.UNALLOCABLE
     ]
-    return min(reversed(good), key=rank) if good else None
+    return sorted(good, key=rank)

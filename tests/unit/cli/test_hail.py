@@ -138,3 +138,51 @@ def test_explain_where_lost_allocations_decide(
 def test_explain_says_if_nothing_can_be_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert explained(tmp_path, messages.change_group(list(DATA["instances"])[:1])) == 0
     assert capsys.readouterr().out.endswith("\nNo place: no groups for evacuation: allowed groups was []\n")
+
+
+def test_the_groups_that_could_take_each_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = cluster(3, Shape(nodes=9, instances=12, groups=3, fill=0.3, templates={"ext": 1}))
+    wishes = [messages.allocate(f"new{i}", "plain", memory=128, disks=[1024]) for i in (1, 2)]
+    path = tmp_path / "request"
+    huge = messages.allocate("huge", "plain", memory=10**6) | {"group_name": "group2"}
+    for request in (wishes[0], messages.multi_allocate([*wishes, huge])):
+        path.write_text(messages.encode(messages.message(data, request)))
+        assert hail.main([str(path)]) == 0
+        usual = json.loads(capsys.readouterr().out)
+        assert hail.main([str(path), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        ranking = {each["instance"]: each["groups"] for each in told.pop("ranking")}
+        assert told == usual
+        names = [group["name"] for group in data["nodegroups"].values()]
+        for name in ranking.keys() - {"huge"}:
+            assert sorted(group["group"] for group in ranking[name]) == sorted(names)
+        assert ranking.get("huge", []) == []
+        best = ranking["new1"][0]
+        assert best.keys() == {"group", "alloc_policy", "score", "nodes"}
+        result = told["result"]
+        assert best["nodes"] == (result if request is wishes[0] else dict(result[0])["new1"])
+    assert "; next best group: " not in told["info"]
+
+
+def test_one_group_is_no_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = cluster(3, Shape(nodes=3, instances=4, fill=0.3))
+    path = tmp_path / "request"
+    request = messages.allocate("new", "plain", memory=128, disks=[1024])
+    path.write_text(messages.encode(messages.message(data, request)))
+    assert hail.main([str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "next best" not in told["info"]
+    assert [[group["nodes"] for group in each["groups"]] for each in told["ranking"]] == [[told["result"]]]
+
+
+def test_exclusive_storage_has_no_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shape = Shape(nodes=6, instances=6, groups=2, templates={"plain": 1}, fill=0.2, exclusive_storage=True)
+    data = cluster(3, shape)
+    path = tmp_path / "request"
+    request = messages.allocate("new", "plain", memory=128, disks=[1024], spindles=1)
+    path.write_text(messages.encode(messages.message(data, request)))
+    assert hail.main([str(path), "--json"]) == 0
+    (each,) = json.loads(capsys.readouterr().out)["ranking"]
+    assert len(each["groups"]) == 2
+    for group in each["groups"]:
+        assert group.keys() == {"group", "alloc_policy", "lost", "disk_left", "nodes"}

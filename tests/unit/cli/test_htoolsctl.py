@@ -146,6 +146,30 @@ def test_a_decision_is_relayed(
     ]
 
 
+def test_groups_that_could_take_an_instance_are_listed(
+    daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    groups = [
+        {"group": f"g{number}", "alloc_policy": "preferred", "score": float(number), "nodes": [f"n{number}"]}
+        for number in range(3)
+    ]
+    asked = daemon(decide=RELAY | {"ranking": [{"instance": "new", "groups": groups}]}).asked
+    (tmp_path / "request").write_text("{}")
+    for number in (0, 1, 5):
+        words = str(tmp_path / "request"), f"--alternates={number}", "--no-capacity-checks"
+        assert run("decide", *words) == 3
+        answer, header, *rows = capsys.readouterr().out.splitlines()
+        assert (answer, header.split()) == ("answer", ["Instance", "Group", "Policy", "Score", "Nodes"])
+        assert [row.split() for row in rows] == [
+            ["new", f"g{which}", "preferred", f"{which}.00000000", f"n{which}"]
+            for which in range(min(3, number + 1))
+        ]
+    assert asked[-1] == ("decide", {"arguments": ["--no-capacity-checks"], "file": True})
+    with pytest.raises(SystemExit):
+        run("decide", str(tmp_path / "request"), "--alternates=-1")
+    assert capsys.readouterr().err.endswith("--alternates: expected a whole number, got '-1'\n")
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

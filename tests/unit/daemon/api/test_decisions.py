@@ -26,6 +26,7 @@ from tests.support.memory_peer import is_open, open_file
 AGES = {"configuration": 1.5, "live": 100.0}
 KNOWN = Known(Cluster(), 100.0)
 GIST = Gist("allocate", ["new"], [["one", "two"]], ["default"], 1.5)
+RANKING = [{"instance": "new", "groups": []}]
 WARNINGS = "Warning: cluster has inconsistent data:\n  - one\n  - two\n\n"
 
 
@@ -51,7 +52,7 @@ class Engine:
         self.at_once -= 1
         if isinstance(outcome, Exception):
             raise outcome
-        return Response(outcome, ("one", "two"), self.gist)
+        return Response(outcome, ("one", "two"), self.gist, ranking=RANKING)
 
     async def next_begun(self) -> bytes:
         """The data of the next decision, once it has begun."""
@@ -79,7 +80,8 @@ def counts(decisions: Decisions) -> dict[str, object]:
 async def test_answer_and_warnings_are_relayed(engine: Engine, decisions: Decisions) -> None:
     engine.outcomes.put('{"success":true}')
     relay = await decisions.run({"request": "text"}, None)
-    assert relay == {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0, "ages": AGES}
+    expected = {"stdout": '{"success":true}\n', "stderr": WARNINGS, "exit_status": 0, "ages": AGES}
+    assert relay == {**expected, "ranking": RANKING}
     assert engine.begun.get() == b"text"
     assert counts(decisions) == {"served": 1}
 
@@ -92,6 +94,7 @@ async def test_wrong_input_is_an_exit_status_of_1(engine: Engine, decisions: Dec
         "stderr": "Error: nodes: expected an object\n",
         "exit_status": 1,
         "ages": AGES,
+        "ranking": [],
     }
     assert counts(decisions) == {"failed": 1}
 

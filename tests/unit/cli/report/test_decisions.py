@@ -1,0 +1,28 @@
+"""Groups that could take a new instance."""
+
+from typing import Any
+
+from ganeti_htools.cli.report import decisions
+
+
+def group(name: str, **figures: Any) -> dict[str, Any]:
+    return {"group": name, "alloc_policy": "preferred", **figures, "nodes": ["one", "two"]}
+
+
+def test_each_instance_has_its_own_groups() -> None:
+    answer = [
+        {"instance": "first", "groups": [group("a", score=1.5), group("b", score=None)]},
+        {"instance": "nowhere", "groups": []},
+        {"instance": "third", "groups": [group("b", lost=[3, 0], disk_left=1024)]},
+    ]
+    assert decisions.ranking(answer, 7).splitlines() == [
+        " Instance Group Policy         Score Nodes   ",
+        " first    a     preferred 1.50000000 one, two",
+        " first    b     preferred not finite one, two",
+        " third    b     preferred   3,0/1024 one, two",
+    ]
+
+
+def test_where_no_group_can() -> None:
+    assert decisions.ranking([], 1) == ""
+    assert decisions.ranking([{"instance": "a", "groups": []}], 1) == ""
