@@ -19,6 +19,7 @@ from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.score import score
 from ganeti_htools.files import write_text
+from ganeti_htools.model.columns import by_unit
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
@@ -119,8 +120,8 @@ def summarise(state: State) -> Summary:
         bad_instances=int(n1.bad_instances(state, everyone).sum()),
         total_memory=sum(node.t_mem for node in nodes),
         free_memory=sum(node.f_mem for node in nodes),
-        total_disk=sum(node.t_dsk for node in nodes),
-        free_disk=int(columns.f_dsk.sum()),
+        total_disk=sum(sum(whole.tolist()) for whole in by_unit(columns, "t_dsk")),
+        free_disk=sum(int(free.sum()) for free in by_unit(columns, "f_dsk")),
         score=score(columns, affinity.crowding(state, everyone)),
     )
 

@@ -11,7 +11,7 @@ from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, by_unit
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.hbal import Balanced
 from ganeti_htools.planning.jobsets import Move, cost_of, jobsets
@@ -170,8 +170,9 @@ def changes(before: Statistics, after: Statistics) -> str:
 
 
 def totals(title: str, state: State, scope: Bools) -> str:
-    """A line about the memory and disk (MiB) that the nodes have free."""
-    memory, disk = (int(column[scope].sum()) for column in (state.columns.unallocated, state.columns.f_dsk))
+    """A line about the memory and disk (MiB) that the nodes have free, the latter on all storage units."""
+    memory = int(state.columns.unallocated[scope].sum())
+    disk = sum(int(free[scope].sum()) for free in by_unit(state.columns, "f_dsk"))
     return f"{title + ':':9} mem={memory} disk={disk}"
 
 

@@ -6,18 +6,18 @@ import numpy as np
 
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.resources import CPU_RATIO
-from ganeti_htools.model.columns import Floats
+from ganeti_htools.model.columns import Floats, by_unit
 from ganeti_htools.model.state import State
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Sums over nodes; memory and disk in MiB.
+    """Sums over nodes; memory and disk in MiB, disk over all storage units of nodes.
 
     ``t_`` are totals, ``f_`` what is free, ``a_`` what of that is not kept back, ``i_`` what instances use;
     ``n_mem`` is what the nodes use themselves and ``x_mem`` what is unaccounted for. ``v_cpu`` is how many
     virtual CPUs there may be, ``n_cpu`` those used in terms of physical ones. ``most_mem`` and ``most_dsk``
-    are the most that is available on one node.
+    are the most that is available on one node, of disk on one unit.
     """
 
     t_mem: float
@@ -48,24 +48,26 @@ def total(state: State) -> Resources:
     c = state.columns
     everyone = np.ones(len(state.group), np.bool_)
     a_mem = np.maximum(c.unallocated - c.r_mem, 0)
-    a_dsk = np.maximum(c.f_dsk - c.lo_dsk, 0)
+    t_dsk, f_dsk, lo_dsk = (by_unit(c, name) for name in ("t_dsk", "f_dsk", "lo_dsk"))
+    free_dsk = sum(int(free.sum()) for free in f_dsk)
+    a_dsk = [np.maximum(free - kept, 0) for free, kept in zip(f_dsk, lo_dsk, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
         n_cpu = c.u_cpu / CPU_RATIO.bound(c, c, None)
     return Resources(
         t_mem=_in_order(c.t_mem),
-        t_dsk=_in_order(c.t_dsk),
+        t_dsk=sum(map(_in_order, t_dsk)),
         t_cpu=_in_order(c.t_cpu),
         t_spindles=int(c.t_spindles.sum()),
         v_cpu=sum(int(most) for most in np.floor(-CPU_RATIO.missing(0, c, c)).tolist()),
         f_mem=int(c.unallocated.sum()),
-        f_dsk=int(c.f_dsk.sum()),
+        f_dsk=free_dsk,
         f_spindles=int(c.f_spindles.sum()),
         a_mem=int(a_mem.sum()),
-        a_dsk=int(a_dsk.sum()),
+        a_dsk=sum(int(room.sum()) for room in a_dsk),
         most_mem=int(a_mem.max(initial=0)),
-        most_dsk=int(a_dsk.max(initial=0)),
+        most_dsk=max(int(room.max(initial=0)) for room in a_dsk),
         i_mem=int(c.i_mem.sum()),
-        i_dsk=int((c.t_dsk.astype(np.int64) - c.f_dsk).sum()),
+        i_dsk=sum(int(whole.astype(np.int64).sum()) for whole in t_dsk) - free_dsk,
         i_cpu=int(c.u_cpu.sum()),
         i_spindles=int((c.t_spindles - c.f_spindles).sum()),
         n_cpu=_in_order(n_cpu),

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.backends import text
+from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hbal, hscan
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.units import survey
 from ganeti_htools.sources.source import Source, read
 from tests.support.clusters import Shape, cluster
@@ -108,3 +109,8 @@ def test_without_ganeti_the_own_cluster_cannot_be_scanned(
         "Error for LOCAL: failed to load data. Details:",
         f"{tmp_path}/var/run/ganeti/socket/ganeti-query: Ganeti cannot be reached: No such file or directory",
     ]
+
+
+def test_disk_is_that_of_all_storage_units_of_nodes() -> None:
+    found = hscan.summarise(derive(simu.parse(["p,2,8g,64g,4;lvm-vg,ssdvg,1g;ext,san,1t"])))
+    assert (found.total_disk, found.free_disk) == (18432, 18432)

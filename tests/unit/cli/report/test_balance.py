@@ -157,3 +157,8 @@ def test_plans_of_several_groups_as_json(capsys: pytest.CaptureFixture[str]) -> 
 def test_what_nodes_have_free() -> None:
     before = before_of(CLUSTER)
     assert balance.totals("Final", before.state, before.scope) == "Final:    mem=27000 disk=2700000"
+
+
+def test_what_nodes_have_free_of_all_their_storage_units() -> None:
+    before = before_of(simu.parse(["p,2,8g,64g,4;lvm-vg,ssdvg,1g;ext,san,1t"]))
+    assert balance.totals("Final", before.state, before.scope) == "Final:    mem=131072 disk=18432"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
@@ -28,6 +29,20 @@ def test_sums_over_all_nodes() -> None:
     )  # each node takes one itself
     assert found.n_cpu == 4 / 4
     assert found.score > 0
+
+
+def test_disk_is_that_of_all_storage_units_of_nodes() -> None:
+    state = derive(simu.parse(["p,2,8g,64g,4;lvm-vg,ssdvg,1g;file,/srv,16g;rados,fast,1t"]))
+    state.columns.lo_dsk[:] = 1024  # of the default one
+    found, nodes = total(state), 2
+    assert found.t_dsk == found.f_dsk == nodes * (8 + 1 + 16) * 1024
+    assert found.a_dsk == found.f_dsk - nodes * 1024
+    assert found.most_dsk == 16 * 1024
+    assert found.i_dsk == 0
+    first, *others = state.cluster.nodes
+    units = tuple(unit._replace(free=24) if unit.total == 1024 else unit for unit in first.storage or ())
+    after = total(derive(replace(state.cluster, nodes=(replace(first, storage=units), *others))))
+    assert (after.i_dsk, after.f_dsk) == (1000, found.f_dsk - 1000)
 
 
 def test_an_empty_cluster_has_nothing() -> None:
