@@ -48,7 +48,7 @@ def parse(specs: Sequence[str]) -> Cluster:
 
 
 def _group(index: int, spec: str) -> tuple[Group, list[Node]]:
-    figures, _, storage = spec.partition(";")
+    figures, told, storage = spec.partition(";")
     fields = figures.split(",")
     if not 5 <= len(fields) <= 7:
         raise DataError(
@@ -76,7 +76,7 @@ def _group(index: int, spec: str) -> tuple[Group, list[Node]]:
         t_cpu=float(read("CPUs", values.whole, cpus)),
         t_spindles=read("spindles", values.whole, spindles),
         excl_stor=read("exclusive storage", lambda text: values.choice(text, _FLAGS), exclusive),
-        storage=read("storage", lambda text: _units(dsk, text), storage) if storage else None,
+        storage=read("storage", lambda text: _units(dsk, text), storage) if told else None,
     )
     last = read("node count", lambda text: values.whole(text, high=_MOST_NODES), count)
     return group, [
@@ -96,5 +96,6 @@ def _unit(text: str) -> Unit:
     if len(fields) != 3:
         raise DataError(f"expected TYPE,KEY,SIZE, not {values.shown(text)}")
     kind, key, size = fields
-    space = values.read(values.size, size, "size")
-    return Unit(units.named(kind, key), space, space)
+    unit = units.named(kind, key)
+    space = values.read(values.size, size, str(unit), "size")
+    return Unit(unit, space, space)

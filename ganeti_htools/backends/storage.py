@@ -159,7 +159,8 @@ def _parts(fields: Fields) -> list[str]:
 
 
 def _text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
+    """Whether it is a name that can be told on one line."""
+    return isinstance(value, str) and value != "" and value.isprintable()
 
 
 def _directory(fields: Fields, default: str | None) -> str:
@@ -223,11 +224,15 @@ def reports(results: Mapping[StorageType, Any]) -> tuple[Reports, tuple[str, ...
     for kind, rows in results.items():
         for row in rows if isinstance(rows, list) else ():
             match row:
-                case [str(node), str(name), int(size), int(free)] if name and 0 <= free <= size <= MAX_MIB:
+                case [str(node), str(name), int(size), int(free)] if (
+                    _text(name)
+                    and 0 <= free <= size <= MAX_MIB
+                    and DesiredUnit(kind, name) not in found[node]
+                ):
                     found[node][DesiredUnit(kind, name)] = Room(size, free)
                 case [str(node), *_]:
                     wrong[node] = (
-                        f"node {on_one_line(node)}: storage of type {kind.value}: expected name, size and"
-                        f" free space, got {on_one_line(str(row[1:]))[:60]}"
+                        f"node {on_one_line(node)}: storage of type {kind.value}: expected each unit's name,"
+                        f" size and free space once, got {on_one_line(str(row[1:]))[:60]}"
                     )
     return {node: units for node, units in found.items() if node not in wrong}, tuple(wrong.values())

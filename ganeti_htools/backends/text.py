@@ -216,7 +216,8 @@ def _disks(row: _Row, space: int) -> tuple[Disk, ...]:
     spindles = None if row.fields["spindles"] == "-" else row.whole("spindles")
     if row.fields["disks"] == _ABSENT:
         return (Disk(space, spindles),)
-    disks = row.read("disks", units.read_disks)
+    template = row.choice("disk template", _TEMPLATES)
+    disks = row.read("disks", lambda text: units.read_disks(text, template))
     if spindles is None or any(disk.spindles is not None for disk in disks):
         return disks
     return tuple(replace(disk, spindles=0 if number else spindles) for number, disk in enumerate(disks))

@@ -63,6 +63,8 @@ def disk_of(fields: Fields, template: DiskTemplate) -> Disk:
     if _TELLING.isdisjoint(fields.values):
         return Disk(size, spindles)
     unit = _sunit(fields, "sunit") if fields.has("sunit") else None
+    if unit and (wrong := units.misplaced(unit, template)):
+        raise DataError(f"{fields.owner}: key 'sunit': {wrong}")
     if unit is None and template in _NAMED_BY:
         unit = _named(fields, *_NAMED_BY[template])
     meta = _named(fields, "metavg", StorageType.LVM_VG) if template is DiskTemplate.DRBD else None

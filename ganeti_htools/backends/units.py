@@ -11,7 +11,7 @@ from dataclasses import replace
 from ganeti_htools.backends import values
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit, holds
 from ganeti_htools.model.types import DiskTemplate
 
 UNKNOWN = "-"
@@ -102,21 +102,30 @@ def decoded(text: str) -> str:
     return _DECODED.sub(lambda found: chr(int(found[1], 16)), text)
 
 
-def read_disks(text: str) -> tuple[Disk, ...]:
-    """Disks of an instance from text. Raises DataError."""
-    return tuple(_disk(part, number) for number, part in enumerate(text.split(";"))) if text else ()
+def read_disks(text: str, template: DiskTemplate | None = None) -> tuple[Disk, ...]:
+    """Disks of an instance, of that template if it is given, from text. Raises DataError."""
+    parts = text.split(";") if text else ()
+    return tuple(_disk(part, number, template) for number, part in enumerate(parts))
 
 
-def _disk(text: str, number: int) -> Disk:
+def misplaced(unit: DesiredUnit, template: DiskTemplate) -> str | None:
+    """That disks of a template cannot be on a unit, in words; None if they can."""
+    return None if holds(unit, template) else f"disks of disk template {template.value} cannot be on {unit}"
+
+
+def _disk(text: str, number: int, template: DiskTemplate | None) -> Disk:
     place, fields = f"disk {number}", text.split(",")
-    if len(fields) < 3:
-        raise DataError(f"{place}: expected SIZE,TYPE,KEY, not {values.shown(text)}")
-    size, kind, key, spindles, metavg, *_ = *fields, *[UNKNOWN] * 2
+    if not 3 <= len(fields) <= 5:
+        raise DataError(f"{place}: expected SIZE,TYPE,KEY[,SPINDLES[,METAVG]], not {values.shown(text)}")
+    size, kind, key, spindles, metavg = *fields, *[UNKNOWN] * (5 - len(fields))
+    unit = _unless_unknown(kind, key, place)
+    if unit and template and (wrong := misplaced(unit, template)):
+        raise DataError(f"{place}: {wrong}")
     meta = _unless_unknown(StorageType.LVM_VG.value, metavg, place, "metavg")
     return Disk(
         values.read(values.whole, size, place, "size"),
         None if spindles == UNKNOWN else values.read(values.whole, spindles, place, "spindles"),
-        _unless_unknown(kind, key, place),
+        unit,
         meta.key if meta else None,
     )
 

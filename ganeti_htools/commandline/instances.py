@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ganeti_htools.backends.units import misplaced
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
-from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType
+from ganeti_htools.model.storage import DesiredUnit, holds
 from ganeti_htools.model.types import DiskTemplate
 
 
@@ -24,7 +25,8 @@ class Asked(NamedTuple):
 def asked(state: State, line: CommandLine) -> tuple[Asked, Asked]:
     """What tiered and what standard allocation places. Raises HtoolsError."""
     policy = state.cluster.ipolicy
-    template = line.disk_template or _template(state.cluster, line)
+    units = [unit for unit in (line.storage_unit, *(unit for _, unit in line.disk)) if unit]
+    template = line.disk_template or _template(state.cluster, units)
     use = policy.std.spindle_use if line.spindle_use is None else line.spindle_use
     sizes = [_given(line.tiered_alloc)] if line.tiered_alloc else [_size(pair.max) for pair in policy.minmax]
     if not sizes:
@@ -35,15 +37,15 @@ def asked(state: State, line: CommandLine) -> tuple[Asked, Asked]:
         Disk(mib, 0 if number else size.spindles, unit or line.storage_unit)
         for number, (mib, unit) in enumerate(line.disk)
     )
-    for unit in (line.storage_unit, *(disk.unit for disk in disks)):
+    for unit in units:
         _check_unit(state, template, unit)
     if disks:
         size = replace(size, dsk=sum(disk.size for disk in disks))
     return Asked(kind, sizes), Asked(replace(kind, disks=disks), [size])
 
 
-def _template(cluster: Cluster, line: CommandLine) -> DiskTemplate:
-    """The first disk template that the cluster and its policy enable, for the unit that is asked for.
+def _template(cluster: Cluster, units: Sequence[DesiredUnit]) -> DiskTemplate:
+    """The first disk template that the cluster and its policy enable, for the units that are asked for.
 
     Raises HtoolsError if there is none.
     """
@@ -52,25 +54,16 @@ def _template(cluster: Cluster, line: CommandLine) -> DiskTemplate:
     found = [each for each in ordered if each in allowed]
     if not found:
         raise HtoolsError("null list of disk templates received from cluster")
-    unit = line.storage_unit
-    fitting = [each for each in found if unit is None or _holds(unit, each)]
+    fitting = [each for each in found if all(holds(unit, each) for unit in units)]
     if not fitting:
-        raise HtoolsError(f"--storage-unit: no enabled disk template is on {unit}")
+        raise HtoolsError(f"no enabled disk template is on {' and '.join(map(str, dict.fromkeys(units)))}")
     return fitting[0]
 
 
-def _holds(unit: DesiredUnit, template: DiskTemplate) -> bool:
-    """Whether disks of instances with that template can be on that unit."""
-    mirrored = unit.type is StorageType.DRBD and template is DiskTemplate.DRBD
-    return mirrored or unit.type is TYPE_OF[template]
-
-
-def _check_unit(state: State, template: DiskTemplate, unit: DesiredUnit | None) -> None:
+def _check_unit(state: State, template: DiskTemplate, unit: DesiredUnit) -> None:
     """Raises HtoolsError for a unit that no node has, or that is not for disks of that template."""
-    if unit is None:
-        return
-    if not _holds(unit, template):
-        raise HtoolsError(f"disks of disk template {template.value} cannot be on {unit}")
+    if wrong := misplaced(unit, template):
+        raise HtoolsError(wrong)
     if unit.type.pool:
         return
     if not state.units.known:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
-from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit, holds
 from ganeti_htools.model.units import named_by
 
 # The types of which Ganeti can ask nodes for units (``constants.STS_REPORT_NODE_STORAGE``).
@@ -39,9 +39,11 @@ def with_disks(cluster: Cluster, disks: Disks) -> Cluster:
 def located(row: Instance, disks: tuple[Disk, ...]) -> Instance:
     """The instance with its disks where these are, unless they tell that they are elsewhere.
 
-    It is left as it is if its disks have other sizes: then those were other disks.
+    It is left as it is if its disks have other sizes, or cannot be there: then those were other disks.
     """
     if [disk.size for disk in disks] != [disk.size for disk in row.disks]:
+        return row
+    if not all(disk.unit is None or holds(disk.unit, row.template) for disk in disks):
         return row
     found = tuple(_located(old, new) for old, new in zip(row.disks, disks, strict=True))
     return row if found == row.disks else replace(row, disks=found)

@@ -72,6 +72,12 @@ class DesiredUnit(NamedTuple):
         return f"{self.type.value}/{self.key}" if self.key else self.type.value
 
 
+def holds(unit: DesiredUnit, template: DiskTemplate) -> bool:
+    """Whether disks of instances with that template can be on that unit."""
+    mirrored = unit.type is StorageType.DRBD and template is DiskTemplate.DRBD
+    return mirrored or unit.type is TYPE_OF[template]
+
+
 class Unit(NamedTuple):
     """A storage unit of a node. Sizes in MiB; ``free`` is negative where more is promised than there is.
 

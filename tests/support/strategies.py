@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
-from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit, holds
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
 names = st.text("ab1.-_ äß字", min_size=1, max_size=6)
@@ -74,23 +74,28 @@ def clusters(draw: st.DrawFn, largest: int = MAX_MIB, *, told: bool = False) -> 
 
     hosts = draw(st.lists(names, max_size=4 if groups else 0, unique=True))
     storage = st.lists(units(largest), max_size=3, unique_by=lambda unit: unit.desired).map(tuple)
-    disk = st.builds(Disk, sizes, st.none() | sizes, st.none() | desired_units, st.none() | keys)
+
+    def disks(template: DiskTemplate) -> st.SearchStrategy[list[Disk]]:
+        kinds = [kind for kind in StorageType if holds(DesiredUnit(kind, "any"), template)]
+        where = st.none() | st.builds(DesiredUnit, st.sampled_from(kinds), keys)
+        return st.lists(st.builds(Disk, sizes, st.none() | sizes, where, st.none() | keys), max_size=3)
 
     def instance(name: str) -> Instance:
         dsk = draw(sizes)
         pnode, *others = draw(st.permutations(hosts))
+        template = draw(st.sampled_from(DiskTemplate))
         return Instance(
             name=name,
             mem=draw(sizes),
             dsk=dsk,
-            disks=tuple(draw(st.lists(disk, max_size=3))) if told else (Disk(dsk, draw(st.none() | sizes)),),
+            disks=tuple(draw(disks(template))) if told else (Disk(dsk, draw(st.none() | sizes)),),
             vcpus=draw(sizes),
             status=draw(st.sampled_from(Status)),
             tags=draw(tags),
             auto_balance=draw(st.booleans()),
             pnode=pnode,
             snode=draw(st.sampled_from([None, *others])),
-            template=draw(st.sampled_from(DiskTemplate)),
+            template=template,
             spindle_use=draw(sizes),
             forthcoming=draw(st.booleans()),
         )

@@ -159,6 +159,8 @@ def test_what_nodes_have() -> None:
         ["one", "ssd", 9, 10],
         ["one", "ssd", 1 << 70, 1],
         ["one", "ssd", 9, -1],
+        ["one", "s\nd", 9, 1],
+        ["one", "hdd", 9, 1],
         ["one"],
     ],
 )

@@ -106,7 +106,10 @@ def test_an_error_in_text_names_unit_and_field(written: str, error: str) -> None
 @pytest.mark.parametrize(
     ("written", "error"),
     [
-        ("5,-,-;5,lvm-vg", "disk 1: expected SIZE,TYPE,KEY, not '5,lvm-vg'"),
+        ("5,-,-;5,lvm-vg", r"disk 1: expected SIZE,TYPE,KEY\[,.*, not '5,lvm-vg'"),
+        ("5,lvm-vg,a,1,b,c", r"disk 0: expected SIZE,TYPE,KEY\[,.*, not '5,lvm-vg,a,1,b,c'"),
+        ("5,-,-;5,file,/srv", "disk 1: disks of disk template plain cannot be on file//srv"),
+        ("5,drbd8,a", "disk 0: disks of disk template plain cannot be on drbd8/a"),
         ("x,-,-", "disk 0: size: cannot parse string 'x', .*"),
         ("-5,-,-", "disk 0: size: cannot parse string '-5', .*"),
         ("1180591620717411303424,-,-", "disk 0: size: .*'1180591620717411303424'.*"),
@@ -118,7 +121,7 @@ def test_an_error_in_text_names_unit_and_field(written: str, error: str) -> None
 )
 def test_an_error_in_text_names_disk_and_field(written: str, error: str) -> None:
     with pytest.raises(DataError, match=f"^{error}$"):
-        units.read_disks(written)
+        units.read_disks(written, DiskTemplate.PLAIN)
 
 
 def unit(**values: Any) -> dict[str, Any]:
@@ -185,6 +188,7 @@ def test_only_drbd_has_metadata() -> None:
         ({"metavg": []}, r"key 'metavg': Unable to read String, .*, got \[\]"),
         ({"sunit": "ssdvg"}, "key 'sunit': .*expected a list of type, key and parameters, got 'ssdvg'"),
         ({"sunit": ["zfs", "a"]}, "key 'sunit': unknown storage type of 'zfs/a', .*"),
+        ({"sunit": ["file", "/srv"]}, "key 'sunit': disks of disk template drbd cannot be on file//srv"),
         ({"size": 2**70}, "key 'size': .*, got 1180591620717411303424"),
         ({"size": -1}, "key 'size': .*, got -1"),
     ],

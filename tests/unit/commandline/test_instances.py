@@ -64,6 +64,11 @@ def test_disks_of_the_standard_size() -> None:
     [
         (with_templates(), CommandLine(), "null list of disk templates received from cluster"),
         (with_templates(FILE), CommandLine(storage_unit=SSD), "no enabled disk template is on lvm-vg/ssdvg"),
+        (
+            with_templates(FILE, PLAIN),
+            CommandLine(disk=((1, SSD), (1, VMS))),
+            "no enabled disk template is on lvm-vg/ssdvg and rados/vms",
+        ),
         (UNITS, CommandLine(disk_template=RBD, storage_unit=SSD), "template rbd cannot be on lvm-vg/ssdvg"),
         (UNITS, CommandLine(disk_template=PLAIN, storage_unit=MIRRORED), "cannot be on drbd8/mirrored"),
         (UNITS, CommandLine(disk_template=PLAIN, disk=((1, VMS),)), "template plain cannot be on rados/vms"),
@@ -74,6 +79,11 @@ def test_disks_of_the_standard_size() -> None:
 def test_what_cannot_be(cluster: Cluster, line: CommandLine, problem: str) -> None:
     with pytest.raises(HtoolsError, match=problem):
         asked(derive(cluster), line)
+
+
+def test_the_template_is_one_of_which_all_disks_can_be_there() -> None:
+    line = CommandLine(disk=((1, SSD), (1, None)))
+    assert asked(derive(with_templates(FILE, PLAIN)), line)[1].kind.template is PLAIN
 
 
 def test_a_pool_need_not_be_told_of() -> None:

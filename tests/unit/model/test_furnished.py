@@ -25,6 +25,11 @@ def test_disks_get_their_units() -> None:
     assert furnished.with_disks(changed, disks) is changed
 
 
+def test_disks_that_cannot_be_there_were_others() -> None:
+    mirrored = row("one", Disk(500))
+    assert located(mirrored, (Disk(500, None, DesiredUnit(FILE, "/srv")),)) is mirrored
+
+
 def test_disks_that_tell_where_they_are_stay_there() -> None:
     told = row("one", Disk(500, None, HDD), Disk(100))
     assert located(told, (Disk(500, None, SSD), Disk(100, None, SSD))).disks == (
