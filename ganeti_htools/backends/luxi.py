@@ -1,4 +1,4 @@
-"""A cluster from luxid's answers to the four requests that Ganeti's tools make."""
+"""A cluster from luxid's answers to the requests that Ganeti's tools make, and to one for networks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +16,7 @@ _UNKNOWN: Mapping[str, Any] = {
     "cnos": 1,
     "diskparams": {},
     "forthcoming": False,
+    "nic.networks": [],
     "ndp/cpu_speed": 1.0,
     "ndp/exclusive_storage": False,
     "ndp/spindle_count": 1,
@@ -36,9 +37,11 @@ def parse(answers: ClusterAnswers, before: tuple[ClusterAnswers, Cluster] | None
     A row that is the same object as one in the answers ``before`` is not read again.
     """
     known = _known(*before) if before else {}
+    networks = queried.networks([_Fields("Network", row) for row in answers.networks])
+    groups = [known.get(id(row)) or queried.group(_Fields("Group", row)) for row in answers.groups]
     return queried.cluster(
         Fields("Parsing cluster info", answers.info),
-        [known.get(id(row)) or queried.group(_Fields("Group", row)) for row in answers.groups],
+        [queried.connected(group, networks) for group in groups],
         [known.get(id(row)) or _node(_Fields("Node", row)) for row in answers.nodes],
         [known.get(id(row)) or _instance(_Fields("Instance", row)) for row in answers.instances],
     )
@@ -106,5 +109,6 @@ def _instance(fields: Fields) -> Instance:
         secondaries[0] if secondaries else None,
         fields.choice("disk_template", DiskTemplate),
         fields.count("be/spindle_use"),
+        queried.nics(fields),
         forthcoming=fields.boolean("forthcoming"),
     )

@@ -1,12 +1,13 @@
 """Rows of the model from fields as Ganeti's queries name them, whatever protocol they came by."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.backends import storage
 from ganeti_htools.backends.fields import MAX_COUNT, Fields
 from ganeti_htools.backends.iallocator import ipolicy
-from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node, check
+from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Nic, Node, check
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import AllocPolicy
 
@@ -37,7 +38,7 @@ def _led(node: Node, master: bool, hypervisor: str) -> Node:
 
 
 def group(fields: Fields) -> Group:
-    """A node group. Its networks are unknown: queries do not report them."""
+    """A node group. Queries for groups do not tell its networks: see :func:`connected`."""
     return Group(
         fields.text("name"),
         fields.text("uuid"),
@@ -47,6 +48,36 @@ def group(fields: Fields) -> Group:
         metavg=storage.metavg(fields),
         rbd_pool=storage.rbd_pool(fields),
     )
+
+
+def networks(described: Iterable[Fields]) -> dict[str, tuple[str, ...]]:
+    """The networks (UUIDs) to which each group is connected, by the group's name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for fields in described:
+        uuid, groups = fields.text("uuid"), fields.value("group_list")
+        if not isinstance(groups, list):
+            raise fields.wrong("group_list", "[(String, String, String, String)]", "a list of connections")
+        for connection in groups:
+            match connection:
+                case [str(name), *_]:
+                    found[name] = (*found.get(name, ()), uuid)
+                case _:
+                    raise fields.wrong("group_list", "(String, String, String, String)", "names of groups")
+    return found
+
+
+def connected(group: Group, networks: Mapping[str, tuple[str, ...]]) -> Group:
+    """The group with its :func:`networks`; the same object if they are the same."""
+    found = networks.get(group.name, ())
+    return group if group.networks == found else replace(group, networks=found)
+
+
+def nics(fields: Fields) -> tuple[Nic, ...]:
+    """The interfaces of an instance that are connected to networks."""
+    networks = fields.value("nic.networks")
+    if not isinstance(networks, list) or not all(isinstance(each, str | None) for each in networks):
+        raise fields.wrong("nic.networks", "[Maybe String]", "a list of networks, each of them or null")
+    return tuple(Nic(network=network) for network in networks if network is not None)
 
 
 def live(fields: Fields) -> bool:

@@ -1,4 +1,4 @@
-"""A cluster from the documents of four resources of Ganeti's remote API (``ganeti-rapi(8)``)."""
+"""A cluster from the documents of resources of Ganeti's remote API (``ganeti-rapi(8)``)."""
 
 from collections.abc import Mapping
 
@@ -13,18 +13,22 @@ RESOURCES = {
     "nodes": "/2/nodes?bulk=1",
     "instances": "/2/instances?bulk=1",
     "info": "/2/info",
+    "networks": "/2/networks?bulk=1",
 }
+OPTIONAL = ("networks",)  # where there is no such document, groups are connected to none
 
 _DEFAULT_GROUP = "00000000-0000-0000-0000-000000000000"
 
 
 def parse(documents: Mapping[str, bytes], state_of_record: bool = False) -> Cluster:
-    """The cluster in these documents, by the names of RESOURCES. Raises DataError.
+    """The cluster in these documents, by the names of RESOURCES; OPTIONAL ones may miss. Raises DataError.
 
     An instance's memory is what it runs with; with ``state_of_record``, what it is configured with.
     """
     info = Fields("Parsing cluster info", parse_json(documents["info"], "Parsing cluster info"))
-    groups = [queried.group(fields) for fields in _objects(documents["groups"], "group")]
+    networks = queried.networks(_objects(documents.get("networks", b"[]"), "network"))
+    found = _objects(documents["groups"], "group")
+    groups = [queried.connected(queried.group(fields), networks) for fields in found]
     nodes = [_node(fields) for fields in _objects(documents["nodes"], "node")]
     found = _objects(documents["instances"], "instance")
     instances = [_instance(fields, state_of_record) for fields in found]
@@ -76,5 +80,6 @@ def _instance(fields: Fields, state_of_record: bool) -> Instance:
         secondaries[0] if secondaries else None,
         fields.choice("disk_template", DiskTemplate),
         params.count("spindle_use"),
+        queried.nics(fields) if fields.has("nic.networks") else (),
         forthcoming=fields.values.get("forthcoming") is True,
     )

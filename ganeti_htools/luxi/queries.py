@@ -23,8 +23,10 @@ NODE_FIELDS = (
 INSTANCE_FIELDS = (
     *("name", "disk_usage", "be/memory", "be/vcpus", "status", "pnode", "snodes", "tags"),
     *("be/auto_balance", "disk_template", "be/spindle_use", "disk.sizes", "disk.spindles", "forthcoming"),
+    "nic.networks",
 )
 GROUP_FIELDS = ("uuid", "name", "alloc_policy", "ipolicy", "tags", "diskparams")
+NETWORK_FIELDS = ("name", "uuid", "group_list")
 
 # The fields above, divided by how often they are read. If only one field is such that nodes have to be
 # asked for it, luxid asks all nodes; configuration fields it has in memory (``Ganeti.Query.Node`` and
@@ -126,21 +128,26 @@ def info(answer: Any) -> dict[str, Any]:
 
 
 class ClusterAnswers(NamedTuple):
-    """What the answers to the four requests say that describe a cluster."""
+    """What the answers to the requests say that describe a cluster."""
 
     nodes: list[Row]
     instances: list[Row]
     info: dict[str, Any]
     groups: list[Row]
+    networks: list[Row]
 
 
 async def whole_cluster(client: Client) -> ClusterAnswers:
-    """All that decisions need, asked as Ganeti's tools ask. For the first two luxid asks every node."""
+    """All that decisions need, asked as Ganeti's tools ask, and the networks, which these do not ask for.
+
+    For the first two requests luxid asks every node.
+    """
     return ClusterAnswers(
         nodes=await query(client, "node", NODE_FIELDS),
         instances=await query(client, "instance", INSTANCE_FIELDS),
         info=await cluster_info(client),
         groups=await query(client, "group", GROUP_FIELDS),
+        networks=await query(client, "network", NETWORK_FIELDS),
     )
 
 

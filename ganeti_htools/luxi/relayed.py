@@ -6,6 +6,7 @@ from typing import Any
 from ganeti_htools.luxi.queries import (
     GROUP_FIELDS,
     INSTANCE_FIELDS,
+    NETWORK_FIELDS,
     NODE_FIELDS,
     AnswerError,
     ClusterAnswers,
@@ -14,7 +15,12 @@ from ganeti_htools.luxi.queries import (
     rows,
 )
 
-FIELDS = {"nodes": NODE_FIELDS, "instances": INSTANCE_FIELDS, "groups": GROUP_FIELDS}
+FIELDS = {
+    "nodes": NODE_FIELDS,
+    "instances": INSTANCE_FIELDS,
+    "groups": GROUP_FIELDS,
+    "networks": NETWORK_FIELDS,
+}
 
 
 def tell(fields: Sequence[str], table: Sequence[Row]) -> dict[str, Any]:
@@ -32,6 +38,6 @@ def read(told: Any) -> ClusterAnswers:
     """The answers, read from what :func:`tell` wrote. Raises AnswerError."""
     try:
         tables = {name: rows(name.removesuffix("s"), told[name]["fields"], told[name]) for name in FIELDS}
-        return ClusterAnswers(tables["nodes"], tables["instances"], info(told["info"]), tables["groups"])
+        return ClusterAnswers(**tables, info=info(told["info"]))
     except (TypeError, LookupError) as error:
         raise AnswerError("the cluster is not told as expected") from error

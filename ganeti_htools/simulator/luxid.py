@@ -103,6 +103,8 @@ class Luxid:
                 return cluster.instances
             case "group":
                 return cluster.groups
+            case "network":
+                return tables.networks(self._jobs.world)
             case "job":
                 return self._jobs.known()
             case "lock":

@@ -237,6 +237,12 @@ INSTANCES = QueryTable(
             "List of disk spindles",
             lambda row: [disk.spindles for disk in row.disks],
         ),
+        "nic.networks": field(
+            "NIC_networks",
+            "other",
+            "List containing each interface's network",
+            lambda row: [nic.network for nic in row.nics],
+        ),
         "forthcoming": field(
             "Forthcoming", "bool", "whether the Instance is forthcoming", lambda row: row.forthcoming
         ),
@@ -304,10 +310,26 @@ GROUPS = QueryTable(
     }
 )
 
-# Networks are not part of the files that are served.
+
+def networks(world: World) -> list[str]:
+    """The networks that groups are connected to, by UUID: files do not tell their names."""
+    return sorted({network for group in world.cluster.groups for network in group.networks})
+
+
+def _connections(world: World, network: str) -> list[tuple[str, str, str, str]]:
+    groups = (group for group in world.cluster.groups if network in group.networks)
+    return [(group.name, "bridged", "br0", "") for group in groups]
+
+
 NETWORKS = QueryTable(
     {
-        "name": field("Network", "text", "Name", lambda row: None),
-        "uuid": field("UUID", "text", "Network UUID", lambda row: None),
+        "name": field("Network", "text", "Name", lambda network: network),
+        "uuid": field("UUID", "text", "Network UUID", lambda network: network),
+        "group_list": placed(
+            "GroupList",
+            "other",
+            "List of nodegroups (group name, NIC mode, NIC link)",
+            _connections,
+        ),
     }
 )

@@ -5,7 +5,7 @@ import ssl
 import httpx
 import trio
 
-from ganeti_htools.backends.rapi import RESOURCES
+from ganeti_htools.backends.rapi import OPTIONAL, RESOURCES
 from ganeti_htools.model.errors import HtoolsError
 
 PORT = 5080
@@ -17,12 +17,17 @@ _MOST = 1 << 28  # bytes of a document
 async def fetch(address: str, ca: str | None = None) -> dict[str, bytes]:
     """The documents of RESOURCES from a server: ``HOST``, ``HOST:PORT`` or a URL.
 
-    ``ca`` names a file of certificates to verify the server's against (see :func:`tls`). Raises
-    HtoolsError, on one line that names the resource.
+    OPTIONAL ones may miss. ``ca`` names a file of certificates to verify the server's against (see
+    :func:`tls`). Raises HtoolsError, on one line that names the resource.
     """
     timeout = httpx.Timeout(PATIENCE, connect=CONNECTING)
     async with httpx.AsyncClient(verify=tls(ca), timeout=timeout) as client:
-        return {name: await _get(client, _base(address) + path) for name, path in RESOURCES.items()}
+        documents = {}
+        for name, path in RESOURCES.items():
+            document = await _get(client, _base(address) + path, name in OPTIONAL)
+            if document is not None:
+                documents[name] = document
+        return documents
 
 
 def _base(address: str) -> str:
@@ -51,12 +56,15 @@ def tls(ca: str | None) -> ssl.SSLContext:
     return context
 
 
-async def _get(client: httpx.AsyncClient, url: str) -> bytes:
+async def _get(client: httpx.AsyncClient, url: str, optional: bool) -> bytes | None:
+    """A document; None for an optional one that the server does not have."""
     shown, body = url, bytearray()
     try:
         shown = str(httpx.URL(url).copy_with(userinfo=b""))
         with trio.move_on_after(PATIENCE) as patience:
             async with client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
+                if optional and response.status_code == httpx.codes.NOT_FOUND:
+                    return None
                 if response.status_code != httpx.codes.OK:
                     raise HtoolsError(f"{shown}: the server answers {_status(response)}")
                 async for part in response.aiter_raw():

@@ -85,7 +85,12 @@ def _from_rapi(source: Source) -> Cluster:
 
     if source.rapi.startswith("file://"):
         directory = source.rapi.removeprefix("file://")
-        documents = {name: read_bytes(os.path.join(directory, f"{name}.json")) for name in rapi.RESOURCES}
+        paths = {name: os.path.join(directory, f"{name}.json") for name in rapi.RESOURCES}
+        documents = {
+            name: read_bytes(path)
+            for name, path in paths.items()
+            if name not in rapi.OPTIONAL or os.path.exists(path)
+        }
     else:
         import trio
 

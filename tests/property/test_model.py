@@ -11,7 +11,7 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.luxi import queries, relayed
 from ganeti_htools.luxi.framing import decode, encode
 from ganeti_htools.luxi.queries import ClusterAnswers, Row
-from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Instance, Nic, Node
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator import tables
 from ganeti_htools.simulator.fields import QueryTable
@@ -20,6 +20,7 @@ from ganeti_htools.simulator.world import World, find, lose, with_role
 from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, learnt
 from tests.support.worlds import instance, node, world
 
+NETWORKS = ("net1", "net2")
 NAMES = ("one", "two", "three", "boss")
 
 
@@ -40,7 +41,7 @@ STEPS = st.lists(
         st.sampled_from(
             [
                 *("nothing", "lose", "find", "offline", "online", "memory", "stop", "move", "add", "tag"),
-                *("add node", "reverse", "rename group"),
+                *("add node", "reverse", "rename group", "connect", "plug"),
             ]
         ),
         st.sampled_from(NAMES[:3]),
@@ -94,6 +95,12 @@ def after(world: World, step: Step) -> World:
         case "rename group":
             group = replace(cluster.groups[0], name=f"g{step.number}")
             return replace(world, cluster=replace(cluster, groups=(group,)))
+        case "connect":
+            group = replace(cluster.groups[0], networks=NETWORKS[step.number - 1 :])
+            return replace(world, cluster=replace(cluster, groups=(group,)))
+        case "plug":
+            nics = tuple(Nic(network=network) for network in NETWORKS[step.number - 1 :])
+            return world.with_instance(replace(named(world, "shared"), nics=nics))
     return world
 
 
@@ -118,11 +125,16 @@ def read(world: World, kind: str) -> dict[str, list[Row]]:
     return {
         "cluster": [Row({key: info[key] for key in queries.INFO_KEYS}, {})],
         "groups": rows(world, tables.GROUPS, "group", cluster.groups, queries.GROUP_FIELDS),
+        "networks": _networks(world),
         "nodes": rows(world, tables.NODES, "node", cluster.nodes, queries.NODE_CONFIG_FIELDS),
         "instances": rows(
             world, tables.INSTANCES, "instance", cluster.instances, queries.INSTANCE_CONFIG_FIELDS
         ),
     }
+
+
+def _networks(world: World) -> list[Row]:
+    return rows(world, tables.NETWORKS, "network", tables.networks(world), queries.NETWORK_FIELDS)
 
 
 def assert_kept(before: Sequence[Any], now: Sequence[Any]) -> None:
@@ -195,6 +207,7 @@ def expected(now: World) -> Cluster:
         rows(now, tables.INSTANCES, "instance", now.cluster.instances, queries.INSTANCE_FIELDS),
         dict(info),
         rows(now, tables.GROUPS, "group", now.cluster.groups, queries.GROUP_FIELDS),
+        _networks(now),
     )
     nodes = [
         Row({**row.values, "offline": True}, row.missing) if row.values["name"] in now.silent else row

@@ -3,26 +3,27 @@
 import json
 import socketserver
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ganeti_htools.luxi.queries import GROUP_FIELDS, INSTANCE_FIELDS, NODE_FIELDS
+from ganeti_htools.luxi.queries import GROUP_FIELDS, INSTANCE_FIELDS, NETWORK_FIELDS, NODE_FIELDS
 from tests.support.clusters import Json, disk_space
-from tests.support.rapi_documents import LIVE, STATUS
+from tests.support.rapi_documents import LIVE, STATUS, networks
 
 Cell = list[Any]
 
 
 def answers(data: Json) -> dict[str, Any]:
-    """The results of the four requests, by what is asked for; the first node in use is the master."""
+    """The results of the requests, by what is asked for; the first node in use is the master."""
     used = [name for name, node in data["nodes"].items() if not (node["offline"] or node["drained"])]
     groups = [{"uuid": uuid, "diskparams": {}, **group} for uuid, group in data["nodegroups"].items()]
     return {
         "node": table(NODE_FIELDS, [_node(name, node) for name, node in data["nodes"].items()]),
         "instance": table(INSTANCE_FIELDS, [_instance(name, one) for name, one in data["instances"].items()]),
-        "group": table(GROUP_FIELDS, [{key: [0, group[key]] for key in GROUP_FIELDS} for group in groups]),
+        "group": table(GROUP_FIELDS, [_plain(group, GROUP_FIELDS) for group in groups]),
+        "network": table(NETWORK_FIELDS, [_plain(one, NETWORK_FIELDS) for one in networks(groups)]),
         "QueryClusterInfo": {
             "name": data["cluster_name"],
             "master": used[0],
@@ -37,6 +38,10 @@ def table(fields: tuple[str, ...], rows: list[dict[str, Cell]]) -> Json:
     """A result of a query; each cell is a state and a value."""
     kinds = [{"name": field, "title": field, "kind": "other", "doc": field} for field in fields]
     return {"fields": kinds, "data": [[row[field] for field in fields] for row in rows]}
+
+
+def _plain(values: Json, fields: Sequence[str]) -> dict[str, Cell]:
+    return {field: [0, values[field]] for field in fields}
 
 
 def _node(name: str, node: Json) -> dict[str, Cell]:
@@ -71,6 +76,7 @@ def _instance(name: str, instance: Json) -> dict[str, Cell]:
         "disk.sizes": sizes,
         "disk.spindles": [disk["spindles"] for disk in instance["disks"]],
         "forthcoming": instance.get("forthcoming", False),
+        "nic.networks": [nic.get("network") for nic in instance["nics"]],
     }
     return {key: [0, value] for key, value in values.items()}
 
@@ -85,9 +91,21 @@ class _Handler(socketserver.StreamRequestHandler):
             request = json.loads(message)
             message.clear()
             self.server.asked.append(request)  # type: ignore[attr-defined]
-            about = request["args"][0] if request["method"] == "Query" else request["method"]
-            result = self.server.results[about]  # type: ignore[attr-defined]
+            result = _result(self.server.results, request)  # type: ignore[attr-defined]
             self.wfile.write(json.dumps({"success": True, "result": result}).encode() + b"\n\x03")
+
+
+def _result(results: dict[str, Any], request: Json) -> Any:
+    """The result of a request; of a query, with the fields that are asked for."""
+    if request["method"] != "Query":
+        return results[request["method"]]
+    what, names, _ = request["args"]
+    known = results[what]
+    places = [[field["name"] for field in known["fields"]].index(name) for name in names]
+    return {
+        "fields": [known["fields"][place] for place in places],
+        "data": [[row[place] for place in places] for row in known["data"]],
+    }
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):

@@ -20,10 +20,12 @@ STATUS = {"up": "running", "down": "ADMIN_down", "offline": "ADMIN_offline"}
 
 
 def documents(data: Json) -> dict[str, Json | list[Json]]:
-    """The documents of the four resources; the first node in use is the master."""
+    """The documents of the resources; the first node in use is the master."""
     used = [name for name, node in data["nodes"].items() if not (node["offline"] or node["drained"])]
+    groups = [{"uuid": uuid, **group} for uuid, group in data["nodegroups"].items()]
     return {
-        "groups": [{"uuid": uuid, **group} for uuid, group in data["nodegroups"].items()],
+        "groups": groups,
+        "networks": networks(groups),
         "nodes": [_node(name, node) for name, node in data["nodes"].items()],
         "instances": [_instance(name, instance) for name, instance in data["instances"].items()],
         "info": {
@@ -34,6 +36,16 @@ def documents(data: Json) -> dict[str, Json | list[Json]]:
             "default_hypervisor": data["enabled_hypervisors"][0],
         },
     }
+
+
+def networks(groups: list[Json]) -> list[Json]:
+    """The networks that groups are connected to, of which queries for groups do not tell."""
+
+    def connections(uuid: str) -> list[list[str]]:
+        return [[group["name"], "bridged", "br0", ""] for group in groups if uuid in group["networks"]]
+
+    uuids = dict.fromkeys(uuid for group in groups for uuid in group["networks"])
+    return [{"name": f"name of {uuid}", "uuid": uuid, "group_list": connections(uuid)} for uuid in uuids]
 
 
 def write(directory: Path, data: Json) -> str:
@@ -60,6 +72,7 @@ def _instance(name: str, instance: Json) -> Json:
         "disk_usage": disk_space(instance["disk_template"], sizes),
         "disk.sizes": sizes,
         "disk.spindles": [disk["spindles"] for disk in instance["disks"]],
+        "nic.networks": [nic.get("network") for nic in instance["nics"]],
         "pnode": instance["nodes"][0],
         "snodes": instance["nodes"][1:],
         "tags": instance["tags"],

@@ -20,7 +20,7 @@ from htoolsd.sync.storage import Storage, furnished
 # The kinds of data, each with an age of its own, and the tables of each.
 CONFIGURATION, LIVE, STORAGE = "configuration", "live", "storage"
 TABLES = {
-    CONFIGURATION: ("cluster", "groups", "nodes", "instances"),
+    CONFIGURATION: ("cluster", "groups", "networks", "nodes", "instances"),
     LIVE: ("live_nodes", "live_instances"),
 }
 
@@ -158,7 +158,11 @@ def _merged(model: Model) -> Model:
     nodes, node_joints = _joined(model, "nodes", before.nodes if before else (), _reporting, _no_roles)
     instances, joints = _joined(model, "instances", before.instances if before else (), _with_status, primary)
     answers = ClusterAnswers(
-        nodes, instances, dict(tables["cluster"].rows[0].values), list(tables["groups"].rows)
+        nodes,
+        instances,
+        dict(tables["cluster"].rows[0].values),
+        list(tables["groups"].rows),
+        list(tables["networks"].rows),
     )
     plain = luxi.parse(answers, (before, model.plain) if before and model.plain else None)
     plain = _renewed(plain, model.plain)

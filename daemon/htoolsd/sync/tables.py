@@ -13,6 +13,7 @@ from htoolsd.sync.rereading import Rereader
 # was removed in between.
 _CONFIGURATION = {
     "instances": ("instance", queries.INSTANCE_CONFIG_FIELDS),
+    "networks": ("network", queries.NETWORK_FIELDS),
     "nodes": ("node", queries.NODE_CONFIG_FIELDS),
     "groups": ("group", queries.GROUP_FIELDS),
 }

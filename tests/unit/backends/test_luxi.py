@@ -8,12 +8,13 @@ from ganeti_htools.backends import luxi, text
 from ganeti_htools.luxi.queries import (
     GROUP_FIELDS,
     INSTANCE_FIELDS,
+    NETWORK_FIELDS,
     NODE_FIELDS,
     ClusterAnswers,
     Missing,
     Row,
 )
-from ganeti_htools.model.cluster import Cluster, Disk
+from ganeti_htools.model.cluster import Cluster, Disk, Nic
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import Status
 from tests.support.clusters import Shape, cluster
@@ -52,6 +53,7 @@ def told(results: dict[str, Any]) -> ClusterAnswers:
         rows(INSTANCE_FIELDS, results["instance"]),
         results["QueryClusterInfo"],
         rows(GROUP_FIELDS, results["group"]),
+        rows(NETWORK_FIELDS, results["network"]),
     )
 
 
@@ -101,6 +103,51 @@ def test_disks_have_spindles_where_they_say_so() -> None:
     assert luxi.parse(data).instances[0].disks == (Disk(10, 3), Disk(20, None))
 
 
+# As a running Ganeti 3.0 gave them.
+NETWORKS = [
+    Row(
+        {
+            "name": "net1",
+            "uuid": "1f7130b5",
+            "group_list": [["group2", "routed", "eth0", ""], ["group1", "routed", "eth0", ""]],
+        },
+        {},
+    ),
+    Row({"name": "net2", "uuid": "00ae797c", "group_list": [["group1", "routed", "eth0", ""]]}, {}),
+    Row({"name": "net3", "uuid": "77", "group_list": []}, {}),
+]
+
+
+def grouped(networks: list[Row]) -> ClusterAnswers:
+    """Two groups, with these networks."""
+    data = told(answers(cluster(1, Shape(nodes=4, instances=2, groups=2))))
+    return data._replace(networks=networks)
+
+
+def test_networks_tell_which_groups_are_connected() -> None:
+    made = {group.name: group.networks for group in luxi.parse(grouped(NETWORKS)).groups}
+    assert made == {"group1": ("1f7130b5", "00ae797c"), "group2": ("1f7130b5",)}
+    assert {group.networks for group in luxi.parse(grouped([])).groups} == {()}
+
+
+def test_a_group_is_read_again_only_if_its_networks_changed() -> None:
+    before, after = grouped(NETWORKS), grouped(NETWORKS[:1])
+    after = after._replace(groups=before.groups)
+    first = luxi.parse(before)
+    again = luxi.parse(after, (before, first))
+    assert again.groups[1] is first.groups[1]
+    assert again == luxi.parse(after)
+    assert again.groups[0].networks == ("1f7130b5",)
+
+
+@pytest.mark.parametrize(
+    ("networks", "expected"),
+    [([], ()), ([None], ()), ([None, "00ae797c", "77"], (Nic(network="00ae797c"), Nic(network="77")))],
+)
+def test_interfaces_with_a_network(networks: list[str | None], expected: tuple[Nic, ...]) -> None:
+    assert luxi.parse(instance_with({"nic.networks": networks})).instances[0].nics == expected
+
+
 @pytest.mark.parametrize("status", list(Status))
 def test_every_state_of_an_instance(status: Status) -> None:
     assert luxi.parse(instance_with({"status": status.value})).instances[0].status is status
@@ -137,9 +184,9 @@ def test_fields_that_this_ganeti_does_not_know_have_a_usual_value() -> None:
     ).nodes[0]
     assert (node.cpu_speed, node.excl_stor, node.n_cpu) == (1.0, False, 1)
     instance = luxi.parse(
-        instance_with({}, dict.fromkeys(("forthcoming", "be/spindle_use"), unknown))
+        instance_with({}, dict.fromkeys(("forthcoming", "be/spindle_use", "nic.networks"), unknown))
     ).instances[0]
-    assert (instance.forthcoming, instance.spindle_use) == (False, 1)
+    assert (instance.forthcoming, instance.spindle_use, instance.nics) == (False, 1, ())
 
 
 @pytest.mark.parametrize(
@@ -169,6 +216,20 @@ def test_fields_that_this_ganeti_does_not_know_have_a_usual_value() -> None:
         (instance_with({"snodes": ["node9"]}), "Unknown node 'node9' for instance {instance}"),
         (instance_with({"status": "fine"}), "Instance '{instance}', error while reading data: key 'status'"),
         (instance_with({"disk.sizes": 1}), "'disk.sizes': Unable to read [Int]"),
+        (instance_with({"nic.networks": "net1"}), "key 'nic.networks': Unable to read [Maybe String]"),
+        (instance_with({"nic.networks": [7]}), "key 'nic.networks': Unable to read [Maybe String]"),
+        (
+            small()._replace(networks=[Row({"name": "net1", "uuid": "u", "group_list": 1}, {})]),
+            "Network 'net1', error while reading data: key 'group_list': Unable to read [(String, String,",
+        ),
+        (
+            small()._replace(networks=[Row({"name": "net1", "uuid": "u", "group_list": [["g"], [1]]}, {})]),
+            "key 'group_list': Unable to read (String, String, String, String), expected names of groups",
+        ),
+        (
+            small()._replace(networks=[Row({"name": "net1", "uuid": None}, {})]),
+            "Network 'net1', error while reading data: key 'uuid': Unable to read String",
+        ),
         (instance_with({}, {"status": Missing.NO_DATA}), "key 'status': Ganeti has no data"),
         (small()._replace(info={}), "Parsing cluster info: key 'master' not found"),
         (small()._replace(nodes=[], instances=[]), "Master node {node} unknown"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import rapi, text
-from ganeti_htools.model.cluster import Cluster, Disk
+from ganeti_htools.model.cluster import Cluster, Disk, Nic
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import Status
 from tests.support.clusters import Shape, cluster
@@ -29,7 +29,9 @@ def parse(data: dict[str, Any], *, state_of_record: bool = False) -> Cluster:
 
 
 def small() -> dict[str, Any]:
-    return copy.deepcopy(documents(cluster(1, Shape(nodes=2, instances=2, templates={"drbd": 1}, down=0))))
+    return copy.deepcopy(
+        documents(cluster(1, Shape(nodes=2, instances=2, templates={"drbd": 1}, down=0, networks=True)))
+    )
 
 
 def test_the_cluster_is_that_of_the_text_format() -> None:
@@ -109,6 +111,9 @@ def test_what_a_node_that_runs_nothing_reports_is_not_looked_at(change: dict[str
         ("instances", {"disk.sizes": 1}, "'disk.sizes': Unable to read [Int]"),
         ("instances", {"disk.sizes": ["x"]}, "'disk.sizes': Unable to read Int"),
         ("instances", {"disk_template": "tape"}, "'disk_template': Unable to read DiskTemplate"),
+        ("networks", {"group_list": None}, "'group_list': Unable to read [(String, "),
+        ("networks", {"uuid": 7}, "'uuid': Unable to read String"),
+        ("instances", {"nic.networks": [7]}, "'nic.networks': Unable to read [Maybe String]"),
         ("groups", {"alloc_policy": 1}, "'alloc_policy': Unable to read AllocPolicy"),
     ],
 )
@@ -119,6 +124,28 @@ def test_wrong_values_are_named(where: str, change: dict[str, Any], error: str) 
         parse(data)
     assert error in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_networks_of_groups_and_instances() -> None:
+    data = small()
+    name, (first, second) = data["groups"][0]["name"], [network["uuid"] for network in data["networks"]]
+    data["networks"].append(
+        {"name": "far", "uuid": "far", "group_list": [[f"not {name}", "bridged", "br0", ""]]}
+    )
+    data["instances"][0]["nic.networks"] = [None, second]
+    made = parse(data)
+    assert made.groups[0].networks == (first, second)
+    assert [instance.nics for instance in made.instances[:2]] == [(Nic(network=second),), ()]
+
+
+def test_older_servers_do_not_tell_of_networks() -> None:
+    data = small()
+    del data["networks"]
+    for instance in data["instances"]:
+        del instance["nic.networks"]
+    made = parse(data)
+    assert made.groups[0].networks == ()
+    assert {instance.nics for instance in made.instances} == {()}
 
 
 def test_an_unknown_master() -> None:

@@ -197,18 +197,20 @@ ASKED = [
     b'"sptotal","spfree","ndp/cpu_speed"],null]}',
     b'{"method":"Query","args":["instance",["name","disk_usage","be/memory","be/vcpus","status","pnode",'
     b'"snodes","tags","be/auto_balance","disk_template","be/spindle_use","disk.sizes","disk.spindles",'
-    b'"forthcoming"],null]}',
+    b'"forthcoming","nic.networks"],null]}',
     b'{"method":"QueryClusterInfo","args":[]}',
-    b'{"method":"Query","args":["group",["uuid","name","alloc_policy","ipolicy","tags"],null]}',
+    b'{"method":"Query","args":["group",["uuid","name","alloc_policy","ipolicy","tags","diskparams"],null]}',
+    b'{"method":"Query","args":["network",["name","uuid","group_list"],null]}',
 ]
 
 
-async def test_a_whole_cluster_takes_four_requests() -> None:
-    told = answers(cluster(1, Shape(nodes=3, instances=4, offline=1)))
-    results = [told[name] for name in ("node", "instance", "QueryClusterInfo", "group")]
+async def test_a_whole_cluster_takes_five_requests() -> None:
+    told = answers(cluster(1, Shape(nodes=3, instances=4, offline=1, networks=True)))
+    results = [told[name] for name in ("node", "instance", "QueryClusterInfo", "group", "network")]
     requests, outcome = await exchange(queries.whole_cluster, *results)
     assert [orjson.dumps(request) for request in requests] == ASKED
-    assert [len(part) for part in (outcome.nodes, outcome.instances, outcome.groups)] == [3, 4, 1]
+    parts = (outcome.nodes, outcome.instances, outcome.groups, outcome.networks)
+    assert [len(part) for part in parts] == [3, 4, 1, 2]
     assert outcome.info == told["QueryClusterInfo"]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +10,13 @@ import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from ganeti_htools.luxi.framing import decode, encode
+from ganeti_htools.model.cluster import Nic
 from ganeti_htools.simulator.control import Control, Mastership
 from ganeti_htools.simulator.jobs import Behaviour, Jobs
 from ganeti_htools.simulator.luxid import Luxid
 from ganeti_htools.simulator.serving import IDLE, Trouble, converse
 from ganeti_htools.simulator.world import World, lose, with_role
-from tests.support.worlds import delay, migrate, world
+from tests.support.worlds import delay, grouped, migrate, world
 
 
 @asynccontextmanager
@@ -34,6 +36,23 @@ async def ask(server: Luxid, method: str, *args: Any) -> Any:
     assert goes_on
     assert answer["success"], answer
     return answer["result"]
+
+
+async def test_networks_tell_of_their_groups() -> None:
+    start = grouped()
+    first, second = start.cluster.groups
+    groups = (replace(first, networks=("b", "a")), replace(second, networks=("a",)))
+    (row, *others) = start.cluster.instances
+    instances = (replace(row, nics=(Nic(), Nic(network="a"))), *others)
+    cluster = replace(start.cluster, groups=groups, instances=instances)
+    async with luxid(replace(start, cluster=cluster)) as server:
+        told = await ask(server, "Query", "network", ["uuid", "group_list"], None)
+        assert told["data"] == [
+            [[0, "a"], [0, [["default", "bridged", "br0", ""], ["second", "bridged", "br0", ""]]]],
+            [[0, "b"], [0, [["default", "bridged", "br0", ""]]]],
+        ]
+        told = await ask(server, "Query", "instance", ["nic.networks"], None)
+        assert told["data"] == [[[0, [None, "a"]]], [[0, []]], [[0, []]]]
 
 
 async def test_a_query_gives_any_fields_in_any_order() -> None:

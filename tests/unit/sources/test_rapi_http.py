@@ -26,13 +26,27 @@ async def test_every_resource_is_fetched() -> None:
             assert await rapi_http.fetch(address) == {name: path.encode() for name, path in RESOURCES.items()}
 
 
+@pytest.mark.parametrize(("lacking", "refused"), [("/2/networks?bulk=1", False), ("/2/groups?bulk=1", True)])
+async def test_older_servers_know_no_networks(lacking: str, refused: bool) -> None:
+    def without(handler: BaseHTTPRequestHandler) -> None:
+        respond(handler, b"[]", 404 if handler.path == lacking else 200)
+
+    with serving(without) as port:
+        address = f"http://127.0.0.1:{port}"
+        if refused:
+            with pytest.raises(HtoolsError, match=r"the server answers 404 Not Found$"):
+                await rapi_http.fetch(address)
+        else:
+            assert set(await rapi_http.fetch(address)) == set(RESOURCES) - {"networks"}
+
+
 async def test_who_asks_may_have_to_say_who_it_is() -> None:
     def guarded(handler: BaseHTTPRequestHandler) -> None:
         known = handler.headers["Authorization"] == "Basic bWU6c2VjcmV0"
         respond(handler, b"{}", 200 if known else 401)
 
     with serving(guarded) as port:
-        assert len(await rapi_http.fetch(f"http://me:secret@127.0.0.1:{port}")) == 4
+        assert len(await rapi_http.fetch(f"http://me:secret@127.0.0.1:{port}")) == 5
         with pytest.raises(
             HtoolsError, match=r"/2/groups\?bulk=1: the server answers 401 Unauthorized$"
         ) as caught:

@@ -13,4 +13,4 @@ def test_each_table_has_a_request() -> None:
 
 def test_what_an_object_names_is_asked_for_after_it() -> None:
     configuration, _ = tables.requests().values()
-    assert list(configuration) == ["instances", "nodes", "groups", "cluster"]
+    assert list(configuration) == ["instances", "networks", "nodes", "groups", "cluster"]
