@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ganeti_htools.backends import values
-from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit, holds
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import default_units
 
 UNKNOWN = "-"
 # A word that means something by itself is encoded as well.
@@ -143,22 +144,44 @@ def spelled_out(cluster: Cluster) -> Cluster:
     """
     defaults = {unit.type: unit for unit in cluster.default_units}
 
-    def sorted_units(storage: tuple[Unit, ...]) -> tuple[Unit, ...]:
-        return tuple(sorted(storage, key=lambda unit: unit.desired not in cluster.default_units))
-
     def placed(disk: Disk, template: DiskTemplate) -> Disk:
         return disk if disk.unit else replace(disk, unit=defaults.get(TYPE_OF[template]))
 
     return replace(
         cluster,
-        nodes=tuple(
-            replace(node, storage=sorted_units(node.storage)) if node.storage else node
-            for node in cluster.nodes
-        ),
+        nodes=_with_defaults_first(cluster),
         instances=tuple(
             replace(row, disks=tuple(placed(disk, row.template) for disk in row.disks))
             for row in cluster.instances
         ),
+    )
+
+
+def _with_defaults_first(cluster: Cluster) -> tuple[Node, ...]:
+    """The nodes with the default units first.
+
+    If most nodes lack one, so that another would seem to be the default, they list it without any room, which
+    is the same as to lack it.
+    """
+    defaults = cluster.default_units
+
+    def sorted_units(storage: Iterable[Unit]) -> tuple[Unit, ...]:
+        return tuple(sorted(storage, key=lambda unit: unit.desired not in defaults))
+
+    nodes = tuple(
+        replace(node, storage=sorted_units(node.storage)) if node.storage else node for node in cluster.nodes
+    )
+    seeming = {unit.type: unit for unit in default_units(replace(cluster, nodes=nodes, default_units=()))}
+    rare = [unit for unit in defaults if unit.type.local and seeming.get(unit.type, unit) != unit]
+    if not rare:
+        return nodes
+
+    def lacked(storage: Iterable[Unit]) -> list[Unit]:
+        return [Unit(unit, 0, 0) for unit in rare if unit not in {each.desired for each in storage}]
+
+    return tuple(
+        node if node.storage is None else replace(node, storage=(*lacked(node.storage), *node.storage))
+        for node in nodes
     )
 
 

@@ -113,7 +113,7 @@ def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
     if all(node.storage is None for node in cluster.nodes):
         return SINGLE._replace(defaults=cluster.default_units)
-    defaults = _defaults(cluster)
+    defaults = default_units(cluster)
     mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
     units = Units((DesiredUnit(StorageType.LVM_VG, ""),), (), types, mirrored, defaults)
@@ -154,7 +154,7 @@ def _pools(met: set[DesiredUnit], cluster: Cluster) -> set[DesiredUnit]:
     return {unit for unit in met | set(_tagged(cluster)) if unit.type.pool}
 
 
-def _defaults(cluster: Cluster) -> tuple[DesiredUnit, ...]:
+def default_units(cluster: Cluster) -> tuple[DesiredUnit, ...]:
     """The default unit of each type: the cluster's, else the one that most nodes list first of its type.
 
     A volume group for mirrored disks only is a volume group all the same.

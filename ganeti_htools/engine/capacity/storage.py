@@ -56,7 +56,7 @@ class Storage:
 
 
 def storage_of(cluster: Cluster, units: Units) -> Storage:
-    """The storage of a cluster with these units. Nodes that are offline and tell nothing have none."""
+    """The storage of a cluster with these units. A node that tells its units has none without any room."""
     figures, pools = told(cluster, units), sorted(pools_met(cluster, units), key=str)
     return Storage(
         tuple(node.name for node in cluster.nodes),
@@ -70,7 +70,7 @@ def _local(cluster: Cluster, units: Units, wanted: DesiredUnit) -> LocalUnit:
     rooms = tuple(
         Room(node.name, unit.total, unit.free)
         for node, unit in found
-        if unit and not (node.offline and not unit.total)
+        if unit and (unit.total or not (units.known or node.offline))
     )
     return LocalUnit(wanted.type.value, wanted.key, rooms) if units.known else LocalUnit(None, None, rooms)
 

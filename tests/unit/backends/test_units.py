@@ -7,7 +7,10 @@ from hypothesis import given
 
 from ganeti_htools.backends import iallocator, text, unit_fields, units
 from ganeti_htools.backends.fields import Fields
+from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
+from ganeti_htools.model.columns import present
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -222,6 +225,24 @@ def test_default_units_remain_the_default() -> None:
     assert survey(read).local == survey(told).local == (SSD, hdd)
     assert read.instances[0].disks == (Disk(5, None, SSD), Disk(6, None, hdd))
     assert read.nodes[1] == silent
+
+
+@pytest.mark.parametrize("having", [0, 1])
+def test_a_default_unit_that_few_nodes_have_remains_the_default(having: int) -> None:
+    """The others list it without room, and lack it as before."""
+    hdd, files = DesiredUnit(StorageType.LVM_VG, "hddvg"), DesiredUnit(StorageType.FILE, "/srv")
+    made = cluster(Disk(5), Disk(6, None, hdd), storage=(Unit(hdd, 9, 1), Unit(SAN, 5, 5)))
+    (first,) = made.nodes
+    nodes = [replace(first, name=f"node{number}") for number in range(1, 4)]
+    nodes = [replace(row, storage=(*(row.storage or ()), Unit(SSD, 8, 2))) for row in nodes[:having]] + nodes[
+        having:
+    ]
+    told = replace(made, nodes=tuple(nodes), default_units=(SSD, SAN, files))
+    read = text.parse(text.dump(told), "x.data")
+    assert survey(read).local == survey(told).local == (SSD, hdd)
+    assert storage_of(read, survey(read)) == storage_of(told, survey(told))
+    assert present(derive(read).columns).tolist() == present(derive(told).columns).tolist()
+    assert text.dump(read) == text.dump(told)
 
 
 def test_a_default_unit_alone_is_nothing_to_say() -> None:
