@@ -4,7 +4,7 @@ Exclusion: instances sharing such a tag avoid sharing a primary node. Migration:
 instances only to nodes that may receive all of its migration tags. Location: nodes sharing such a
 tag fail together. Desired location: an instance prefers a node with the same location tag. Bandwidth:
 how fast nodes with such tags reach each other (Ganeti's design "migration speed accounting in hbal").
-No intergroup: instances are not moved between groups.
+No intergroup: instances are not moved out of the group, or between any groups of the cluster.
 """
 
 from collections.abc import Iterable
@@ -60,11 +60,6 @@ def receivable_migration_tags(cluster_tags: Iterable[str], node_tags: Iterable[s
     own = migration_tags(cluster_tags, node_tags)
     pairs = [rule.rsplit("::", 1) for rule in _suffixes(ALLOW_MIGRATION, cluster_tags)]
     return own | {pair[0] for pair in pairs if len(pair) == 2 and pair[1] in own}
-
-
-def keeps_to_itself(cluster_tags: Iterable[str], group_tags: Iterable[str]) -> bool:
-    """Whether instances neither leave nor enter a node group, by its tags or those of the cluster."""
-    return NO_INTERGROUP in (*cluster_tags, *group_tags)
 
 
 def bandwidth_tags(

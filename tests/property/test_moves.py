@@ -39,6 +39,7 @@ def trials(state: State, new: Instance, force: bool) -> Iterator[Trial]:
             yield placements.replace_secondary(state, asked, targets, force)
         else:
             yield placements.failover_to(state, asked, targets, scope, force)
+            yield placements.move_to(state, asked, targets, scope, force)
 
 
 def described(state: State, new: Instance) -> State:

@@ -34,14 +34,6 @@ def test_migration() -> None:
     assert tags.receivable_migration_tags(CLUSTER, ()) == frozenset()
 
 
-def test_groups_that_take_no_part_in_moves_between_groups() -> None:
-    told = ["htools:nointergroup"]
-    assert tags.keeps_to_itself((), told)
-    assert tags.keeps_to_itself(told, ())
-    assert not tags.keeps_to_itself(("htools:nointergroup:x",), ("nointergroup", "HTOOLS:NOINTERGROUP"))
-    assert not tags.keeps_to_itself((), ())
-
-
 def test_bandwidth() -> None:
     cluster = ("htools:bandwidth:nic", "htools:bandwidth:site", "nic:slow", "site:a", "x:y")
     assert tags.bandwidth_tags(cluster, (), ("nic",)) == {"nic:slow", "site:a"}
