@@ -29,6 +29,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import AllocPolicy, Mirror
 
@@ -82,6 +83,9 @@ class Regrouping:
         self._parts: dict[int, Part] = {}
         self._health: dict[int, Health] = {}
         self._base: Statistics | None = None
+        self._kinds: dict[Any, int] = {}
+        self._kind_of: dict[int, int] = {}
+        self._refused: dict[tuple[int, int], str | None] = {}
         self._open: dict[tuple[int, int], Exchange] = {
             (each.source, each.target): each for each in exchanges(state)
         }
@@ -124,7 +128,23 @@ class Regrouping:
         pair = self._open.get((self.group_of(index), group))
         if pair is None or group not in self.rules.groups:
             return "it is left out"
-        return pair.obstacle or refusal(self.state, self.state.instance(index), group)
+        return pair.obstacle or self._refusal(index, group)
+
+    def _refusal(self, index: int, group: int) -> str | None:
+        """As :func:`.partitions.refusal`, remembered: no move makes a difference to it."""
+        key = group, self._kind(index)
+        if key not in self._refused:
+            self._refused[key] = refusal(self.state, self.state.instance(index), group)
+        return self._refused[key]
+
+    def _kind(self, index: int) -> int:
+        """A number that instances share for which the same groups are left out."""
+        if index not in self._kind_of:
+            row = self.state.cluster.instances[index]
+            networks = frozenset(nic.network for nic in row.nics)
+            kind = self.state.wants[index].tobytes(), row.demand, networks
+            self._kind_of[index] = self._kinds.setdefault(kind, len(self._kinds))
+        return self._kind_of[index]
 
     def targets(self, index: int) -> list[int]:
         """The groups (rows) that an instance may go to, whatever room there is."""
@@ -161,17 +181,30 @@ class Regrouping:
         return tuple(node for node in nodes if node != NOWHERE)
 
     def _place(self, index: int, group: int) -> list[Arrival]:
+        solution = self._known(index, group)
+        if solution is None or solution.trial is None:
+            return []
+        score = float(np.asarray(solution.trial.scores(self.base)).ravel()[0])
+        return [Arrival(index, group, self._way(index, self._rows(group, solution)), score)]
+
+    def way_to(self, index: int, group: int) -> tuple[MovePart, ...] | None:
+        """How an instance gets to the best place in a group (row); None if there is none."""
+        solution = self._known(index, group)
+        if solution is None or solution.trial is None:
+            return None
+        return self._way(index, self._rows(group, solution))
+
+    def _rows(self, group: int, solution: Solution) -> tuple[int, ...]:
+        return tuple(self.part(group).nodes[list(solution.nodes)].tolist())
+
+    def _known(self, index: int, group: int) -> Solution | None:
+        """The best place in a group, which is the same for instances that ask for the same."""
         part, asked = self.part(group), replace(self.state.instance(index), index=NOWHERE)
         source = NOWHERE if self.state.migrates is None else self._source(index)
         key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), source
         if key not in part.known:
             part.known[key] = self._solution(part, asked, source)
-        solution = part.known[key]
-        if solution is None or solution.trial is None:
-            return []
-        rows = tuple(int(part.nodes[row]) for row in solution.nodes)
-        score = float(np.asarray(solution.trial.scores(self.base)).ravel()[0])
-        return [Arrival(index, group, self._way(index, rows), score)]
+        return part.known[key]
 
     def _solution(self, part: Part, asked: Asked, source: int) -> Solution | None:
         """The best place for an instance from a node, if migration tags tell where from there it may go."""
@@ -225,18 +258,23 @@ class Regrouping:
         return any(self.make(index, place.parts) for place in self.places(index, groups))
 
     def has_room(self, group: int, number: int) -> bool:
-        """Whether so many standard instances can be placed in a group (row) by its policy."""
-        part = self.part(group)
-        policy, state = part.state.cluster.groups[group].ipolicy, part.state.copy()
-        spec, template = policy.std, policy.disk_templates[0]
-        kind = InstanceKind(template, spec.spindle_use)
-        row = kind.instance(Size(spec.memory_size, spec.disk_size, spec.cpu_count))
+        """Whether so many standard instances can be placed in a group (row) by its policy.
+
+        They get the first disk template that the policy enables.
+        """
+        part, policy = self.part(group), self.state.policies[group]
+        if not policy.disk_templates:
+            return number < 1
+        kind = InstanceKind(policy.disk_templates[0], policy.std.spindle_use)
+        size = Size(policy.std.memory_size, policy.std.disk_size, policy.std.cpu_count)
+        row = made_in(self.state.cluster.groups[group], kind.instance(size))
         for _ in range(number):
-            asked = state.ask(row)
-            solution = self._solution(replace(part, state=state, known={}), asked, NOWHERE)
+            solution = self._solution(part, part.state.ask(row), NOWHERE)
             if solution is None or solution.trial is None:
                 return False
+            state = part.state.copy()
             settling.settle(state, solution.trial)
+            part = _part(state, part.nodes)
         return True
 
     @property
@@ -254,11 +292,7 @@ class Regrouping:
             nodes = np.flatnonzero(scope)
             here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])
             state = whole.part(nodes, np.flatnonzero(here))
-            everyone = np.ones(len(nodes), np.bool_)
-            redundancy = assess(state, everyone, Options())
-            fragile = redundancy.fragile()
-            check: Check = NoneAdded(redundancy, fragile) if fragile.any() else redundancy
-            self._parts[group] = Part(state, nodes, tuple(nodes[fragile].tolist()), check)
+            self._parts[group] = _part(state, nodes)
         return self._parts[group]
 
     def health(self, group: int) -> Health:
@@ -266,3 +300,10 @@ class Regrouping:
         if group not in self._health:
             self._health[group] = health(self.state, self.state.group == group, self.part(group).fragile)
         return self._health[group]
+
+
+def _part(state: State, nodes: Ints) -> Part:
+    redundancy = assess(state, np.ones(len(nodes), np.bool_), Options())
+    fragile = redundancy.fragile()
+    check: Check = NoneAdded(redundancy, fragile) if fragile.any() else redundancy
+    return Part(state, nodes, tuple(nodes[fragile].tolist()), check)
