@@ -22,7 +22,6 @@ from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
-from ganeti_htools.model.types import DiskTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +192,8 @@ def _secondary(state: State, index: int, options: Options, reporter: Reporter) -
     redundancy = Unmirrored(assess(state, everyone, options)) if options.capacity else None
     state = settling.taken_off(state, index)
     group = int(state.group[primary])
-    asked = state.made_in(
-        group, state.ask(replace(state.cluster.instances[index], template=DiskTemplate.DRBD))
-    )
+    asked = state.made_in(group, state.ask(state.cluster.instances[index]))
+    asked = replace(asked, index=index, spare=state.units.spare(asked.row))
     targets = np.flatnonzero(state.group == group)
     targets = targets[targets != primary]
     reporter.starting(state, asked, everyone)
@@ -207,6 +205,6 @@ def _secondary(state: State, index: int, options: Options, reporter: Reporter) -
     if solution.trial is None:
         outcome = GroupOutcome(group, solution)
         raise RequestFailed(info + _why(state, asked, 2, [outcome], options, primary))
-    settling.settle(state, replace(solution.trial, asked=replace(asked, index=index)))
+    settling.settle(state, replace(solution.trial, asked=asked))
     reporter.placed(solution.nodes)
     return Decision((Placed(asked.row.name, solution.nodes[1:], info, solution.metric),), state)

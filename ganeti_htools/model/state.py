@@ -27,7 +27,8 @@ class Asked:
 
     ``record_mem`` is taken from the primary's state of record, ``secondary_mem`` is kept free on the
     secondary; ``disk`` is what it takes of each storage unit, ``wants`` which units and pools it has to
-    find on its nodes (those that have columns; units first); ``vcpus`` is 0 if it is administratively
+    find on its nodes (those that have columns; units first), ``spare`` what else has to be free of each
+    storage unit on a node where its disks are made; ``vcpus`` is 0 if it is administratively
     offline; ``spindles`` is None if a disk does not tell; ``tags`` are the rows of its exclusion tags in the
     state's table and ``desired`` those of its desired locations, ``unknown_desires`` counts those no node
     has. ``index`` is its row, or NOWHERE for a new instance.
@@ -39,6 +40,7 @@ class Asked:
     secondary_mem: int
     disk: tuple[Any, ...]
     wants: tuple[bool, ...]
+    spare: tuple[int, ...]
     mirrored: bool
     vcpus: int
     spindles: int | None
@@ -174,6 +176,8 @@ class State:
         desired = tags.desired_locations(self.cluster.tags, row.tags)
         known = [self.location_rows[tag] for tag in desired if tag in self.location_rows]
         needs = needs_of(row, self.units)
+        # Where one unit has it all, its size is what Ganeti counts.
+        fresh = index == NOWHERE and len(self.units.wants(row)) > 1
         return Asked(
             row=row,
             mem=row.mem,
@@ -181,6 +185,7 @@ class State:
             secondary_mem=row.mem if row.uses_secondary_memory else 0,
             disk=needs.disk,
             wants=needs.wants,
+            spare=self.units.spare(row) if fresh else (0,) * len(needs.disk),
             mirrored=row.template is DiskTemplate.DRBD,
             vcpus=0 if row.status is Status.OFFLINE else row.vcpus,
             spindles=needs.spindles,

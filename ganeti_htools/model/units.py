@@ -41,6 +41,12 @@ class Units(NamedTuple):
         """The unit of a disk of that type that does not tell its own."""
         return next((unit for unit in self.defaults if unit.type is kind), DesiredUnit(kind, ""))
 
+    @property
+    def own_group(self) -> tuple[int, ...]:
+        """Positions of the cluster's own volume group: as it is, and for mirrored disks if there is that."""
+        mirrored = DesiredUnit(StorageType.DRBD, self.local[0].key)
+        return (0, *(at for at, unit in enumerate(self.local) if unit == mirrored))
+
     def wanted_by(self, disk: Disk, template: DiskTemplate) -> DesiredUnit:
         """The unit that a disk wants, of an instance with that template."""
         unit = disk.unit or self.default(TYPE_OF[template])
@@ -77,6 +83,17 @@ class Units(NamedTuple):
             for unit, size in self.taken_by(disk, row.template):
                 needs[unit] = needs.get(unit, 0) + size
         return dict.fromkeys(needs, row.dsk) if len(needs) == 1 else needs
+
+    def spare(self, row: Instance) -> tuple[int, ...]:
+        """What Ganeti wants to be free of each local unit beyond what an instance takes of it when it is made
+        there (MiB): it looks for the metadata of a mirrored disk on the volume group of its data, wherever it
+        goes (``ComputeDiskSizePerVG``, ``lib/cmdlib/instance_storage.py``).
+        """
+        wanted = Counter[DesiredUnit]()
+        for disk in row.disks if self.known and row.template is DiskTemplate.DRBD else ():
+            wanted[self.wanted_by(disk, row.template)] += disk.size + DRBD_META
+        taken = self.wants(row) if wanted else {}
+        return tuple(max(0, wanted[unit] - taken.get(unit, 0)) for unit in self.local)
 
 
 class Needs(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.move_parts import MovePart, carry_out, fail_over
+from ganeti_htools.engine.allocation.move_parts import MovePart, carry_out, check_source, fail_over
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.move_kinds import Operation
@@ -37,6 +37,7 @@ def to_best_pair(
             reason = f"Allocation failed: Failing over to the secondary: {failure}"
             raise RequestFailed(prefix + reason) from None
         parts.append(MovePart(Operation.FAILOVER))
+    check_source(trying, asked, targets, prefix, reporter)
     trial, codes = placements.move_pairs(trying, asked, targets, scope, options.ignore_soft_errors)
     reporter.judged_exchanges(trying, targets, trial)
     apart = targets[:, np.newaxis] != targets

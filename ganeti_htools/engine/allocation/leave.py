@@ -1,7 +1,7 @@
 """One instance moved off its primary, its secondary or both, to the best place there is."""
 
 from ganeti_htools.engine.allocation.exchange import to_best_pair
-from ganeti_htools.engine.allocation.move_parts import MovePart, fail_over
+from ganeti_htools.engine.allocation.move_parts import MovePart, check_source, fail_over
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
@@ -71,6 +71,8 @@ def _to_best_node(
     scope, force = state.group == group, options.ignore_soft_errors
     if not len(targets):
         raise RequestFailed("Can't find any good node: ")
+    if operation is Operation.REPLACE_SECONDARY:
+        check_source(state, asked, targets, "Can't find any good node: ", reporter)
     if operation is Operation.FAILOVER_TO:
         trial = placements.failover_to(state, asked, targets, scope, force)
     else:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import Asked, State
 
@@ -71,6 +72,16 @@ def tried(state: State, asked: Asked, part: MovePart, options: Options) -> Trial
             return placements.replace_secondary(state, asked, target, force)
         case Operation.MOVE:
             return placements.move_to(state, asked, target, scope, force)
+
+
+def check_source(state: State, asked: Asked, targets: Ints, prefix: str, reporter: Reporter) -> None:
+    """Raises RequestFailed, in words after a prefix, if its primary is no source of disks for targets."""
+    primary = int(state.pnode[asked.index])
+    lacks = shortage.no_source(state, asked, primary)
+    if lacks:
+        why = f"its primary {state.cluster.nodes[primary].name} {lacks}"
+        reporter.rejecting(targets, why)
+        raise RequestFailed(f"{prefix}{why}, which Ganeti wants there to replace a secondary")
 
 
 def carry_out(state: State, asked: Asked, part: MovePart, options: Options) -> None:

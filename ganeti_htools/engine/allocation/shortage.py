@@ -11,7 +11,7 @@ from ganeti_htools.engine.allocation.allocate import candidates
 from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
-from ganeti_htools.engine.rules.node_rules import CODE
+from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import PRIMARY, RESERVE, SECONDARY, SPINDLES, Limit
 from ganeti_htools.model.cluster import MAX_MIB
@@ -112,6 +112,12 @@ def lacking(state: State, asked: Asked, node: int, secondary: bool = False) -> s
     return ", ".join(_lack(state, lack) for lack in found if lack.short.any())
 
 
+def no_source(state: State, asked: Asked, node: int) -> str:
+    """Why disks cannot be copied from a node (row); empty if they can."""
+    refused = node_rules.copy_codes(state.columns.take([node]), asked)[0] != FITS
+    return f"has no {state.columns.shape.units[0]}" if refused else ""
+
+
 def _lack(state: State, lack: Lack) -> str:
     """What the only node of a lack lacks."""
     absent = _absent(state, lack)
@@ -126,11 +132,11 @@ def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
 
     None where something is about neither.
     """
-    units, pools, told = state.columns.shape
-    if lack.of is None or not told:
+    shape = state.columns.shape
+    if lack.of is None or not shape.told:
         return None
-    verb = "has no" if lack.of < len(units) else "does not see"
-    return f"{verb} {(*units, *pools)[lack.of]}", ~present(state.columns)[lack.of, lack.nodes]
+    verb = "has no" if lack.of < len(shape.units) else "does not see"
+    return f"{verb} {(*shape.units, *shape.pools)[lack.of]}", ~present(state.columns)[lack.of, lack.nodes]
 
 
 def _name(state: State, row: int) -> str:

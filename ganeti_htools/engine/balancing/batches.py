@@ -122,6 +122,7 @@ def batches_of(state: State, movable: Bools) -> tuple[list[Batch], NodeFacts]:
             row=replace(cluster.instances[int(rows[0])], load=load),
             disk=_disk(state, rows),
             wants=tuple(wants),
+            spare=(0,) * len(state.units.local),
             mirrored=bool(mirrored),
             tags=np.zeros(0, np.int64),
             desired=np.zeros(0, np.int64),

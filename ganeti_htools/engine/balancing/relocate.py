@@ -63,6 +63,7 @@ def own_node_changes(
         change, free = [NodeChange(p, old_p, bare_p)], np.full(len(p), FITS, np.int8)
         return {kind: (change, passing(kind, free)) for kind in kinds}
     old_s = columns.take(s)
+    sources = node_rules.copy_codes(old_p, asked), node_rules.copy_codes(old_s, asked)
     bare_s = node_rules.remove_secondary(old_s, asked, facts.reserved_without(batch, p, s))  # type: ignore[arg-type]
     conflicts, desired_s = facts.present[batch.tags, s], facts.unmet[batch.desires, s]
     beside = {"primary": p, "new": new} if located else {}
@@ -107,6 +108,8 @@ def own_node_changes(
                 codes = first_reason(codes, again)
             case _:
                 new_s, codes = takes_over("new")
+        if (source := kind.copied_from(*sources)) is not None:
+            codes = first_reason(codes, source)
         result[kind] = [NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s)], passing(kind, codes)
     return result
 

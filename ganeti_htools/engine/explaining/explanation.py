@@ -84,6 +84,7 @@ class Listener(Reporter):
     before: Statistics
     primary: int
     places: dict[int, Place]
+    exchanged: bool
 
     def __init__(self, one_group: bool = False) -> None:
         self.one_group = one_group
@@ -92,7 +93,7 @@ class Listener(Reporter):
     def starting(self, state: State, asked: Asked, scope: Bools, rated: bool = True) -> None:
         self.state, self.asked, self.scope, self.rated = state, asked, scope, rated
         self.before = choice.base(state, scope)
-        self.primary, self.places = NOWHERE, {}
+        self.primary, self.places, self.exchanged = NOWHERE, {}, False
 
     def trying(self, group: int, nodes: Ints, primary: int = NOWHERE) -> None:
         self.primary = primary
@@ -120,7 +121,7 @@ class Listener(Reporter):
             self._add(best_pairs.for_new(pairs, self.before.repaired()))
 
     def judged_exchanges(self, state: State, nodes: Ints, trial: Trial) -> None:
-        base = choice.base(state, self.scope)
+        base, self.exchanged = choice.base(state, self.scope), True
         self._add(best_pairs.for_exchange(choice.restricted(trial, self.scope), nodes, base))
 
     def judged_losses(self, losses: Losses) -> None:
@@ -151,8 +152,10 @@ class Listener(Reporter):
 
     def _end(self, nodes: tuple[int, ...], why: str = "") -> None:
         assert self.asked is not None
+        # Where both nodes are left, the new primary is what the disks of the new secondary are copied from.
         found = tuple(
-            with_storage(self.places[node], self.state, self.asked, node) for node in sorted(self.places)
+            with_storage(self.places[node], self.state, self.asked, node, node if self.exchanged else NOWHERE)
+            for node in sorted(self.places)
         )
         before = self.before if self.rated else None
         self.explanations.append(Explanation(self.asked, before, found, nodes, why))

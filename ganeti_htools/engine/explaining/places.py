@@ -76,13 +76,19 @@ def redundant(trial: Trial, asked: Asked, redundancy: Check | None) -> Bools:
     return good
 
 
-def with_storage(place: Place, state: State, asked: Asked, node: int) -> Place:
-    """A place with what its node (row) lacks of storage units, if it is refused for its disks."""
+def with_storage(place: Place, state: State, asked: Asked, node: int, source: int = NOWHERE) -> Place:
+    """A place with what its node (row) lacks of storage units, if it is refused for its disks.
+
+    ``source`` is the node (row) from which they would be copied to a new secondary.
+    """
     if place.why != Fail.DISK.value or not state.columns.shape.told:
         return place
     if instance_policy.codes(state, asked, np.array([node]))[0] != FITS:
         return place
     lacks = shortage.lacking(state, asked, node, secondary=node == place.snode)
+    if not lacks and source != NOWHERE:
+        lacks = shortage.no_source(state, asked, source)
+        lacks = f"{state.cluster.nodes[source].name} {lacks}" if lacks and source != node else lacks
     if not lacks and asked.mirrored and place.snode == NOWHERE:
         lacks = "no secondary has room"
     return replace(place, storage=lacks)

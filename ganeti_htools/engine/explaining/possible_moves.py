@@ -11,7 +11,7 @@ from ganeti_htools.engine.explaining.places import Place, places, with_storage
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
 
 
@@ -41,9 +41,10 @@ def possible_moves(
             places(trial, np.ones(trial.codes.shape, np.bool_), base),
         )
         for index, node, place in zip(rows.tolist(), judged.new.tolist(), each, strict=True):
-            place = (
-                with_storage(place, state, state.instance(index), node) if judged.kind.takes_node else place
-            )
+            if judged.kind.takes_node:
+                source = judged.kind.copied_from(int(state.pnode[index]), int(state.snode[index]))
+                asked = state.instance(index)
+                place = with_storage(place, state, asked, node, NOWHERE if source is None else source)
             found[index].append(PossibleMove(judged.kind, node, place))
 
     batches, facts = batches_of(state, chosen)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ganeti_htools.engine.maintenance.colouring import ALGORITHMS, colour
 from ganeti_htools.engine.rules import node_rules, placements, settling
-from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.node_rules import FITS, first_reason
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.figures import TEMPLATE_CODE
@@ -209,10 +209,11 @@ def _relocate_secondaries(state: State, node: int, targets: Bools) -> bool:
     rows = np.flatnonzero(targets)
     for index in _secondaries_of(state, node).tolist():
         asked, primary = state.instance(index), int(state.pnode[index])
-        # The primary is not touched, so only the new node's room counts.
+        # The primary is not touched, so only the new node's room counts, and whether disks can be copied.
         _, codes = node_rules.add_secondary(
             state.columns.take(rows), asked, state.peers[primary, rows], force=True
         )
+        codes = first_reason(codes, node_rules.copy_codes(state.columns.take([primary]), asked))
         fits = rows[(codes == FITS) & (rows != primary)]
         if not len(fits):
             return False

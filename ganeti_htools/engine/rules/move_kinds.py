@@ -114,6 +114,11 @@ class MoveKind(Enum):
             result.append((operation, source, target))
         return result
 
+    def copied_from(self, primary: Node, secondary: Node) -> Node:
+        """The node from which disks are copied, which stays; None if none are."""
+        transfers = self.transfers(primary, secondary, None)
+        return next((source for operation, source, _ in transfers if operation is _REPLACE), None)
+
     def migrations(self, primary: Node, secondary: Node, new: Node) -> list[tuple[Node, Node]]:
         """From where to where the instance itself goes, in order."""
         transfers = self.transfers(primary, secondary, new)

@@ -1,6 +1,6 @@
 """What happens to a node when an instance comes or goes, and when it must not come.
 
-These four functions are the only place where the figures of a node change, as :mod:`.resources` declares.
+These functions are the only place where the figures of a node change, as :mod:`.resources` declares.
 They take columns of any shapes that broadcast, so one call tries an instance on every candidate at once. Soft
 limits hold unless ``force`` is set; hard limits (memory, disk and spindles that do not exist) always do.
 """
@@ -15,6 +15,7 @@ from ganeti_htools.engine.rules.resources import (
     PRIMARY,
     RESERVE,
     SECONDARY,
+    SOURCE,
     Change,
     Limit,
     Resource,
@@ -163,3 +164,8 @@ def add_secondary(
     ignored = (*disk_limits(columns.shape), *unit_limits(columns.shape)) if ignore_disk else ()
     codes = _codes(columns, new, free, asked, SECONDARY, force, ignored)
     return new, codes if asked.mirrored else np.full_like(codes, CODE[Fail.DISK])
+
+
+def copy_codes(columns: Columns, asked: Asked) -> Codes:
+    """For each node why disks must not be copied from it to a new secondary, which nothing forces."""
+    return _codes(columns, columns, None, asked, SOURCE, force=False)

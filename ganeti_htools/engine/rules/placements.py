@@ -86,7 +86,7 @@ def move_pairs(
     forced = force or bool(old_s.offline[0])
     _, first = node_rules.add_secondary(old_tp, asked, state.peers[source, rows_t], forced)
     _, again = node_rules.add_primary(bare_p, asked, tags[p], desires[p], force=True)
-    first = first_reason(first, again)
+    first = first_reason(first, again, node_rules.copy_codes(old_p, asked))
     # Roles exchanged.
     shared = affinity.shared_locations(state, source, rows_t)
     _, codes_t = node_rules.add_primary(old_tp, asked, tags[rows_t], shared + desires[rows_t], force or lost)
@@ -99,7 +99,7 @@ def move_pairs(
     if state.location_rows:
         final = final + affinity.shared_locations(state, rows_t, targets)
     new_tp, again = node_rules.add_primary(old_tp, asked, tags[rows_t], final, force=True)
-    third = first_reason(third, again)
+    third = first_reason(third, again, node_rules.copy_codes(old_tp, asked))
     new_p = node_rules.remove_secondary(second_p, asked, int(old_p.r_mem[0]))
     touched = (
         NodeChange(p, old_p, new_p),
@@ -178,4 +178,5 @@ def replace_secondary(state: State, asked: Asked, targets: Ints, force: bool = F
     location = affinity.shared_locations(state, primary, targets) + desires
     new_p, codes_p = node_rules.add_primary(bare_p, asked, tags, location, force=True)
     touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s), NodeChange(targets, old_t, new_t))
-    return Trial(asked, first_reason(codes_t, codes_p), p, targets, touched)
+    codes = first_reason(codes_t, codes_p, node_rules.copy_codes(old_p, asked))
+    return Trial(asked, codes, p, targets, touched)

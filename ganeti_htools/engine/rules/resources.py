@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.model.columns import SINGLE, Columns, Shape, columns_type, forthcoming, of_pool, of_unit
+from ganeti_htools.model.columns import (
+    NOWHERE,
+    SINGLE,
+    Columns,
+    Shape,
+    columns_type,
+    forthcoming,
+    of_pool,
+    of_unit,
+)
 from ganeti_htools.model.state import Asked
 from ganeti_htools.model.types import Fail
 
@@ -28,9 +37,10 @@ class Role(Enum):
 
     PRIMARY = "primary"
     SECONDARY = "secondary"
+    SOURCE = "source"  # the node from which its disks are copied to a new secondary
 
 
-PRIMARY, SECONDARY = Role
+PRIMARY, SECONDARY, SOURCE = Role
 BOTH = (PRIMARY, SECONDARY)
 
 
@@ -192,6 +202,19 @@ def _room(shape: Shape, unit: int) -> Limit:
     return Limit(Fail.DISK, of_unit("f_dsk", unit), ABOVE, _nothing, of=unit, thing=thing, unit=MIB)
 
 
+def _made_room(shape: Shape, unit: int, role: Role) -> Limit:
+    """The same where disks are made: on all nodes of a new instance, on the secondary of one that has its
+    primary and becomes mirrored.
+    """
+
+    def bound(_old: Columns, _new: Columns, asked: Asked | None) -> Any:
+        if asked is None or (role is PRIMARY and asked.index != NOWHERE):
+            return 0
+        return asked.spare[unit]
+
+    return _room(shape, unit)._replace(bound=bound, roles=(role,))
+
+
 def _reserved_room(shape: Shape, unit: int) -> Limit:
     """What an administrator wants to stay free on a storage unit (``--min-disk``)."""
     reserved = of_unit("lo_dsk", unit)
@@ -218,7 +241,27 @@ def unit_limits(shape: Shape) -> tuple[Limit, ...]:
 @lru_cache(maxsize=32)
 def disk_limits(shape: Shape) -> tuple[Limit, ...]:
     """What must be free on each storage unit, whatever is forced."""
-    return tuple(_room(shape, unit) for unit in range(len(shape.units)))
+    if not shape.told:
+        return (_room(shape, 0),)
+    return tuple(_made_room(shape, unit, role) for unit in range(len(shape.units)) for role in BOTH)
+
+
+@lru_cache(maxsize=32)
+def _default_group(shape: Shape) -> Limit:
+    """Ganeti looks for the cluster's own volume group on the node from which it copies disks, whatever groups
+    they are on (``TLReplaceDisks``, ``lib/cmdlib/instance_storage.py``). A node that is offline does not
+    tell, one that has the group for mirrored disks has it.
+    """
+    name = shape.units[0]
+    mirrored = [of_unit("t_dsk", unit) for unit in shape.default[1:]]
+
+    def applies(columns: Columns) -> Any:
+        there = columns.offline
+        for figure in mirrored:
+            there = there | (getattr(columns, figure) > 0)
+        return ~there
+
+    return Limit(Fail.DISK, "t_dsk", ABOVE, _nothing, (SOURCE,), applies=applies, thing=name)
 
 
 SPINDLES = Limit(
@@ -283,7 +326,7 @@ def _disk(shape: Shape, unit: int) -> Resource:
         BOTH,
         lambda _c, change: change.asked.disk[unit],
         _unit_taken(unit) if shape.told else _disk_taken,
-        (disk_limits(shape)[unit], _reserved_room(shape, unit)),
+        (*(limit for limit in disk_limits(shape) if limit.of == unit), _reserved_room(shape, unit)),
     )
 
 
@@ -315,7 +358,8 @@ def resources(shape: Shape) -> tuple[Resource, ...]:
 def declared_limits(shape: Shape) -> tuple[Limit, ...]:
     """All limits of a cluster, in the order they are looked at."""
     pools = (_access(shape, pool) for pool in range(len(shape.pools)))
-    return (*pools, *(limit for resource in resources(shape) for limit in resource.limits))
+    group = (_default_group(shape),) if shape.told else ()
+    return (*pools, *(limit for resource in resources(shape) for limit in resource.limits), *group)
 
 
 def check(declared: tuple[Resource, ...], shape: Shape) -> None:
