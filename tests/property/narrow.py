@@ -99,7 +99,8 @@ def _with_disks(rng: Random, row: Instance) -> Instance:
     disks = []
     for _ in range(rng.choice((1, 1, 2))):
         unit = rng.choice((*UNITS.get(row.template, ()), None))
-        metavg = "xenvg" if unit == SSD and row.template is DiskTemplate.DRBD and rng.random() < 0.3 else None
+        drbd = row.template is DiskTemplate.DRBD
+        metavg = rng.choice(("xenvg", "ssdvg")) if unit and drbd and rng.random() < 0.5 else None
         disks.append(Disk(rng.choice((10, 500, 2000)), row.spindles, unit, metavg))
     return replace(row, dsk=sum(disk.size for disk in disks), disks=tuple(disks))
 
@@ -108,9 +109,9 @@ def _with_units(rng: Random, node: Node, of_drbd: bool) -> Node:
     """The node with storage units, some of them full; now and then it tells of none."""
     if rng.random() < 0.15:
         return node
-    ssd = Unit(MIRRORED if of_drbd else SSD, 8000, rng.choice((0, 900, 3000, 7000)))
+    ssd = Unit(MIRRORED if of_drbd else SSD, 8000, rng.choice((0, 129, 600, 2100, 7000)))
     others = (ssd, Unit(DIRECTORY, 6000, rng.choice((400, 3000))), Unit(POOL, 9000, 9000))
-    found = [Unit(DEFAULT, int(node.t_dsk), node.f_dsk)] if rng.random() < 0.9 else []
+    found = [Unit(DEFAULT, int(node.t_dsk), node.f_dsk)] if rng.random() < 0.75 else []
     found += [unit for unit in others if rng.random() < 0.7]
     return replace(node, storage=tuple(found))
 

@@ -16,7 +16,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from tests.property.narrow import cases
-from tests.support.plain_storage import default_unit, free_on, has_room, keeps, left_on, told
+from tests.support.plain_storage import default_unit, free_on, has_room, is_source, keeps, left_on, told
 
 PLENTY = 1 << 39
 
@@ -50,7 +50,9 @@ def test_a_new_instance_fits_where_each_of_its_disks_does(case: tuple[State, Ins
     places = [found.pnode, found.snode] if new.template is DiskTemplate.DRBD else [found.pnode]
     for candidate, code in enumerate(found.codes.tolist()):
         nodes = [cluster.nodes[int(rows[candidate])] for rows in places]
-        expected = free.codes[candidate] == FITS and all(has_room(cluster, new, node) for node in nodes)
+        expected = free.codes[candidate] == FITS and all(
+            has_room(cluster, new, node, made=True) for node in nodes
+        )
         assert (code == FITS) == expected, [node.name for node in nodes]
 
 
@@ -79,7 +81,9 @@ def test_a_move_fits_where_each_disk_does(case: tuple[State, Instance]) -> None:
         lost = bool(state.columns.offline[(state.pnode if shared else state.snode)[index]])
         # The primary stays, and must have had the units with something left all along.
         primary = cluster.nodes[int(state.pnode[index])]
-        stays = shared or keeps(cluster, row, primary, force=True)
+        # Of a forthcoming instance nothing is copied.
+        source = row.forthcoming or is_source(cluster, primary)
+        stays = shared or (keeps(cluster, row, primary, force=True) and source)
         for target, code, free in zip(targets.tolist(), *codes, strict=True):
             expected = free == FITS and stays and has_room(cluster, row, cluster.nodes[target], lost)
             assert (code == FITS) == expected, (row.name, cluster.nodes[target].name)
