@@ -28,7 +28,7 @@ from ganeti_htools.model.request import AllocateSecondary
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
-from tests.support.plain_storage import free_on, has_room, is_source, keeps, looked_for, takes
+from tests.support.plain_storage import can_be_made, free_on, has_room, is_source, keeps, takes
 
 KEYS = ("xenvg", "ssdvg")
 MORE = (-1, 0, 1, 127, 128, 129, 256, 257, 384, 385, *[4000] * 6)  # than the disks of an instance take
@@ -42,7 +42,9 @@ def instance(rng: Random, name: str, template: DiskTemplate, *nodes: str) -> Ins
     for _ in range(rng.choice((1, 1, 2, 3))):
         key = rng.choice((None, *KEYS))
         metavg = rng.choice((None, *KEYS)) if template is DRBD else None
-        disks.append(Disk(rng.choice((10, 500)), None, DesiredUnit(StorageType.LVM_VG, key) if key else None, metavg))
+        disks.append(
+            Disk(rng.choice((10, 500)), None, DesiredUnit(StorageType.LVM_VG, key) if key else None, metavg)
+        )
     size = sum(disk.size + (128 if template is DRBD else 0) for disk in disks)
     row = Instance(name, 64, size, tuple(disks), 1, template=template)
     return replace(row, pnode=nodes[0], snode=nodes[1] if template is DRBD else None) if nodes else row
@@ -111,9 +113,9 @@ def test_new_secondaries_of_instances_that_become_mirrored(case: tuple[State, In
         (told,) = explained(state, AllocateSecondary(row.name), Options(capacity=False))
         for place in told.places:
             node = cluster.nodes[place.snode]
-            free = free_on(cluster, node)
-            needs = takes(cluster, mirrored) | looked_for(cluster, mirrored)
-            good = node.t_mem > 0 and all(free.get(unit, 0) > size for unit, size in needs.items())
+            good = (
+                node.t_mem > 0 and has_room(cluster, mirrored, node) and can_be_made(cluster, mirrored, node)
+            )
             assert (place.why == "") == (stays and good), (row.name, node.name)
 
 

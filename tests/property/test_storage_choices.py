@@ -34,7 +34,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from tests.property.test_storage_after import any_state
-from tests.support.plain_storage import has_room, keeps
+from tests.support.plain_storage import can_be_made, has_room, is_source, keeps
 
 FREE = Options(capacity=False)  # redundancy is another matter
 TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.FILE, DiskTemplate.EXT)
@@ -50,16 +50,16 @@ def with_plenty(state: State) -> State:
     return state
 
 
-def roomy(state: State, row: Instance, force: bool = False) -> Bools:
+def roomy(state: State, row: Instance, force: bool = False, made: bool = False) -> Bools:
     """The nodes that have room for one more instance."""
     cluster = state.settled()
-    return np.array([has_room(cluster, row, node, force) for node in cluster.nodes], np.bool_)
+    return np.array([has_room(cluster, row, node, force, made) for node in cluster.nodes], np.bool_)
 
 
 def admitted(state: State, trial: Trial, plenty: Trial, row: Instance) -> Bools:
     """The candidates that all other rules admit, and whose nodes have room for one more instance."""
     places = [trial.pnode, trial.snode] if row.template is DiskTemplate.DRBD else [trial.pnode]
-    room = roomy(state, row)
+    room = roomy(state, row, made=True)
     fits: Bools = plenty.codes == FITS
     for nodes in places:
         fits = fits & room[nodes]
@@ -94,8 +94,10 @@ def anew(rng: random.Random, state: State, name: str = "new") -> Instance:
     """A new instance with disks on any units that nodes have, or on the default one."""
     template = rng.choice(TEMPLATES)
     units = [unit for unit in state.units.local if unit.type is TYPE_OF[template]]
+    metadata = [None, *(unit.key for unit in units)] if template is DiskTemplate.DRBD else [None]
     disks = tuple(
-        Disk(rng.choice((1024, 5000, 20480)), 1, rng.choice((None, *units))) for _ in range(rng.randint(1, 2))
+        Disk(rng.choice((1024, 5000, 20480)), 1, rng.choice((None, *units)), rng.choice(metadata))
+        for _ in range(rng.randint(1, 2))
     )
     meta = 128 * len(disks) if template is DiskTemplate.DRBD else 0
     size = sum(disk.size for disk in disks) + meta
@@ -184,7 +186,9 @@ def test_relocation() -> None:
                     else placements.replace_secondary(each, asked, targets)
                 )
             # Only the new node has to have room; on the primary the disks are already.
-            stays = shared or keeps(state.cluster, row, state.cluster.nodes[p], force=True)
+            primary = state.cluster.nodes[p]
+            source = row.forthcoming or is_source(state.cluster, primary)
+            stays = shared or (keeps(state.cluster, row, primary, force=True) and source)
             fits = (trials[1].codes == FITS) & roomy(state, row, lost)[targets] & stays
             leaving = state.cluster.nodes[p if shared else s].name
             found = decided(state, Relocate(row.name, 1, (leaving,)))
@@ -213,7 +217,11 @@ def test_a_secondary_more() -> None:
                 placements.allocate_pairs(each, asked, *pairs, each.peers[pairs])
                 for each in (bare, with_plenty(bare))
             )
-            fits = admitted(without(bare, index), trial, plenty, asked.row)
+            # Ganeti looks at the secondary only; on the primary the data are.
+            rest, room = without(bare, index), roomy(without(bare, index), asked.row)
+            cluster = rest.settled()
+            made = [can_be_made(cluster, asked.row, cluster.nodes[target]) for target in targets.tolist()]
+            fits = (plenty.codes == FITS) & room[p] & room[targets] & np.array(made, np.bool_)
             assert (found is not None) == fits.any(), (seed, row.name)
             if found:
                 best = min(scores(bare, trial, fits, everyone))

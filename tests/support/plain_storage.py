@@ -49,19 +49,19 @@ def takes(cluster: Cluster, row: Instance) -> Counter[DesiredUnit]:
     return found if len(found) > 1 else Counter(dict.fromkeys(found, row.dsk))
 
 
-def looked_for(cluster: Cluster, row: Instance) -> Counter[DesiredUnit]:
-    """What Ganeti wants to be free (MiB) of each unit when it makes a mirrored instance: it looks for all of a
-    disk where its data goes.
+def can_be_made(cluster: Cluster, row: Instance, node: Node) -> bool:
+    """Whether Ganeti makes a mirrored instance's disks on a node, with something left: it looks for all of a
+    disk, metadata as well, where its data goes.
     """
-    found: Counter[DesiredUnit] = Counter()
+    free, wanted = left_on(cluster, node), Counter[DesiredUnit]()
     for disk in row.disks:
-        found[unit_of(cluster, row, disk)] += disk.size + 128
-    return found
+        wanted[unit_of(cluster, row, disk)] += disk.size + 128
+    return all(free.get(unit, 0) > size for unit, size in wanted.items())
 
 
 def is_source(cluster: Cluster, node: Node) -> bool:
-    """Whether Ganeti copies disks from a node to a new secondary: it has the cluster's own volume group, be it
-    for mirrored disks. Of nodes that are offline nothing is known.
+    """Whether Ganeti copies disks from a node to a new secondary: it has the cluster's own volume group,
+    if only for mirrored disks. Of nodes that are offline nothing is known.
     """
     key = default_unit(cluster, StorageType.LVM_VG).key
     told = [unit for unit in node.storage or () if unit.desired.type in VOLUMES and unit.total > 0]
@@ -102,17 +102,15 @@ def sees(cluster: Cluster, node: Node, pool: DesiredUnit) -> bool:
     return listing[row] if any(listing) else tagged[row] or not any(tagged)
 
 
-def has_room(
-    cluster: Cluster, row: Instance, node: Node, force: bool = False, made: bool = False
-) -> bool:
+def has_room(cluster: Cluster, row: Instance, node: Node, force: bool = False, made: bool = False) -> bool:
     """Whether a node has the unit of each disk of one more instance, with something left; and sees the pools.
 
-    With ``force`` nothing is kept for forthcoming instances, nor need anything be free for one that is. If its
-    disks are ``made`` there and are on several units, Ganeti wants more to be free.
+    With ``force`` nothing is kept for forthcoming instances, nor need anything be free for one that is. Disks
+    on several units that are ``made`` there have to be those that Ganeti makes.
     """
     free, wanted = (free_on if force else left_on)(cluster, node), takes(cluster, row)
-    if made and row.template is DiskTemplate.DRBD and len(wanted) > 1:
-        wanted |= looked_for(cluster, row)  # the larger of each
+    if made and row.template is DiskTemplate.DRBD and len(wanted) > 1 and not can_be_made(cluster, row, node):
+        return False
     local = [unit for unit in wanted if counted(cluster, unit)]
     return (
         all(sees(cluster, node, unit) for unit in wanted if unit.type.pool)

@@ -253,7 +253,7 @@ def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> st
 
 def _full(state: State, lost: int, heirs: Ints) -> Iterator[str]:
     """Which of the nodes that hold the mirrors of a node's instances has nothing free where these are."""
-    names, _, told = state.columns.shape
+    names, told = state.columns.shape.units, state.columns.shape.told
     for unit, free in enumerate(by_unit(state.columns, "f_dsk")):
         mirrored = (state.pnode == lost) & state.wants[:, unit] & ~state.forthcoming
         where = f"free on {names[unit]}" if told else "of free disk"

@@ -6,6 +6,7 @@ against a node. The rules are those of Ganeti's htools (``Node.hs``; ``hbal(1)``
 """
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -202,17 +203,20 @@ def _room(shape: Shape, unit: int) -> Limit:
     return Limit(Fail.DISK, of_unit("f_dsk", unit), ABOVE, _nothing, of=unit, thing=thing, unit=MIB)
 
 
-def _made_room(shape: Shape, unit: int, role: Role) -> Limit:
-    """The same where disks are made: on all nodes of a new instance, on the secondary of one that has its
-    primary and becomes mirrored.
+@dataclass(frozen=True, slots=True)
+class _Spare:
+    """What an instance wants to stay free of a unit where its disks are made: on all nodes of a new one, on
+    the secondary of one that has its primary and becomes mirrored. Two for the same are equal, as limits are
+    compared.
     """
 
-    def bound(_old: Columns, _new: Columns, asked: Asked | None) -> Any:
-        if asked is None or (role is PRIMARY and asked.index != NOWHERE):
-            return 0
-        return asked.spare[unit]
+    unit: int
+    role: Role
 
-    return _room(shape, unit)._replace(bound=bound, roles=(role,))
+    def __call__(self, _old: Columns, _new: Columns, asked: Asked | None) -> Any:
+        if asked is None or (self.role is PRIMARY and asked.index != NOWHERE):
+            return 0
+        return asked.spare[self.unit]
 
 
 def _reserved_room(shape: Shape, unit: int) -> Limit:
@@ -243,7 +247,11 @@ def disk_limits(shape: Shape) -> tuple[Limit, ...]:
     """What must be free on each storage unit, whatever is forced."""
     if not shape.told:
         return (_room(shape, 0),)
-    return tuple(_made_room(shape, unit, role) for unit in range(len(shape.units)) for role in BOTH)
+    return tuple(
+        _room(shape, unit)._replace(bound=_Spare(unit, role), roles=(role,))
+        for unit in range(len(shape.units))
+        for role in BOTH
+    )
 
 
 @lru_cache(maxsize=32)

@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.engine.rules import node_rules, resources
 from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES, SECONDARY, Resource
-from ganeti_htools.model.columns import CHANGING, FORTHCOMING, SINGLE
+from ganeti_htools.model.columns import CHANGING, FORTHCOMING, SINGLE, Shape
 
 NEW = Resource("f_gpus", (PRIMARY,), lambda _columns, _change: 1)
 
@@ -70,3 +70,10 @@ def test_the_order_in_which_limits_are_looked_at() -> None:
     assert order(SECONDARY) == [*storage, "unallocated", "unallocated", *forthcoming, "f_mem_forth"]
     assert order(PRIMARY, force=True) == ["unallocated", "f_dsk", "f_spindles"]
     assert order(SECONDARY, force=True) == ["f_dsk", "f_spindles"]
+
+
+def test_limits_that_are_declared_anew_are_equal() -> None:
+    """They are remembered for a few shapes only, and a place may ignore some of them."""
+    shape = Shape(("lvm-vg/a", "lvm-vg/b"), (), True)
+    anew = [each.__wrapped__(shape) for each in (resources.disk_limits, resources.unit_limits)]
+    assert anew == [resources.disk_limits(shape), resources.unit_limits(shape)]
