@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.cli import hail, hbal, hspace
+from ganeti_htools.cli import hail, hbal, hcheck, hroller, hspace, hsqueeze
 from tests.oracle.programs import ours, theirs
 from tests.oracle.test_hail import comparable
 from tests.support.cases import Case, case
@@ -127,3 +127,40 @@ def test_hspace(oracle: Oracle, seed: int, tmp_path: Path) -> None:
     debian, htoolsd = theirs(oracle, "hspace", expected), ours(hspace.main, found)
     assert htoolsd.status == debian.status
     assert COUNTS.findall(htoolsd.out) == COUNTS.findall(debian.out)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hroller(oracle: Oracle, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    shape = Shape(nodes=rng.randint(3, 6), instances=rng.randint(0, 20), fill=rng.choice((0.3, 0.6, 0.85)))
+    paths = files(rng, cluster(seed, shape), tmp_path)
+    switches = ("--ignore-non-redundant", "--full-evacuation", "--print-moves", "--offline-maintenance")
+    words = ["-f", *(switch for switch in switches if rng.random() < 0.4)]
+    debian = theirs(oracle, "hroller", [*words, "-t", paths[0]])
+    htoolsd = ours(hroller.main, [*words, "-t", paths[1]])
+    assert (htoolsd.status, htoolsd.out) == (debian.status, debian.out)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hsqueeze(oracle: Oracle, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    templates = rng.choice(({"ext": 6, "rbd": 1}, {"ext": 8, "drbd": 1, "plain": 1}))
+    shape = Shape(nodes=rng.randint(3, 6), instances=rng.randint(0, 20), templates=templates)
+    paths = files(rng, cluster(seed, shape), tmp_path)
+    debian = theirs(oracle, "hsqueeze", ["-C", "-t", paths[0]])
+    htoolsd = ours(hsqueeze.main, ["-C", "-t", paths[1]])
+    assert (htoolsd.status, htoolsd.out) == (debian.status, debian.out)
+
+
+COUNTED = re.compile(r"^HCHECK_(?!.*SCORE).*", re.MULTILINE)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hcheck(oracle: Oracle, seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    paths = files(rng, case(rng.randrange(1 << 30)).data, tmp_path)
+    words = ["--machine-readable", *(["--no-simulation"] if rng.random() < 0.3 else [])]
+    debian = theirs(oracle, "hcheck", [*words, "-t", paths[0]])
+    htoolsd = ours(hcheck.main, [*words, "-t", paths[1]])
+    assert COUNTED.findall(htoolsd.out) == COUNTED.findall(debian.out)
+    assert htoolsd.status == debian.status
