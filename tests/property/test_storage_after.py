@@ -80,10 +80,11 @@ def test_requests(kind: str) -> None:
     assert came > 2
 
 
-def any_state(seed: int) -> State:
+def any_state(seed: int, groups: int = 1) -> State:
     rng = random.Random(seed)
     shape = Shape(
-        nodes=rng.randint(3, 6),
+        nodes=groups * rng.randint(3, 6),
+        groups=groups,
         instances=rng.randint(5, 30),
         templates=rng.choice((MIXED, {"drbd": 1}, {"ext": 3, "sharedfile": 1, "rbd": 1})),
         fill=rng.choice((0.3, 0.6, TIGHT)),

@@ -19,20 +19,22 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import PoolRoom
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Disk, Instance
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.request import (
     Allocate,
     AllocateSecondary,
+    ChangeGroup,
     MultiAllocate,
+    NodeEvacuate,
     Placement,
     Relocate,
     Request,
 )
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, EvacMode
 from tests.property.test_storage_after import any_state
 from tests.support.plain_storage import can_be_made, has_room, is_source, keeps
 
@@ -323,3 +325,67 @@ def test_hspace_ends_where_the_pool_does(free: int) -> None:
         assert counts[0] == min(counts[1], most)
         bounded += counts[0] < counts[1]
     assert bounded > 5
+
+
+def leaving(state: State, index: int, targets: Ints) -> bool:
+    """Whether an instance can leave its nodes for some of the targets, by the plain rules."""
+    row, plenty, scope = state.cluster.instances[index], with_plenty(state), state.group == -1
+    if not len(targets):
+        return False
+    room, asked = roomy(state, row)[targets], plenty.instance(index)
+    if row.template is not DiskTemplate.DRBD:
+        return bool(((placements.failover_to(plenty, asked, targets, scope).codes == FITS) & room).any())
+    trial, _ = placements.move_pairs(plenty, asked, targets, scope)
+    apart = ~np.eye(len(targets), dtype=np.bool_)
+    # In between the old primary has the mirror.
+    stays = keeps(state.cluster, row, state.cluster.nodes[int(state.pnode[index])])
+    return bool(((trial.codes == FITS) & apart & room & room[:, np.newaxis]).any()) and stays
+
+
+def movable(rng: random.Random, state: State) -> list[int]:
+    """Some instances that can move, with both their nodes online."""
+    rows = [
+        index
+        for index, row in enumerate(state.cluster.instances)
+        if row.template in (DiskTemplate.DRBD, DiskTemplate.EXT)
+        and not state.columns.offline[state.pnode[index]]
+        and not (state.snode[index] != NOWHERE and state.columns.offline[state.snode[index]])
+    ]
+    return rng.sample(rows, min(3, len(rows)))
+
+
+def test_an_instance_leaves_its_nodes() -> None:
+    moved = refused = 0
+    for seed in range(60):
+        rng, state = case(seed)
+        for index in movable(rng, state):
+            p, s = int(state.pnode[index]), int(state.snode[index])
+            targets = np.flatnonzero(usable(state, index, p, p if s == NOWHERE else s))
+            found = decided(state, NodeEvacuate((state.cluster.instances[index].name,), EvacMode.ALL))
+            assert (found is not None) == leaving(state, index, targets), (seed, index)
+            moved, refused = moved + bool(found), refused + (not found)
+    assert moved > 30
+    assert refused > 10
+
+
+def test_an_instance_leaves_its_group() -> None:
+    moved = refused = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        state = any_state(seed, groups=2)
+        for index in movable(rng, state):
+            row = state.cluster.instances[index]
+            targets = np.flatnonzero(
+                (state.group != state.group[state.pnode[index]]) & ~state.columns.offline
+            )
+            new = replace(row, pnode="", snode=None)
+            trial, plenty = (places_of(each, new) for each in (state, with_plenty(state)))
+            there = np.isin(trial.pnode, targets) & (
+                np.isin(trial.snode, targets) if row.template is DiskTemplate.DRBD else True
+            )
+            fits = (admitted(state, trial, plenty, new) & there).any() and leaving(state, index, targets)
+            found = decided(state, ChangeGroup((row.name,), ()))
+            assert (found is not None) == fits, (seed, row.name)
+            moved, refused = moved + bool(found), refused + (not found)
+    assert moved > 20
+    assert refused > 10
