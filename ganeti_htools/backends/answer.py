@@ -96,6 +96,10 @@ def _evacuated(request: Request, decision: Decision) -> tuple[str, Any]:
     failed = [[rows[index].name, reason] for index, reason in evacuation.failed]
     jobs = [_job(state, rows[each.instance], each.parts) for each in evacuation.moved]
     info = f"{len(failed)} instances failed to move and {len(moved)} were moved successfully"
+    if evacuation.left:
+        groups = {each.instance: state.cluster.groups[each.group].name for each in evacuation.moved}
+        left = [f"{rows[index].name} to {groups[index]} ({why})" for index, why in evacuation.left]
+        info += f"; {len(left)} left their group: {', '.join(left)}"
     return info, [moved, failed, jobs]
 
 

@@ -22,6 +22,7 @@ from ganeti_htools.model.errors import HtoolsError, inconsistencies
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import respond_on, state_for
+from ganeti_htools.planning.inter_group import prepared
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +44,7 @@ def run(line: CommandLine) -> None:
         iallocator.check_known(request, cluster)
     elif not line.ignore_dynu:
         cluster = with_load(cluster, line)
+    cluster, options, note = prepared(cluster, request, options, None)
     state = state_for(cluster, request, options)
     say(inconsistencies((*warnings, *missing_resources(state))))
     if line.explain is not None:
@@ -58,7 +60,7 @@ def run(line: CommandLine) -> None:
         say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
     _show(line, "Initial cluster", state)
     save(line, "pre-ialloc", "before iallocator run", state.settled)
-    answer, after = respond_on(state, request, options, ranked=line.json)
+    answer, after = respond_on(state, request, options, note, ranked=line.json)
     print(answer, flush=True)
     _show(line, "Final cluster", after)
     new_first = isinstance(request, Allocate) and after is not state

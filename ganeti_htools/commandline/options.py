@@ -142,6 +142,9 @@ RESTRICT_ALLOCATION_TO = Option(
     "NODE,...",
     "manynodes",
 )
+INTER_GROUP = replace(
+    switch("", "inter-group", "evacuate nodes into other groups where their own have no room"), whole=True
+)
 MOND = Option(
     "",
     "mond",

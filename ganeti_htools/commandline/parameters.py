@@ -30,6 +30,7 @@ def algorithm(line: CommandLine) -> Options:
         ignore_soft_errors=line.ignore_soft_errors,
         restrict_to=line.restrict_allocation_to,
         static_kvm_node_memory=line.static_kvm_node_memory,
+        inter_group=line.inter_group,
     )
 
 

@@ -55,6 +55,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     ignore_non_redundant: bool = False
     ignore_soft_errors: bool = False
     independent_groups: bool = False
+    inter_group: bool = False
     json: bool = False
     long_solution_threshold: int = 1000
     luxi: str | None = None

@@ -76,7 +76,12 @@ def decide(state: State, request: wanted.Request, options: Options, reporter: Re
             rows = [state.nodes[node] for node in leaving]
             moved = relocate(state, indices[name], count, rows, options, reporter)
         case wanted.NodeEvacuate(names, mode):
-            moved = evacuate_nodes(state, [indices[name] for name in names], mode, options, reporter)
+            evacuate = evacuate_nodes
+            if options.inter_group:
+                from ganeti_htools.engine.groups.evacuation import evacuate_over_groups  # seldom needed
+
+                evacuate = evacuate_over_groups
+            moved = evacuate(state, [indices[name] for name in names], mode, options, reporter)
         case wanted.ChangeGroup(names, uuids):
             rows = [_group_row(state, uuid) for uuid in uuids]
             moved = change_group(state, [indices[name] for name in names], rows, options, reporter)

@@ -15,6 +15,7 @@ from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.planning.gist import Gist, gist
+from ganeti_htools.planning.inter_group import prepared
 from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known
 
 
@@ -96,6 +97,8 @@ def respond(
             if filled is not cluster:
                 note += f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
                 cluster = filled
+    cluster, options, more = prepared(cluster, request, options, known.cluster if known else None)
+    note += more
     state = state_for(cluster, request, options, cache.figures)
     cache.figures = state.figures
     warnings = (*message.warnings, *missing_resources(state))

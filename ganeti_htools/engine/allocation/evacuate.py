@@ -34,22 +34,26 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Evacuation:
-    """What moves, in order; what does not, and why; and the state afterwards."""
+    """What moves, in order; what does not, and why; and the state afterwards.
+
+    ``left`` are those that move to another group though they should have stayed in theirs, and why.
+    """
 
     moved: tuple[Moved, ...]
     failed: tuple[tuple[int, str], ...]
     state: State
+    left: tuple[tuple[int, str], ...] = ()
 
 
 def evacuate_nodes(
     state: State, instances: Sequence[int], mode: EvacMode, options: Options, reporter: Reporter = SILENT
 ) -> Evacuation:
     """Move each instance off its primary, its secondary or both, within its group."""
-    state, emptied = state.copy(), _emptied(state, instances, mode)
+    state, away = state.copy(), emptied(state, instances, mode)
 
     def move(index: int) -> list[MovePart]:
         asked, group = state.instance(index), int(state.group[state.pnode[index]])
-        usable = (state.group == group) & ~emptied & ~state.columns.offline
+        usable = (state.group == group) & ~away & ~state.columns.offline
         usable[state.pnode[index]] = False
         reporter.starting(state, asked, state.group == group)
         return leave(state, asked, mode, group, np.flatnonzero(usable), options, reporter)
@@ -57,15 +61,15 @@ def evacuate_nodes(
     return _one_by_one(state, instances, move, reporter)
 
 
-def _emptied(state: State, instances: Sequence[int], mode: EvacMode) -> Bools:
+def emptied(state: State, instances: Sequence[int], mode: EvacMode) -> Bools:
     """The nodes that some of the instances are to leave."""
-    emptied = np.zeros(len(state.group), np.bool_)
+    nodes = np.zeros(len(state.group), np.bool_)
     for index in instances:
         if mode is not EvacMode.SECONDARY:
-            emptied[state.pnode[index]] = True
+            nodes[state.pnode[index]] = True
         if mode is not EvacMode.PRIMARY and state.instance(index).mirrored and state.snode[index] != NOWHERE:
-            emptied[state.snode[index]] = True
-    return emptied
+            nodes[state.snode[index]] = True
+    return nodes
 
 
 def _one_by_one(

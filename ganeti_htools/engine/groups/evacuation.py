@@ -1,0 +1,60 @@
+"""Nodes evacuated over the border of their group: what finds no place there goes to another one.
+
+(Ganeti's design "Synchronising htools to Ganeti 2.3", node evacuation changes.)
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.evacuate import Evacuation, emptied, evacuate_nodes
+from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
+from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import EvacMode
+
+
+def evacuate_over_groups(
+    state: State, instances: Sequence[int], mode: EvacMode, options: Options, reporter: Reporter = SILENT
+) -> Evacuation:
+    """Move instances as :func:`.evacuate_nodes` does, then those that found no place to other groups.
+
+    Each goes to the best place in the best group, of those that no node is evacuated in. What is reported are
+    the places in their own groups.
+    """
+    inside = evacuate_nodes(state, instances, mode, options, reporter)
+    if not inside.failed:
+        return inside
+    others = set(state.group.tolist()) - set(state.group[emptied(state, instances, mode)].tolist())
+    everyone = np.ones(len(state.pnode), np.bool_)
+    now = Regrouping(inside.state, Rules(everyone, frozenset(others)))
+    stuck = dict(inside.failed)
+    left = dict[int, str]()
+    while True:  # what leaves may make way for what could not leave before
+        gone = {
+            index: why
+            for index, why in stuck.items()
+            if _lacks_room(now, index, mode) and now.leave(index, now.targets(index))
+        }
+        if not gone:
+            break
+        left |= gone
+        stuck = {index: why for index, why in stuck.items() if index not in gone}
+    failed = [
+        (index, f"{why}; {_refusals(now, index)}" if _lacks_room(now, index, mode) else why)
+        for index, why in stuck.items()
+    ]
+    return Evacuation((*inside.moved, *now.moved), tuple(failed), now.state, tuple(left.items()))
+
+
+def _lacks_room(now: Regrouping, index: int, mode: EvacMode) -> bool:
+    """Whether an instance that was not moved could have been, had there been room."""
+    without_secondary = mode is EvacMode.SECONDARY and not now.state.instance(index).mirrored
+    return now.obstacle(index) is None and not without_secondary
+
+
+def _refusals(now: Regrouping, index: int) -> str:
+    names = {group: now.state.cluster.groups[group].name for group in sorted(now.rules.groups)}
+    reasons = [now.refusal(index, group) or f"group {name} has no room" for group, name in names.items()]
+    return ", ".join(dict.fromkeys(reasons)) or "there is no other group"
