@@ -18,6 +18,7 @@ _htoolsd_words() {
 --no-capacity-checks none
 --accept-existing-errors none
 --restrict-allocation-to manynodes
+--inter-group none
 --explain none
 --json none
 --mond ?choices=yes,no

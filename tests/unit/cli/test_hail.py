@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ganeti_htools.backends import text
 from ganeti_htools.cli import hail
 from tests.support import messages
 from tests.support.clusters import Json, Shape, cluster
@@ -186,3 +187,28 @@ def test_exclusive_storage_has_no_score(tmp_path: Path, capsys: pytest.CaptureFi
     assert len(each["groups"]) == 2
     for group in each["groups"]:
         assert group.keys() == {"group", "alloc_policy", "lost", "disk_left", "nodes"}
+
+
+def test_evacuation_into_another_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = cluster(4, Shape(nodes=9, instances=30, groups=3, templates={"ext": 1}, fill=0.3))
+    node = data["instances"][next(iter(data["instances"]))]["nodes"][0]
+    for each in data["nodes"].values():
+        if each["group"] == data["nodes"][node]["group"]:
+            each["free_memory"] = 100
+    path, saved = tmp_path / "request", tmp_path / "saved"
+    path.write_text(messages.encode(messages.message(data, messages.node_evacuate(data, node, "all"))))
+    assert hail.main([str(path)]) == 0
+    assert not json.loads(capsys.readouterr().out)["result"][0]
+    assert hail.main([str(path), "--inter-group", "-S", str(saved)]) == 0
+    moved, failed, jobs = json.loads(capsys.readouterr().out)["result"]
+    assert (len(moved), failed) == (len(jobs), [])
+    after = text.parse((tmp_path / "saved.post-ialloc").read_text(), "saved")
+    places = {row.name: [row.pnode] for row in after.instances}
+    assert {name: nodes for name, _, nodes in moved} == {name: places[name] for name, _, _ in moved}
+    # A group without nodes may be one that the request leaves out.
+    data["nodegroups"]["empty"] = next(iter(data["nodegroups"].values())) | {"name": "empty"}
+    path.write_text(messages.encode(messages.message(data, messages.node_evacuate(data, node, "all"))))
+    assert hail.main([str(path), "--inter-group"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert not told["result"][0]
+    assert told["info"].endswith("; no other groups are looked at: the request has no nodes of group empty")
