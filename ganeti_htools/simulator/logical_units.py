@@ -13,7 +13,7 @@ from ganeti_htools.model.cluster import Group, Instance, Node
 from ganeti_htools.model.policy import violation
 from ganeti_htools.model.types import DiskTemplate, Fail, Mirror, Status
 from ganeti_htools.simulator.opcodes import OpcodeError, refused
-from ganeti_htools.simulator.storage import query_disks, query_storage
+from ganeti_htools.simulator.storage import VOLUME_GROUPS, query_disks, query_storage
 from ganeti_htools.simulator.world import World, charged, find, lacking, lose, with_role
 
 LogicalUnit = Callable[[World, Opcode], tuple[World, Any]]
@@ -241,11 +241,15 @@ def _move(world: World, opcode: Opcode) -> tuple[World, Any]:
 
 
 def _check_default_group(world: World, instance: Instance) -> None:
-    """New secondaries need the cluster's volume group on the primary, whatever groups the disks are on."""
-    group, primary = world.units.local[0], _node(world, instance.pnode)
-    if primary.storage is not None and all(unit.desired != group for unit in primary.storage):
-        text = f"Volume group '{group.key}' not found on node {primary.name}"
-        raise OpcodeError("OpExecError", text)
+    """New secondaries need the cluster's volume group on the primary, whatever groups the disks are on.
+
+    Of a forthcoming instance nothing is copied.
+    """
+    group, primary = world.units.local[0].key, _node(world, instance.pnode)
+    groups = [unit for unit in primary.storage or () if unit.desired.type in VOLUME_GROUPS and unit.total]
+    there = primary.storage is None or any(unit.desired.key == group for unit in groups)
+    if not there and not instance.forthcoming:
+        raise OpcodeError("OpExecError", f"Volume group '{group}' not found on node {primary.name}")
 
 
 def _tags(change: Callable[[Sequence[str], Sequence[str]], tuple[str, ...]]) -> LogicalUnit:

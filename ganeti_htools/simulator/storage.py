@@ -23,7 +23,7 @@ from ganeti_htools.simulator.world import World
 
 _FIELDS = ("name", "size", "free", "used", "allocatable", "node", "type")
 _REPORTED = {StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER}
-_GROUPS = (StorageType.DRBD, StorageType.LVM_VG)  # to Ganeti both are volume groups
+VOLUME_GROUPS = (StorageType.DRBD, StorageType.LVM_VG)  # to Ganeti both are volume groups
 _USUAL = {
     StorageType.LVM_VG: "xenvg",
     StorageType.FILE: "/srv/ganeti/file-storage",
@@ -136,7 +136,7 @@ def _units(world: World, node: Node, kind: StorageType) -> list[tuple[str, int, 
     if kind is StorageType.LVM_VG:
         if node.storage is None:
             return [(_default(world, kind), int(node.t_dsk), node.f_dsk)] if node.t_dsk else []
-        groups = [unit for kind in _GROUPS for unit in node.storage if unit.desired.type is kind]
+        groups = [unit for kind in VOLUME_GROUPS for unit in node.storage if unit.desired.type is kind]
         found = {unit.desired.key: (unit.desired.key, unit.total, max(0, unit.free)) for unit in groups}
         return [found[name] for name in sorted(found)]
     if kind not in _REPORTED:

@@ -77,6 +77,26 @@ def test_a_group_that_is_full_or_missing_is_noticed(storage: Any, text: str) -> 
     carry_out(world(three=units(756, 300)), replace_disks("mirrored", "three"))
 
 
+@pytest.mark.parametrize(
+    ("storage", "forthcoming"),
+    [
+        ((Unit(SSD, 9000, 8000),), True),
+        ((Unit(SSD, 9000, 8000), Unit(DesiredUnit(StorageType.DRBD, "hdd"), 9000, 8000)), False),
+    ],
+)
+def test_the_own_group_may_be_for_mirrored_disks_and_a_reservation_needs_none(
+    storage: tuple[Unit, ...], forthcoming: bool
+) -> None:
+    now = world(one=storage)
+    row = now.instance("mirrored")
+    assert row
+    row = replace(row, forthcoming=forthcoming, disks=(Disk(500, unit=SSD, metavg="ssd"),), dsk=628)
+    now, _ = carry_out(now.with_instance(row), replace_disks("mirrored", "three"))
+    moved = now.instance("mirrored")
+    assert moved
+    assert moved.snode == "three"
+
+
 def test_a_node_is_asked_for_its_groups() -> None:
     now = world()
     assert asked(now, nodes=["one", "three"]) == [
