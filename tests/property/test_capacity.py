@@ -108,6 +108,32 @@ def test_redundant_ones_find_a_redundant_place_alone(seed: int) -> None:
     assert counted.placed == placed
 
 
+# In these, once some more are there, all could be lost again after they could not.
+AGAIN = (48, 74, 79, 169, 211, 217)
+
+
+@pytest.mark.parametrize("seed", [*AGAIN, *range(12)])
+def test_counting_ends_where_hail_refuses_the_next(seed: int) -> None:
+    rng = random.Random(seed)
+    options = Options()
+    shape = Shape(
+        nodes=rng.randint(3, 5),
+        instances=rng.randint(6, 14),
+        templates=rng.choice(({"ext": 1}, {"plain": 1}, {"plain": 1, "ext": 1})),
+        fill=rng.choice((0.6, 0.85)),
+    )
+    state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+    kind = InstanceKind(rng.choice((DiskTemplate.EXT, DiskTemplate.PLAIN)), 1)
+    row = kind.instance(size := Size(rng.choice((128, 256, 512)), 1024, 1))
+    if not assess(state, np.ones(len(state.group), np.bool_), options).holds():
+        assert seed not in AGAIN
+        return
+    counted, single = standard(state, kind, size, site(state, options), limit=None), state.copy()
+    for pnode in counted.state.pnode[len(state.pnode) :].tolist():
+        assert place(single, row, options) == (pnode, NOWHERE)
+    assert place(single, row, options) is None
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_redundant_cluster_stays_redundant(seed: int) -> None:
     rng = random.Random(seed)

@@ -9,7 +9,7 @@ from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.components import COUNT, SPREAD
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import moments, spread_after, weighted
-from ganeti_htools.model.columns import Floats, Ints
+from ganeti_htools.model.columns import Bools, Floats, Ints
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
@@ -24,9 +24,15 @@ class OneNodeSearch(BulkSearch):
         super().__init__(state, asked, nodes)
         self.look(range(len(nodes)))
 
-    def best(self) -> Nodes | None:
-        """Where the next instance goes, if anywhere."""
-        fits = np.flatnonzero(self.codes == FITS)
+    @property
+    def candidates(self) -> int:
+        """How many places there are to look at."""
+        return len(self.nodes)
+
+    def best(self, allowed: Bools | None = None) -> Nodes | None:
+        """Where the next instance goes, if anywhere; on candidates that are ``allowed``, all unless given."""
+        fits = self.codes == FITS
+        fits = np.flatnonzero(fits if allowed is None else fits & allowed)
         if not len(fits):
             return None
         sums, variances = (each[:, np.newaxis] for each in moments(self.now, self.looked))

@@ -51,6 +51,11 @@ class PairSearch(BulkSearch):
         groups = state.group[nodes]
         self.blocks = [_GroupPairs(self, np.flatnonzero(groups == group)) for group in sorted_unique(groups)]
 
+    @property
+    def candidates(self) -> int:
+        """How many pairs there are to look at."""
+        return sum(int(np.count_nonzero(block.apart)) for block in self.blocks)
+
     def best(self) -> Nodes | None:
         """Where the next instance goes, if anywhere."""
         sums, variances = (each[:, np.newaxis] for each in moments(self.now, self.looked))

@@ -1,36 +1,25 @@
 """How many more instances a cluster takes: of one size, or of sizes that shrink as it fills (``hspace(1)``).
 
-Instances are placed one after the other as ``allocation.allocate`` would. Redundancy of the whole is
-looked at in large steps, and instance by instance only where a step went too far; not at all for mirrored
-ones where existing errors are accepted, since they keep enough memory free on their secondaries as it is.
-In tiered allocation, when a size no longer fits, it is made smaller by what most candidates lack, a unit
-at a time; if that ends without success, each size on the way is made smaller by the other things that it
-lacks.
+Instances are placed one after the other as ``allocation.allocate`` would. Redundancy of the whole is not
+looked at for mirrored ones where existing errors are accepted, since they keep enough memory free on their
+secondaries as it is. In tiered allocation, when a size no longer fits, it is made smaller by what most
+candidates lack, a unit at a time; if that ends without success, each size on the way is made smaller by the
+other things that it lacks.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from ganeti_htools.engine.allocation.one_node import on_nodes
-from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
+from ganeti_htools.engine.capacity.redundant_places import filled_redundantly
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
-from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
+from ganeti_htools.engine.capacity.site import Site, by_group
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, worst
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy
-from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.pools import fit
-from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
-
-# Instances placed before redundancy is looked at: the least of a guess, and after a guess failed.
-LARGE_STEP, STEP = 20, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +126,6 @@ def _less(limit: int | None, placed: int) -> int | None:
     return None if limit is None else limit - placed
 
 
-def _solution(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Solution:
-    """The best redundant place, in any group."""
-    everyone = np.ones(len(state.group), np.bool_)
-    if not asked.mirrored:
-        return on_nodes(state, asked, site.nodes, everyone, site.options, redundancy)
-    found = list(on_all_pairs(state, asked, site, redundancy))
-    failures = sum((Counter(each.failures) for each in found), Counter())
-    good = [each for each in found if each.trial is not None]
-    if not good:
-        return Solution(failures, 0)
-    lowest = np.fmin.reduce([each.metric for each in good])
-    equal = [each for each in good if each.metric == lowest or np.isnan(lowest)]
-    best = max(equal, key=lambda each: each.nodes)
-    return replace(best, failures=failures)
-
-
 def _filled(
     state: State, kind: InstanceKind, size: Size, site: Site, first: int, limit: int | None
 ) -> tuple[State, Filled]:
@@ -173,62 +146,7 @@ def _filled_by_nodes(
     state: State, kind: InstanceKind, size: Size, site: Site, first: int, limit: int | None
 ) -> tuple[State, Filled]:
     """The same as far as nodes have room, with a limit that is not negative."""
-    row, placed = kind.instance(size), 0
-    mirrored = kind.template is DiskTemplate.DRBD
-    if not site.guards(mirrored):
-        return state, fill(state, row, site.nodes, first, limit, site.progress)
-    redundancy = site.redundancy(state)
-    if limit != 0 and (solution := _solution(state, state.ask(row), site, redundancy)).trial is None:
-        return state, Filled(0, _all_reasons(solution))
-    step = _guess(state, size)
-    while True:
-        trial = state.copy()
-        number = step if limit is None else min(step, limit)
-        filled = fill(trial, row, site.nodes, first + placed, number, site.progress)
-        then = site.redundancy(trial)
-        if then.holds():
-            state, redundancy, placed = trial, then, placed + filled.placed
-            limit = None if limit is None else max(0, limit - step)
-            if limit == 0 or filled.placed < number:
-                return state, Filled(placed, filled.failures)
-            step = STEP if step == STEP else _guess(state, size)
-        elif step == STEP:
-            break
-        else:
-            step = STEP
-    return _one_by_one(state, row, site, redundancy, first, placed, limit)
-
-
-def _all_reasons(solution: Solution) -> Failures:
-    return {fail: solution.failures.get(fail, 0) for fail in Fail}
-
-
-def _guess(state: State, size: Size) -> int:
-    """About how many instances fit by memory, rather too few; never STEP."""
-    free = np.maximum(state.columns.unallocated - state.columns.r_mem, 0).sum()
-    return max(LARGE_STEP, int(free) // max(1, size.mem) - len(state.group))
-
-
-def _one_by_one(
-    state: State,
-    row: Instance,
-    site: Site,
-    redundancy: Redundancy,
-    first: int,
-    placed: int,
-    limit: int | None,
-) -> tuple[State, Filled]:
-    """Place instances one by one, with a look at redundancy each time, up to ``limit`` of them.
-
-    The state is changed; ``redundancy`` is what it is before.
-    """
-    while True:
-        asked = state.ask(replace(row, name=f"{row.name}-{first + placed}"))
-        solution = _solution(state, asked, site, redundancy)
-        if solution.trial is None or limit == 0:
-            return state, Filled(placed, _all_reasons(solution))
-        lost = redundancy.lost_after(solution.trial)
-        settling.settle(state, solution.trial)
-        redundancy = site.redundancy(state, lost)
-        placed, limit = placed + 1, _less(limit, 1)
-        site.progress(placed)
+    row = kind.instance(size)
+    if site.guards(kind.template is DiskTemplate.DRBD):
+        return filled_redundantly(state, row, site, first, limit)
+    return state, fill(state, row, site.nodes, first, limit, site.progress)

@@ -258,6 +258,10 @@ class SizeVerdicts:
         redundancy, trial = self.redundancy, None
         admitted = nodes[redundancy.admits(asked, nodes, None)]
         for tries, node in enumerate(admitted.tolist()):
+            if (known := redundancy.bears(asked, node, self.suspects)) is not None:
+                if known:
+                    return True
+                continue
             if tries >= PATIENCE and redundancy.hopeless(self.suspects):
                 break
             if redundancy.rejects(asked, node, self.suspects):

@@ -48,6 +48,9 @@ check_hard((MEMORY, DISK, SPINDLES), "global N+1 redundancy")
 # How many of a group's roomiest nodes are looked at before all are.
 ROOMIEST = 8
 
+# Up to so many nodes, looking at each lost node by itself takes no longer than sums about all.
+SMALL = 16
+
 # Up to so many nodes, the states after the failovers off each of them are remembered.
 FEW = 64
 
@@ -74,7 +77,8 @@ class Redundancy:
 
     ``looked`` are the nodes whose loss counts, ``broken`` those whose loss cannot be survived.
     ``load[p, s]`` is the memory (MiB) that instances of ``p`` need on ``s`` should ``p`` be lost;
-    ``pairs`` are the rows of the ``p`` and ``s`` between which there are any. ``tried`` tells of nodes
+    ``pairs`` are the rows of the ``p`` and ``s`` between which there are any, ``mirrored`` those of the
+    instances. ``tried`` tells of nodes
     whether a loss that was simulated is survived, ``doubtful`` of groups which losses have to be. ``lost``
     are lost nodes once their mirrored instances have failed over, None where this cannot be simulated.
     """
@@ -86,6 +90,7 @@ class Redundancy:
     free: Ints
     load: Ints
     pairs: tuple[Ints, Ints]
+    mirrored: Ints
     displaced: Displaced
     tried: dict[int, bool] = field(default_factory=dict)
     doubtful: dict[int, Ints] = field(default_factory=dict)
@@ -162,10 +167,11 @@ class Redundancy:
 
     @property
     def _paired(self) -> Bools:
-        """Nodes that have to do with a mirrored instance of a node whose loss counts."""
-        paired = np.zeros(len(self.free), np.bool_)
-        for rows in self.pairs:
-            paired[rows[self.looked[self.pairs[0]]]] = True
+        """Nodes with a mirrored instance that takes spindles, of a node whose loss counts."""
+        state, paired = self.state, np.zeros(len(self.free), np.bool_)
+        rows = self.mirrored[state.wants[self.mirrored, SPINDLES.of]]
+        rows = rows[self.looked[state.pnode[rows]]]
+        paired[state.pnode[rows]] = paired[state.snode[rows]] = True
         return paired
 
     def unsettled(self, asked: Asked | None = None, primary: int = NOWHERE) -> Ints:
@@ -207,6 +213,13 @@ class Redundancy:
                 rows = rows[~surely_found(displaced, rows, reach, there, exclusive[targets])]
         return np.concatenate([unknown, rows])
 
+    def certain(self) -> bool:
+        """Whether sums prove that the state is redundant.
+
+        With less placed on it they would prove it as well: what is free is more then, what is displaced less.
+        """
+        return not self.missing and not len(self.unsettled())
+
     def holds(self) -> bool:
         """Whether the state is redundant as it is, by simulation where need be."""
         if self.missing:
@@ -223,46 +236,63 @@ class Redundancy:
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says, for a new instance."""
         asked, primary, secondary = trial.asked, int(trial.pnode[0]), int(trial.snode[0])
+        known = self.bears(asked, primary, suspects)
+        if known is not None:
+            return known
         if self.rejects(asked, primary, suspects):
             return False
-        placed: list[State] = []
-
-        def survived(node: int) -> bool:
-            """Whether the loss of a node is, with the instance placed."""
-            found = self._survived_with(asked, primary, node)
-            if found is None:
-                if not placed:
-                    placed.append(self.state.copy())
-                    settling.settle(placed[0], trial)
-                found = can_be_lost(placed[0], node, self.scope, self.arrivals)
-            return found
-
-        likely = [node for node in suspects[:1] if self.looked[node] and self._quick(asked)]
-        if not all_can_be_lost(survived, likely, suspects):
-            return False
-        unsettled = [node for node in self.unsettled(asked, primary).tolist() if node not in likely]
+        unsettled = self.unsettled(asked, primary).tolist()
         if not unsettled:
             return True
         without_room = self._without_room(asked, primary, secondary, unsettled)
         if without_room is not None:
             suspects[:] = [without_room, *(node for node in suspects if node != without_room)]
             return False
-        return all_can_be_lost(survived, unsettled, suspects)
+        placed = self.state.copy()
+        settling.settle(placed, trial)
+        return all_can_be_lost(
+            lambda node: can_be_lost(placed, node, self.scope, self.arrivals), unsettled, suspects
+        )
+
+    def bears(self, asked: Asked, primary: int, suspects: list[int]) -> bool | None:
+        """As :meth:`confirms` says, for a new instance with that primary only; None if it has to be tried
+        otherwise.
+
+        It may as well come after the mirrored instances of a lost node have failed over, which then need not
+        be done again for each placement.
+        """
+        if not self._quick(asked):
+            return None
+
+        def survived(node: int) -> bool | None:
+            lost = self._lost(node)
+            return None if lost is None else lost.survived_with(asked, primary)
+
+        likely = suspects[0] if suspects and self.looked[suspects[0]] else NOWHERE
+        if likely != NOWHERE and not (found := survived(likely)):
+            return found
+        for node in self._concerned(asked, primary):
+            if node != likely and not (found := survived(node)):
+                if found is False:
+                    suspects[:] = [node, *(each for each in suspects if each != node)]
+                return found
+        return True
+
+    def _concerned(self, asked: Asked, primary: int) -> list[int]:
+        """Nodes of which it is not known whether their loss is survived with a new instance."""
+        if len(self.free) > SMALL:
+            rows = self.unsettled(asked, primary)
+        else:
+            concerned = self.looked & (self.displaced.number > 0)
+            concerned[primary] = self.looked[primary]
+            rows = np.flatnonzero(concerned)
+        nodes: list[int] = rows.tolist()
+        return nodes
 
     def _survived(self, node: int) -> bool:
         """Whether the loss of a node is, as it is."""
         lost = self._lost(node)
         return can_be_lost(self.state, node, self.scope) if lost is None else lost.survived()
-
-    def _survived_with(self, asked: Asked, primary: int, node: int) -> bool | None:
-        """Whether the loss of a node is, with a new instance; None if this has to be tried otherwise.
-
-        An unmirrored one may as well come after the mirrored instances of the lost node have failed over,
-        which then need not be done again for each placement.
-        """
-        lost = self._lost(node) if self._quick(asked) else None
-        lost = None if lost is None else lost.placed(asked, primary)
-        return None if lost is None else lost.survived()
 
     def _lost(self, node: int) -> LostNode | None:
         """A lost node, remembered on clusters with few nodes."""
@@ -275,14 +305,15 @@ class Redundancy:
 
     def _quick(self, asked: Asked) -> bool:
         """Whether losses with a new instance are simulated on what is known of those without it."""
-        return not asked.mirrored and not asked.forthcoming and len(self.free) <= FEW
+        if asked.mirrored or asked.forthcoming or len(asked.tags) or len(self.free) > FEW:
+            return False
+        return asked.spindles is not None or not self.state.columns.excl_stor.any()
 
-    def lost_after(self, trial: Trial) -> dict[int, LostNode]:
-        """What of ``lost`` is known once a placement has been carried out."""
-        if not self._quick(trial.asked):
+    def lost_after(self, asked: Asked, primary: int) -> dict[int, LostNode]:
+        """What of ``lost`` is known once a new instance has been placed."""
+        if not self._quick(asked):
             return {}
-        primary = int(trial.pnode[0])
-        after = {node: lost and lost.placed(trial.asked, primary) for node, lost in self.lost.items()}
+        after = {node: lost and lost.placed(asked, primary) for node, lost in self.lost.items()}
         return {node: lost for node, lost in after.items() if lost is not None}
 
     def rejects(self, asked: Asked, primary: int, suspects: Sequence[int]) -> bool:
@@ -407,7 +438,7 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
             broken[state.pnode[index]] = True
     displaced = displaced_by_node(state, settled)
     broken |= _against_policy(state, settled, scope)
-    redundancy = Redundancy(state, scope, looked, broken, free, load, (lost, partners), displaced)
+    redundancy = Redundancy(state, scope, looked, broken, free, load, (lost, partners), mirrored, displaced)
     for node in redundancy.unsettled().tolist():
         broken[node] |= redundancy.lacks(node, displaced, free_on(columns))
     return redundancy

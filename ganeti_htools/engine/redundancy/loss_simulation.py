@@ -10,11 +10,12 @@ test compares with :func:`.node_loss.recover`.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
-from typing import Any
+from math import gcd, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ganeti_htools.engine.redundancy.room import Wanted, lacking, wanted
 from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules
 from ganeti_htools.engine.rules.components import (
     AGGREGATES,
@@ -29,7 +30,7 @@ from ganeti_htools.engine.rules.components import (
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.engine.rules.score import distinct_spreads, node_values
-from ganeti_htools.model.cluster import MAX_MIB, Instance
+from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats
 from ganeti_htools.model.state import Asked, State
 
@@ -220,7 +221,7 @@ class _Nodes:
 
     def balanced(self, counted: Bools) -> _Balance:
         """The balance of some nodes."""
-        if self.balance is None or self.balance.counted is not counted:
+        if self.balance is None or not np.array_equal(self.balance.counted, counted):
             self.balance = _Balance(self.values, counted)
         return self.balance
 
@@ -234,15 +235,24 @@ class _Nodes:
             self.table[node] = self.values[node]
 
 
+class Displaced(NamedTuple):
+    """An instance that needs room on one of ``targets``: memory, and disk unless it has none there (MiB)."""
+
+    asked: Asked
+    arrival: Arrival
+    mem: int
+    disk: int | None
+    targets: list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class LostNode:
     """A lost node on a state, and its ``instances`` that need room, in order; see :func:`lost_node`.
 
     ``mates`` are the nodes of its group in scope, ``moving`` and ``recreating`` the nodes whose balance
     counts for instances on shared storage and for others, ``reach`` the rows of the nodes that take any.
-    ``largest`` is for each instance the most memory and disk that it or a later one takes (MiB), disk below 0
-    if none takes any.
-    ``reserved`` is memory that nodes keep free, ``exclusive`` where spindles count, None if nowhere.
+    ``memory`` and ``disk`` are what all instances want together. ``reserved`` is memory that nodes keep free,
+    ``exclusive`` where spindles count, None if nowhere.
     """
 
     state: State
@@ -254,30 +264,39 @@ class LostNode:
     online: list[bool]
     reserved: list[int]
     exclusive: list[bool] | None
-    instances: list[tuple[Asked, Arrival]]
-    largest: list[tuple[int, int]]
+    instances: list[Displaced]
+    memory: Wanted
+    disk: Wanted
     nodes: _Nodes
 
     def placed(self, asked: Asked, primary: int) -> "LostNode | None":
         """With a new instance with that primary only, None if this cannot be told here."""
         if len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
             return None
-        arrival, nodes = self.known.of(self.state, asked, need_of(asked), self.nodes.score), self.own_nodes()
+        arrival, nodes = self._arrival(asked), self.own_nodes()
         self._place(nodes, asked, arrival, primary)
         if primary != self.node:
             return replace(self, nodes=nodes)
         # Of those with as much memory it goes first, as the latest to come.
         moves, mem = asked.row.template.survives_node, asked.row.mem
         at = 0
-        while not moves and at < len(self.instances) and _goes_before(self.instances[at][0], mem):
+        while not moves and at < len(self.instances) and _goes_before(self.instances[at].asked, mem):
             at += 1
-        instances = [*self.instances[:at], (asked, arrival), *self.instances[at:]]
-        return replace(self, nodes=nodes, instances=instances, largest=_largest(instances))
+        new = _displaced(self.state, self.node, self.reach, asked, arrival)
+        return self._of([*self.instances[:at], new, *self.instances[at:]], nodes)
+
+    def _of(self, instances: list[Displaced], nodes: _Nodes) -> "LostNode":
+        """With these instances."""
+        memory, disk = _wanted(instances)
+        return replace(self, instances=instances, memory=memory, disk=disk, nodes=nodes)
+
+    def _arrival(self, asked: Asked) -> Arrival:
+        return self.known.of(self.state, asked, need_of(asked), self.nodes.score)
 
     def own_nodes(self) -> _Nodes:
         """Nodes to be changed, with the balance that counts first."""
         if self.instances:
-            self.nodes.balanced(self._counted(self.instances[0][0]))
+            self.nodes.balanced(self._counted(self.instances[0].asked))
         return self.nodes.copy()
 
     def _counted(self, asked: Asked) -> Bools:
@@ -286,19 +305,67 @@ class LostNode:
 
     def survived(self) -> bool:
         """Whether all instances find room."""
-        instances = self.instances
-        free = (
-            self.state.migrates is None
-            and self.exclusive is None
-            and all(arrival.welcome for _, arrival in instances)
-        )
-        if free and instances and self._surely_take(self.nodes, len(instances), *self.largest[0]):
-            return True
-        nodes = self.own_nodes()
-        places = self.places(nodes)
-        for at, largest in enumerate(self.largest):
-            if free and at and self._surely_take(nodes, len(instances) - at, *largest):
-                return True
+        proven = self._proven(self.nodes.mem, self.nodes.disk)
+        return self._tried(self.own_nodes()) if proven is None else proven
+
+    def survived_with(self, asked: Asked, primary: int) -> bool | None:
+        """The same with a new instance with that primary only, None if this cannot be told here."""
+        if primary == self.node or len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
+            together = self.placed(asked, primary)
+            return None if together is None else together.survived()
+        mem, disk = self.nodes.mem.copy(), self.nodes.disk
+        mem[primary] -= asked.record_mem
+        if asked.local:
+            disk = disk.copy()
+            disk[primary] -= asked.dsk
+        proven = self._proven(mem, disk)
+        if proven is None:
+            nodes = self.own_nodes()
+            self._place(nodes, asked, self._arrival(asked), primary)
+            proven = self._tried(nodes)
+        return proven
+
+    def _proven(self, mem: list[int], disk: list[int]) -> bool | None:
+        """Whether all instances find room on nodes with so much free (MiB), None if it has to be tried."""
+        for free, total in ((mem, self.memory), (disk, self.disk)):
+            if total.number and lacking(
+                [room for at in self.reach if (room := free[at]) > total.least], total
+            ):
+                return False
+        return self._surely_placed(mem, disk, 0) == len(self.instances) or None
+
+    def _surely_placed(self, mem: list[int], disk: list[int], start: int) -> int:
+        """The first of the instances, from a position on, that may find no room on nodes with so much free.
+
+        One certainly finds some if those before it cannot have filled all nodes that had room for it,
+        wherever they went: each leaves too little on one node at most, and all together do so only if they
+        take as much as there is beyond what the one needs. (What they take are multiples of some unit.)
+        """
+        if self.exclusive is not None:
+            return start
+        number = taken = taken_disk = unit = 0
+        for at in range(start, len(self.instances)):
+            _, _, need, need_disk, targets = self.instances[at]
+            places = room = 0
+            for node in targets:
+                left = mem[node] - need
+                if left > 0 and (need_disk is None or disk[node] - taken_disk > need_disk):
+                    places += 1
+                    room += -(-left // unit) * unit if unit else left
+            if places <= number and room <= taken:
+                return at
+            number, taken, unit = number + 1, taken + need, gcd(unit, need)
+            taken_disk += need_disk or 0
+        return len(self.instances)
+
+    def _tried(self, nodes: _Nodes) -> bool:
+        """Whether all instances find room, by trying; ``nodes`` are changed."""
+        places, sure, number = self.places(nodes), 0, len(self.instances)
+        for at in range(number):
+            if at >= sure:
+                sure = self._surely_placed(nodes.mem, nodes.disk, at)
+                if sure == number:
+                    return True
             if next(places) == NOWHERE:
                 return False
         return True
@@ -309,11 +376,12 @@ class LostNode:
         ``nodes`` are changed on the way.
         """
         state = self.state
-        if any(len(asked.tags) for asked, _ in self.instances):
+        if any(len(each.asked.tags) for each in self.instances):
             counts = state.tag_counts.copy(), state.settled_tag_counts.copy()
             state = replace(state, tag_counts=counts[0], settled_tag_counts=counts[1])
-        for asked, arrival in self.instances:
-            places = self._with_room(nodes, asked, arrival)
+        for displaced in self.instances:
+            asked, arrival = displaced.asked, displaced.arrival
+            places = self._with_room(nodes, displaced)
             if not places:
                 yield NOWHERE
                 return
@@ -331,34 +399,16 @@ class LostNode:
                 table[asked.tags, self.node] -= moves
             yield best
 
-    def _surely_take(self, nodes: _Nodes, number: int, mem: int, disk: int) -> bool:
-        """Whether instances, none larger than this, find room wherever they go: for as many of the largest
-        there is room at once.
-        """
-        free, free_disk = nodes.mem, nodes.disk
-        for at in self.reach:
-            here = (free[at] - 1) // max(mem, 1)
-            if disk >= 0:
-                here = min(here, (free_disk[at] - 1) // max(disk, 1))
-            number -= max(here, 0)
-            if number <= 0:
-                return True
-        return False
-
-    def _with_room(self, nodes: _Nodes, asked: Asked, arrival: Arrival) -> list[int]:
+    def _with_room(self, nodes: _Nodes, displaced: Displaced) -> list[int]:
         """The nodes with room for an instance."""
-        mem, free = asked.record_mem, nodes.mem
-        places = [at for at in self.reach if free[at] > mem]
-        if asked.local:
-            dsk, disk = asked.dsk, nodes.disk
-            places = [at for at in places if disk[at] > dsk]
+        asked, _, need, need_disk, targets = displaced
+        mem, disk = nodes.mem, nodes.disk
+        places = [at for at in targets if mem[at] > need]
+        if need_disk is not None:
+            places = [at for at in places if disk[at] > need_disk]
             if self.exclusive is not None:
                 needed, spindles, counted = asked.spindles or 0, nodes.spindles, self.exclusive
                 places = [at for at in places if not counted[at] or spindles[at] >= needed]
-        if not arrival.welcome:
-            places = [at for at in places if arrival.allowed[at]]
-        if self.state.migrates is not None and asked.row.template.survives_node:
-            places = [at for at in places if self.state.migrates[self.node, at]]
         return places
 
     def _place(self, nodes: _Nodes, asked: Asked, arrival: Arrival, node: int) -> None:
@@ -408,12 +458,18 @@ def _goes_before(asked: Asked, mem: int) -> bool:
     return asked.row.template.survives_node or asked.row.mem > mem
 
 
-def _largest(instances: Sequence[tuple[Asked, Arrival]]) -> list[tuple[int, int]]:
-    found, mem, disk = [], 0, -MAX_MIB
-    for asked, _ in reversed(instances):
-        mem, disk = max(mem, asked.record_mem), max(disk, asked.dsk) if asked.local else disk
-        found.append((mem, disk))
-    return found[::-1]
+def _wanted(instances: Sequence[Displaced]) -> tuple[Wanted, Wanted]:
+    """The memory and the disk that instances want together."""
+    disk = [each.disk for each in instances if each.disk is not None]
+    return wanted([each.mem for each in instances]), wanted(disk)
+
+
+def _displaced(state: State, node: int, reach: list[int], asked: Asked, arrival: Arrival) -> Displaced:
+    """An instance of a lost node, for which nodes in reach may have room."""
+    targets = reach if arrival.welcome else [at for at in reach if arrival.allowed[at]]
+    if state.migrates is not None and asked.row.template.survives_node:
+        targets = [at for at in targets if state.migrates[node, at]]
+    return Displaced(asked, arrival, asked.record_mem, asked.dsk if asked.local else None, targets)
 
 
 def lost_node(
@@ -437,7 +493,12 @@ def lost_node(
     nodes = _Nodes(state, exclusive)
     if not nodes.rated:
         return None
-    instances = [(asked, known.of(state, asked, need, nodes.score)) for asked, need in asked_for]
+    reach = [at for at in np.flatnonzero(mates).tolist() if at != node]
+    instances = [
+        _displaced(state, node, reach, asked, known.of(state, asked, need, nodes.score))
+        for asked, need in asked_for
+    ]
+    memory, disk = _wanted(instances)
     moving = mates & online
     recreating = scope & online if (scope & online & ~moving).any() else moving
     return LostNode(
@@ -446,12 +507,13 @@ def lost_node(
         node=node,
         moving=moving,
         recreating=recreating,
-        reach=[at for at in np.flatnonzero(mates).tolist() if at != node],
+        reach=reach,
         online=online.tolist(),
         reserved=columns.r_mem.tolist(),
         exclusive=columns.excl_stor.tolist() if exclusive else None,
         instances=instances,
-        largest=_largest(instances),
+        memory=memory,
+        disk=disk,
         nodes=nodes,
     )
 

@@ -7,6 +7,8 @@ more than all the others take, that cannot happen. (Sizes are multiples of some 
 than that does not count.)
 """
 
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,9 +76,38 @@ def surely_missing(displaced: Displaced, node: int, free: Free) -> bool:
 
 
 def _missing(left: Ints, amounts: Amounts, node: int, number: int) -> bool:
-    total, largest, least = int(amounts.total[node]), int(amounts.largest[node]), int(amounts.least[node])
-    unit, room, places, fits = max(int(amounts.unit[node]), 1), 0, 0 if least else number, False
-    for free in left.tolist():  # a few nodes are often enough
+    wanted = Wanted(
+        number,
+        int(amounts.total[node]),
+        int(amounts.largest[node]),
+        int(amounts.least[node]),
+        int(amounts.unit[node]),
+    )
+    return lacking(left.tolist(), wanted)
+
+
+class Wanted(NamedTuple):
+    """What some instances take of one resource: their ``number``, and the rest as in :class:`.Amounts`."""
+
+    number: int
+    total: int
+    largest: int
+    least: int
+    unit: int
+
+
+def wanted(amounts: Sequence[int]) -> Wanted:
+    """What instances that take these amounts take together."""
+    return Wanted(
+        len(amounts), sum(amounts), max(amounts, default=0), min(amounts, default=0), math.gcd(*amounts)
+    )
+
+
+def lacking(left: Iterable[int], wanted: Wanted) -> bool:
+    """Whether nodes with so much left certainly have no room for some instances together."""
+    number, total, largest, least, unit = wanted
+    unit, room, places, fits = max(unit, 1), 0, 0 if least else number, False
+    for free in left:  # a few nodes are often enough
         here = (free - 1) // unit * unit  # as in usable()
         if here > 0:
             room += here
@@ -84,7 +115,7 @@ def _missing(left: Ints, amounts: Amounts, node: int, number: int) -> bool:
         fits = fits or free > largest
         if fits and room >= total and places >= number:
             return False
-    return True
+    return bool(number)
 
 
 def usable(free: Any, unit: Any) -> Any:

@@ -1,6 +1,7 @@
 """What is known of redundancy before anything is placed, and what a placement makes of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from ganeti_htools.engine.redundancy.node_loss import failed_over
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
@@ -52,6 +54,23 @@ def test_a_secondary_needs_memory_for_all_that_one_node_leaves_to_it() -> None:
     assert not admitted[1].any()  # b has to keep 6,000 MiB
 
 
+@pytest.mark.parametrize(("mirrored", "admitted"), [("default", [False, False, True]), ("own", [True] * 3)])
+def test_spindles_are_missed_by_mirrored_instances_on_the_default_unit(
+    mirrored: str, admitted: list[bool]
+) -> None:
+    kind = StorageType.DRBD if mirrored == "own" else StorageType.LVM_VG
+    units = (DesiredUnit(StorageType.LVM_VG, "xenvg"), DesiredUnit(kind, "xenvg"))
+    storage = tuple(Unit(unit, 900_000, 900_000) for unit in dict.fromkeys(units))
+    old = replace(instance("old", DRBD, "a", "b"), disks=(Disk(1024, 1),))
+    described = cluster(
+        dict.fromkeys("abc", 10_000), [old], storage=storage, excl_stor=True, f_spindles=1, t_spindles=2
+    )
+    state = derive(described)
+    redundancy = assess(state, np.ones(3, np.bool_), Options())
+    new = state.ask(replace(instance("new", EXT, ""), disks=(Disk(1024, 2),)))
+    assert redundancy.admits(new, np.arange(3), None).tolist() == admitted
+
+
 def test_sums_settle_what_has_plenty_of_room() -> None:
     assert known([]).unsettled().tolist() == []
     assert known([instance("old", EXT, "a")]).unsettled().tolist() == []
@@ -79,12 +98,12 @@ def test_lost_nodes_stay_known_with_an_instance_more() -> None:
     redundancy.lost[0] = failed_over(redundancy.state, 0, redundancy.scope, redundancy.arrivals)
     redundancy.lost[1] = None
     trial = on_each(redundancy.state, instance("new", EXT, "", mem=4_000))
-    after = redundancy.lost_after(trial.only(2))
+    after = redundancy.lost_after(trial.asked, 2)
     assert list(after) == [0]
     assert after[0].nodes.mem == [4_000, 4_000, 6_000]
     assert not after[0].survived()
-    mirrored = on_each(redundancy.state, instance("new", DRBD, "", mem=100)).only(0)
-    assert redundancy.lost_after(mirrored) == {}
+    mirrored = redundancy.state.ask(instance("new", DRBD, "", mem=100))
+    assert redundancy.lost_after(mirrored, 0) == {}
 
 
 @pytest.mark.parametrize("accept", [False, True])

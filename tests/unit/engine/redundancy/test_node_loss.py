@@ -64,7 +64,7 @@ def test_failovers_alone_leave_what_is_not_mirrored_where_it_is() -> None:
     lost = node_loss.failed_over(state, 0, everywhere(state), Arrivals())
     assert lost is not None
     assert lost.state.pnode.tolist() == [0, 0, 1]
-    assert [asked.row.name for asked, _ in lost.instances] == ["shared", "plain"]
+    assert [each.asked.row.name for each in lost.instances] == ["shared", "plain"]
     assert state.pnode.tolist() == [0, 0, 0]
     full = state_of([*ONE_OF_EACH, *FULL])
     assert node_loss.failed_over(full, 0, everywhere(full), Arrivals()) is None

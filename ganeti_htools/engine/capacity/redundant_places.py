@@ -1,0 +1,147 @@
+"""Equal instances placed one after the other so that every node can be lost after each.
+
+Room only shrinks as instances come. So where sums prove of a state that every node can be lost
+(:meth:`.Redundancy.certain`), they prove it of each state on the way there, and many instances are placed
+before anybody looks. Where only simulation tells, there is no such rule: in the order in which the instances
+of a lost node look for room, they may find none now, and some with one instance more. There each placement
+is looked at by itself.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.one_node import on_nodes
+from ganeti_htools.engine.allocation.solution import PATIENCE, Solution
+from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
+from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
+from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
+from ganeti_htools.engine.capacity.bulk_search import Nodes
+from ganeti_htools.engine.capacity.site import Site, on_all_pairs
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy
+from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import Fail
+
+# Instances that are placed at least before anybody looks, as a first guess.
+STEP = 20
+
+
+def filled_redundantly(
+    state: State, row: Instance, site: Site, first: int, limit: int | None
+) -> tuple[State, Filled]:
+    """Instances like ``row``, numbered from ``first``, up to a limit; the state may be changed."""
+    redundancy, placed, step, too_far = site.redundancy(state), 0, _guess(state, row), False
+    while step and redundancy.certain():
+        trial = state.copy()
+        number = step if limit is None else min(step, limit - placed)
+        filled = fill(trial, row, site.nodes, first + placed, number, site.progress)
+        then = site.redundancy(trial)
+        if then.certain():
+            state, redundancy, placed = trial, then, placed + filled.placed
+            if placed == limit or filled.placed < number:
+                return state, Filled(placed, filled.failures)
+        else:
+            too_far = True
+        step = number // 2 if too_far else _guess(state, row)
+    return state, _one_by_one(state, row, site, redundancy, first, placed, limit)
+
+
+def _guess(state: State, row: Instance) -> int:
+    """About how many instances fit by memory, rather too few."""
+    free = np.maximum(state.columns.unallocated - state.columns.r_mem, 0).sum()
+    return max(STEP, int(free) // max(1, row.mem) - len(state.group))
+
+
+def _one_by_one(
+    state: State,
+    row: Instance,
+    site: Site,
+    redundancy: Redundancy,
+    first: int,
+    placed: int,
+    limit: int | None,
+) -> Filled:
+    """Instances placed in place, with a look at redundancy each time; ``redundancy`` is what it is before."""
+    asked, elsewhere = state.ask(row), False
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        search = (
+            PairSearch(state, asked, site.nodes)
+            if asked.mirrored
+            else OneNodeSearch(state, asked, site.nodes)
+        )
+        while placed != limit:
+            nodes = _place(search, site, redundancy)
+            if nodes is None:
+                failures = search.failures()
+                failures[Fail.N1] += search.candidates - sum(failures.values())
+                return Filled(placed, failures)
+            elsewhere = elsewhere or (limit is not None and nodes != search.best())
+            lost = redundancy.lost_after(asked, nodes.primary)
+            search.settle(nodes)
+            settling.add_rows(state, asked, [replace(row, name=f"{row.name}-{first + placed}")], [nodes])
+            redundancy, placed = site.redundancy(state, lost), placed + 1
+            site.progress(placed)
+        failures = search.failures()
+    if elsewhere:  # as Ganeti's htools: at the limit, redundancy counts only if it has been in the way
+        failures = dict.fromkeys(Fail, 0) | _solution(state, asked, site, redundancy).failures
+    return Filled(placed, failures)
+
+
+def _place(search: OneNodeSearch | PairSearch, site: Site, redundancy: Redundancy) -> Nodes | None:
+    """The best redundant place for one more."""
+    if isinstance(search, PairSearch):
+        return _pair(search, site, redundancy)
+    state, asked, tries = search.state, search.asked, 0
+    suspects: list[int] = []
+    allowed = redundancy.admits(asked, search.nodes, None)
+    while (best := search.best(allowed)) is not None:
+        if _stands(state, asked, best, redundancy, suspects):
+            return best
+        allowed[np.searchsorted(search.nodes, best.primary)] = False
+        tries += 1
+        if tries == PATIENCE and redundancy.hopeless(suspects):
+            return None
+    return None
+
+
+def _pair(search: PairSearch, site: Site, redundancy: Redundancy) -> Nodes | None:
+    """The best redundant pair: the best of all, or else what comes of looking at all of them."""
+    state, asked, best = search.state, search.asked, search.best()
+    if best is None:
+        return None
+    primary, secondary = (np.array([node]) for node in best)
+    if redundancy.admits(asked, primary, secondary)[0, 0]:
+        trial = placements.allocate_pairs(state, asked, primary, secondary, state.peers[best])
+        if redundancy.confirms(trial, []):
+            return best
+    solution = _solution(state, asked, site, redundancy)
+    return Nodes(*solution.nodes) if solution.nodes else None
+
+
+def _stands(state: State, asked: Asked, nodes: Nodes, redundancy: Redundancy, suspects: list[int]) -> bool:
+    """Whether all nodes can be lost with an instance on one node."""
+    verdict = redundancy.bears(asked, nodes.primary, suspects)
+    if verdict is None:
+        everyone = np.ones(len(state.group), np.bool_)
+        trial = placements.allocate_one(state, asked, np.array([nodes.primary]), everyone)
+        verdict = redundancy.confirms(trial, suspects)
+    return verdict
+
+
+def _solution(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Solution:
+    """The best redundant place, in any group, and why others are not."""
+    if not asked.mirrored:
+        everyone = np.ones(len(state.group), np.bool_)
+        return on_nodes(state, asked, site.nodes, everyone, site.options, redundancy)
+    found = list(on_all_pairs(state, asked, site, redundancy))
+    failures = sum((Counter(each.failures) for each in found), Counter())
+    good = [each for each in found if each.trial is not None]
+    if not good:
+        return Solution(failures, 0)
+    lowest = np.fmin.reduce([each.metric for each in good])
+    equal = [each for each in good if each.metric == lowest or np.isnan(lowest)]
+    best = max(equal, key=lambda each: each.nodes)
+    return replace(best, failures=failures)
