@@ -145,7 +145,7 @@ def concerned(parts: Sequence[Part], options: Options) -> Sequence[Part]:
     """
     if not options.worst_group:
         return parts
-    return parts[-1:] if parts[-1].balanced.moves else parts[:1]
+    return parts[-1:] if any(part.balanced.moves for part in parts) else parts[:1]
 
 
 def _silent(*_lines: str) -> None:

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import orjson
@@ -12,7 +13,7 @@ import pytest
 from ganeti_htools.engine.balancing.balance import Balancing, score_of, stepwise
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.columns import Columns
+from ganeti_htools.model.columns import Bools, Columns
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.state import State
@@ -60,6 +61,46 @@ def test_hbal(seeds: range) -> None:
         assert score_of(again, scope) == score_of(expected, scope)
         steps += len(usual)
     assert steps > 20
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 12) for start in range(0, 24, 12)])
+def test_hbal_of_several_groups(seeds: range) -> None:
+    several = 0
+    for seed in seeds:
+        cluster = any_cluster(random.Random(seed))
+        state, everywhere = state_of(cluster, View()), replace(OPTIONS, all_groups=True)
+        order = [name for name, _ in hbal.select_groups(state, everywhere)]
+        balancing = replace(BALANCING, max_length=-1)
+        alone = {
+            name: hbal.propose(cluster, hbal.Options(balancing=balancing, group=name), ignore)
+            for name in order
+        }
+        scores = [alone[name].score["before"] for name in order]
+        assert scores == sorted(scores, key=lambda score: (math.isnan(score), -score))
+        found = handed_over(hbal.propose, cluster, replace(everywhere, balancing=balancing))
+        assert found.jobs == [jobs for name in order for jobs in alone[name].jobs]
+        assert (found.groups, list(found.found["groups"])) == (tuple(order), order)
+        worst = hbal.propose(cluster, replace(OPTIONS, balancing=balancing, worst_group=True), ignore)
+        first = next((name for name in order if alone[name].jobs), order[0])
+        assert (worst.groups, worst.jobs) == ((first,), alone[first].jobs)
+        # What is carried out leads to where it led those who planned it, and a rest of it fits there.
+        assert not found.jobs or found.review("stop", ignore)(cluster, found.jobs, 0).obstacle is None
+
+        def again(start: State, name: str, scope: Bools, options: hbal.Options) -> hbal.Balanced:
+            return hbal.plan_again(start, scope, options, hbal.found_in(found.found, name))  # noqa: B023
+
+        groups = hbal.select_groups(state, everywhere)
+        *_, last = hbal.in_turn(state, groups, everywhere, again)
+        limited = hbal.propose(
+            cluster, replace(everywhere, balancing=replace(balancing, max_length=3)), ignore
+        )
+        assert list(chain(*limited.jobs)) == list(chain(*found.jobs))[:3]
+        for name, scope in groups:
+            after = found.found["groups"][name]["steps"]
+            expected = float(after[-1]["score"]) if after else alone[name].score["before"]
+            assert score_of(last.balanced.after, scope) == expected or math.isnan(expected)
+        several += len([name for name in order if alone[name].jobs]) > 1
+    assert several > 1
 
 
 def test_hsqueeze() -> None:
