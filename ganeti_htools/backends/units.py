@@ -80,13 +80,17 @@ def _unit(text: str) -> Unit | None:
 
 
 def write_units(units: Iterable[Unit]) -> str:
-    """The text of a node's units."""
+    """The text of a node's units.
+
+    Of none more is free than there is, which moves may leave: disks that go may have taken less than their
+    size, as sparse files do.
+    """
     return ";".join(_unit_text(unit) for unit in units)
 
 
 def _unit_text(unit: Unit) -> str:
     words = (("Y" if param else "N") if isinstance(param, bool) else encoded(param) for param in unit.params)
-    return ",".join((str(unit.free), str(unit.total), *_desired_text(unit.desired), *words))
+    return ",".join((str(min(unit.free, unit.total)), str(unit.total), *_desired_text(unit.desired), *words))
 
 
 def _desired_text(unit: DesiredUnit | None) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from ganeti_htools.model.storage import (
     TYPE_OF,
     DesiredUnit,
     StorageType,
+    Unit,
 )
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.opcodes import refused
@@ -137,13 +138,18 @@ def _units(world: World, node: Node, kind: StorageType) -> list[tuple[str, int, 
         if node.storage is None:
             return [(_default(world, kind), int(node.t_dsk), node.f_dsk)] if node.t_dsk else []
         groups = [unit for kind in VOLUME_GROUPS for unit in node.storage if unit.desired.type is kind]
-        found = {unit.desired.key: (unit.desired.key, unit.total, max(0, unit.free)) for unit in groups}
+        found = {unit.desired.key: (unit.desired.key, *_room(unit)) for unit in groups}
         return [found[name] for name in sorted(found)]
     if kind not in _REPORTED:
         return []
     own = DesiredUnit(kind, _default(world, kind))
     there = [unit for unit in node.storage or () if unit.desired == own]
-    return [(unit.desired.key, unit.total, max(0, unit.free)) for unit in there]
+    return [(unit.desired.key, *_room(unit)) for unit in there]
+
+
+def _room(unit: Unit) -> tuple[int, int]:
+    """Size and free space as a node measures them: within bounds, whatever disks should take."""
+    return unit.total, min(unit.total, max(0, unit.free))
 
 
 def query_disks(world: World, opcode: Opcode) -> dict[str, dict[str, Any]]:

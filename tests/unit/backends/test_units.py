@@ -77,6 +77,11 @@ def test_any_key_can_be_written(key: str) -> None:
     assert units.read_disks(units.write_disks([disk, Disk(6)])) == (disk, Disk(6))
 
 
+def test_what_moves_leave_can_be_read_again() -> None:
+    """More is free than there is, where a node told that its disks take less than they do."""
+    assert units.read_units(units.write_units([Unit(SSD, 5, 7)])) == (Unit(SSD, 5, 5),)
+
+
 def test_disks_are_written_no_longer_than_needed() -> None:
     disks = (Disk(5), Disk(6, None, SSD), Disk(7, 2, SSD), Disk(8, None, SSD, "meta,vg"))
     written = "5,-,-;6,lvm-vg,ssdvg;7,lvm-vg,ssdvg,2;8,lvm-vg,ssdvg,-,meta%2Cvg"
