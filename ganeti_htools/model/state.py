@@ -18,7 +18,7 @@ from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.model.units import Units, needs_of, with_free
+from ganeti_htools.model.units import Units, needs_of, taken_of_pools, with_free
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +216,10 @@ class State:
         columns = self.columns
         free = np.array(by_unit(columns, "f_dsk"))
         figures = (column.tolist() for column in (columns.n_mem, free.T, columns.f_spindles))
+        new = self.cluster.instances[len(self.figures.rows) :]
+        taken = taken_of_pools(self.units, (row for row in new if not row.forthcoming)) if new else {}
         nodes = tuple(
-            _unless_same(node, n_mem=own, f_spindles=spindles, **with_free(node, self.units, room))
+            _unless_same(node, n_mem=own, f_spindles=spindles, **with_free(node, self.units, room, taken))
             for node, own, room, spindles in zip(self.cluster.nodes, *figures, strict=True)
         )
         instances = tuple(

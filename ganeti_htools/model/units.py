@@ -6,7 +6,7 @@ instance takes of each unit what its disks there need.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node, spindles_of
@@ -237,9 +237,23 @@ def unit_on(node: Node, units: Units, wanted: DesiredUnit) -> Unit | None:
     return next((each for each in node.storage if each.desired == wanted), None)
 
 
-def with_free(node: Node, units: Units, free: Sequence[int]) -> dict[str, Any]:
-    """The fields of a node that tell its free space (MiB), given that of each unit."""
+def taken_of_pools(units: Units, rows: Iterable[Instance]) -> Counter[DesiredUnit]:
+    """What instances take (MiB) of each pool."""
+    taken = Counter[DesiredUnit]()
+    for row in rows:
+        taken.update(units.of_pools(row))
+    return taken
+
+
+def with_free(
+    node: Node, units: Units, free: Sequence[int], taken: Mapping[DesiredUnit, int]
+) -> dict[str, Any]:
+    """The fields of a node that tell its free space (MiB), given that of each unit.
+
+    ``taken`` is what new instances took of pools, of which it may tell as well.
+    """
     if node.storage is None:
         return {"f_dsk": free[0]}
     room = dict(zip(units.local, free, strict=True))
-    return {"storage": tuple(each._replace(free=room.get(each.desired, each.free)) for each in node.storage)}
+    left = ((each, room.get(each.desired, each.free - taken.get(each.desired, 0))) for each in node.storage)
+    return {"storage": tuple(unit._replace(free=mib) for unit, mib in left)}

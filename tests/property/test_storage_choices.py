@@ -58,10 +58,10 @@ def roomy(state: State, row: Instance, force: bool = False, made: bool = False) 
     return np.array([has_room(cluster, row, node, force, made) for node in cluster.nodes], np.bool_)
 
 
-def admitted(state: State, trial: Trial, plenty: Trial, row: Instance) -> Bools:
+def admitted(state: State, trial: Trial, plenty: Trial, row: Instance, made: bool = True) -> Bools:
     """The candidates that all other rules admit, and whose nodes have room for one more instance."""
     places = [trial.pnode, trial.snode] if row.template is DiskTemplate.DRBD else [trial.pnode]
-    room = roomy(state, row, made=True)
+    room = roomy(state, row, made=made)
     fits: Bools = plenty.codes == FITS
     for nodes in places:
         fits = fits & room[nodes]
@@ -337,9 +337,12 @@ def leaving(state: State, index: int, targets: Ints) -> bool:
         return bool(((placements.failover_to(plenty, asked, targets, scope).codes == FITS) & room).any())
     trial, _ = placements.move_pairs(plenty, asked, targets, scope)
     apart = ~np.eye(len(targets), dtype=np.bool_)
-    # In between the old primary has the mirror.
-    stays = keeps(state.cluster, row, state.cluster.nodes[int(state.pnode[index])])
-    return bool(((trial.codes == FITS) & apart & room & room[:, np.newaxis]).any()) and stays
+    # In between the old primary has the mirror; disks are copied from it, and from the new one.
+    primary = state.cluster.nodes[int(state.pnode[index])]
+    source = [row.forthcoming or is_source(state.cluster, node) for node in state.cluster.nodes]
+    stays = keeps(state.cluster, row, primary) and source[int(state.pnode[index])]
+    first = room & np.array(source)[targets]
+    return bool(((trial.codes == FITS) & apart & first[:, np.newaxis] & room).any()) and stays
 
 
 def movable(rng: random.Random, state: State) -> list[int]:
@@ -383,7 +386,10 @@ def test_an_instance_leaves_its_group() -> None:
             there = np.isin(trial.pnode, targets) & (
                 np.isin(trial.snode, targets) if row.template is DiskTemplate.DRBD else True
             )
-            fits = (admitted(state, trial, plenty, new) & there).any() and leaving(state, index, targets)
+            # Where it goes is found as for a new one, but its disks are not made there.
+            fits = (admitted(state, trial, plenty, new, made=False) & there).any() and leaving(
+                state, index, targets
+            )
             found = decided(state, ChangeGroup((row.name,), ()))
             assert (found is not None) == fits, (seed, row.name)
             moved, refused = moved + bool(found), refused + (not found)

@@ -4,13 +4,13 @@ Where nothing tells what a pool has free it has no limit; moves take nothing of 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, Unit
-from ganeti_htools.model.units import Units
+from ganeti_htools.model.units import Units, taken_of_pools
 
 
 def told(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
@@ -24,7 +24,7 @@ def told(cluster: Cluster, units: Units) -> dict[DesiredUnit, Unit]:
         known = found.get(unit.desired, unit)
         found[unit.desired] = min(known, unit, key=lambda each: each.free)
     if cluster.pools:
-        used = _needs(units, (row for row in cluster.instances if not row.forthcoming))
+        used = taken_of_pools(units, (row for row in cluster.instances if not row.forthcoming))
         for pool in cluster.pools:
             total = pool.total - pool.reserved
             found.setdefault(pool.unit, Unit(pool.unit, total, max(0, total - used[pool.unit])))
@@ -39,7 +39,7 @@ class PoolRoom(NamedTuple):
 
     def left(self, state: State) -> dict[DesiredUnit, int]:
         """What is free with them."""
-        new = _needs(state.units, state.cluster.instances[self.first :]) if self.free else Counter()
+        new = taken_of_pools(state.units, state.cluster.instances[self.first :]) if self.free else Counter()
         return {pool: free - new[pool] for pool, free in self.free.items()}
 
 
@@ -50,15 +50,8 @@ def pool_room(state: State) -> PoolRoom:
     """What pools have free as far as that is known, less what forthcoming instances are going to take."""
     free = {pool: unit.free for pool, unit in told(state.cluster, state.units).items()}
     rows = state.cluster.instances
-    waiting = _needs(state.units, (row for row in rows if row.forthcoming)) if free else Counter()
+    waiting = taken_of_pools(state.units, (row for row in rows if row.forthcoming)) if free else Counter()
     return PoolRoom({pool: mib - waiting[pool] for pool, mib in free.items()}, len(rows))
-
-
-def _needs(units: Units, rows: Iterable[Instance]) -> Counter[DesiredUnit]:
-    needs = Counter[DesiredUnit]()
-    for row in rows:
-        needs.update(units.of_pools(row))
-    return needs
 
 
 def fit(left: Mapping[DesiredUnit, int], state: State, row: Instance) -> int | None:

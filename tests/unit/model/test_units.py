@@ -206,5 +206,5 @@ class TestSpace:
         units = survey(self.mixed)
         first, second = self.mixed.nodes
         storage = (unit(XEN, 1000, 300), unit(SSD, 50, 6))
-        assert with_free(first, units, (300, 6)) == {"storage": storage}
-        assert with_free(second, units, (300, 0)) == {"f_dsk": 300}
+        assert with_free(first, units, (300, 6), {POOL: 5}) == {"storage": storage}
+        assert with_free(second, units, (300, 0), {POOL: 5}) == {"f_dsk": 300}

@@ -39,6 +39,15 @@ def test_a_pool_is_one_for_all_nodes(nodes: int) -> None:
     assert site(here).pools.left(found.state)[VMS] == 1024
 
 
+def test_what_is_saved_has_no_room_that_new_instances_took() -> None:
+    here = state()
+    found = standard(here, KIND, Size(128, 1024, 1), site(here), 4)
+    saved = derive(found.state.settled())
+    assert site(saved).pools.left(saved) == site(here).pools.left(found.state)
+    assert standard(saved, KIND, Size(128, 1024, 1), site(saved), None).placed == 5
+    assert derive(saved.settled()).cluster == saved.cluster
+
+
 def test_a_limit_below_the_room_is_kept_to() -> None:
     here = state()
     assert standard(here, KIND, Size(128, 1024, 1), site(here), 3).placed == 3
