@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
+from ganeti_htools.cli import hregroup
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Disk
@@ -45,6 +46,21 @@ def test_the_example_of_storage_is_as_it_is_told() -> None:
     elsewhere = np.array([0, 2, 3])
     fits = placements.failover_to(state, state.instance(mail), elsewhere, everywhere).codes == FITS
     assert state.names(elsewhere[fits]) == ["node1", "node3"]
+
+
+def test_the_example_of_node_groups_is_as_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = (TOP / "docs/node-groups.md").read_text("utf-8").split("## An example")[1].split("\n## ")[0]
+    blocks = [textwrap.dedent(block) for block in re.findall(r"(?:    .*\n|\n(?=    ))+", section)]
+    racks, *rest = [block.strip("\n") for block in blocks]
+    (tmp_path / "racks.data").write_text(f"{racks}\n\n")
+    assert len(rest) == 3
+    for block in rest:
+        command, _, *told = block.splitlines()
+        program, *argv = command.replace("racks.data", str(tmp_path / "racks.data")).split()
+        assert (program, hregroup.main(argv)) == ("hregroup", 0)
+        assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == told
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
