@@ -23,7 +23,8 @@ TOP = Path(__file__).parents[2]
 # A path is written from the top, or below one of these.
 ROOTS = (
     *(TOP, TOP / "ganeti_htools", TOP / "daemon"),
-    *(TOP / "tests" / "support", TOP / "ganeti_htools" / "engine" / "balancing"),
+    TOP / "tests" / "support",
+    *(TOP / "ganeti_htools" / "engine" / room for room in ("balancing", "groups")),
 )
 PACKAGES = (TOP / "ganeti_htools", TOP / "daemon" / "htoolsd")
 PLACEHOLDER = re.compile("NAME|SUBJECT")
