@@ -95,7 +95,7 @@ def run(line: CommandLine) -> int:
     tell(*regroup.about(state, options, outcome, moves, line.verbose))
     jobs = planning.jobs(state, moves)
     give_commands(line, "Commands to run:", listed([[job.commands for job in each] for each in jobs]), tell)
-    save(line, "regrouped", "after regrouping", outcome.after.state.settled)
+    save(line, "regrouped", "after regrouping", lambda: planning.reported(state, outcome.after.state))
     _show(line, "Final", outcome.after.state)
     ran = _execute(line, options, jobs, made, tell) if line.exec and moves else None
     if line.json:

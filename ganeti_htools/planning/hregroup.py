@@ -108,6 +108,13 @@ def plan(state: State, options: Options, progress: Progress) -> Outcome:
     return levelling.level(state, rules, limits, options.min_gain, progress)
 
 
+def reported(before: State, after: State) -> Cluster:
+    """The cluster as nodes will report it once instances have moved, with the memory that is free then."""
+    settled, taken = after.settled(), after.columns.i_mem - before.columns.i_mem
+    pairs = zip(settled.nodes, taken.tolist(), strict=True)
+    return replace(settled, nodes=tuple(replace(node, f_mem=node.f_mem - mem) for node, mem in pairs))
+
+
 def moves_of(state: State, outcome: Outcome) -> list[Move]:
     """The moves in names. ``state`` is the one they start from."""
     names, rows, groups = Names(state), state.cluster.instances, state.cluster.groups

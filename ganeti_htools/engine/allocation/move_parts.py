@@ -61,17 +61,21 @@ def fail_over(state: State, asked: Asked, options: Options, reporter: Reporter =
 
 def tried(state: State, asked: Asked, part: MovePart, options: Options) -> Trial:
     """A part of the way of an instance, tried."""
+    return tried_on(state, asked, part.operation, np.array([part.node]), options)
+
+
+def tried_on(state: State, asked: Asked, operation: Operation, targets: Ints, options: Options) -> Trial:
+    """An operation on an instance, tried with each target (rows) if it takes a node."""
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
-    target = np.array([part.node])
-    match part.operation:
+    match operation:
         case Operation.FAILOVER:
             return placements.failover(state, asked, scope, force)
         case Operation.FAILOVER_TO:
-            return placements.failover_to(state, asked, target, scope, force)
+            return placements.failover_to(state, asked, targets, scope, force)
         case Operation.REPLACE_SECONDARY:
-            return placements.replace_secondary(state, asked, target, force)
+            return placements.replace_secondary(state, asked, targets, force)
         case Operation.MOVE:
-            return placements.move_to(state, asked, target, scope, force)
+            return placements.move_to(state, asked, targets, scope, force)
 
 
 def check_source(state: State, asked: Asked, targets: Ints, prefix: str, reporter: Reporter) -> None:

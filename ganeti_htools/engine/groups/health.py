@@ -16,13 +16,15 @@ class Health:
     ``stranded`` are instances with an offline node: those with their primary there, then others. ``failing``
     are online nodes that fail N+1, ``pressing`` the instances on them: those with their secondary there, then
     those with their primary. ``fragile`` nodes cannot be lost with all their instances living on; None
-    if nobody asked.
+    if nobody asked. ``between`` are instances with their primary here and their secondary in another group,
+    which an interrupted change of group leaves.
     """
 
     stranded: tuple[int, ...]
     failing: tuple[int, ...]
     pressing: tuple[int, ...]
     fragile: tuple[int, ...] | None = None
+    between: tuple[int, ...] = ()
 
     @property
     def word(self) -> str:
@@ -65,7 +67,10 @@ def health(state: State, scope: Bools, fragile: tuple[int, ...] | None = None) -
     offline, bad = scope & state.columns.offline, bad_nodes(state, scope)
     stranded = _instances(state, offline, state.pnode) + _instances(state, offline, state.snode)
     pressing = _instances(state, bad, state.snode) + _instances(state, bad, state.pnode)
-    return Health(tuple(dict.fromkeys(stranded)), _rows(bad), tuple(dict.fromkeys(pressing)), fragile)
+    apart = scope[state.pnode] & (state.snode != NOWHERE) & ~scope[state.snode] & ~state.forthcoming
+    return Health(
+        tuple(dict.fromkeys(stranded)), _rows(bad), tuple(dict.fromkeys(pressing)), fragile, _rows(apart)
+    )
 
 
 def _rows(which: Bools) -> tuple[int, ...]:

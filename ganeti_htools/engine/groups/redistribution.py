@@ -1,52 +1,269 @@
-"""Unhealthy groups repaired with the room of others (``hregroup(1)``, redistribute)."""
+"""Unhealthy groups repaired, with the room of others where their own is not enough (``hregroup(1)``).
 
-from ganeti_htools.engine.groups.health import Health
-from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress
+The order in which instances go is that of Ganeti's design "Synchronising htools to Ganeti 2.3": those on
+offline nodes, those with their secondary on a node that fails N+1, those with their primary there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.evacuate import Moved
+from ganeti_htools.engine.allocation.exchange import exchange
+from ganeti_htools.engine.allocation.move_parts import MovePart
+from ganeti_htools.engine.balancing.traffic import copied_by
+from ganeti_htools.engine.groups.health import Health, health
+from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
-from ganeti_htools.model.columns import sorted_unique
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.state import State
+from ganeti_htools.model.types import Mirror
+
+# Where instances go, tried in this order until the group is repaired: the first copies least.
+INSIDE, OUTSIDE = "inside", "outside"
+_REACHES = ((INSIDE,), (INSIDE, OUTSIDE), (OUTSIDE, INSIDE))
+
+# So many places are tried for an instance that would each make a group worse.
+PATIENCE = 16
+
+Allowed = Callable[[Regrouping], bool]
+Tell = Callable[[Regrouping], None]
 
 
 def redistribute(state: State, rules: Rules, limits: Limits, progress: Progress) -> Outcome:
-    """Repair each unhealthy group, the worst first; all or nothing for each."""
-    now = Regrouping(state, rules)
-    found = {
-        group: now.health(group) for group in sorted_unique(state.group).tolist() if group in rules.groups
-    }
-    sick = sorted(
-        (group for group, health in found.items() if not health.good), key=lambda g: _worst(found[g])
+    """Repair each unhealthy group, the worst first; all or nothing for each.
+
+    What is between two groups comes to one of them. What cannot be repaired is tried again once another
+    group has been, for that may take instances then.
+    """
+    now, done, failed = Regrouping(state, rules), list[int](), dict[int, str]()
+    left = [group for group in sorted_unique(state.group).tolist() if group in rules.groups]
+    left = [group for group in left if not _well(now, group, now.health(group))]
+    left.sort(key=lambda group: tuple(-count for count in now.health(group).rank))
+    number, hopeful = len(left), True
+
+    def allowed(after: Regrouping) -> bool:
+        return limits.allow(state.cluster.instances, after.moved)
+
+    def tell(after: Regrouping) -> None:
+        progress(f"{len(done)} of {number} groups, {len(after.moved)} moves")
+
+    while left and hopeful:
+        before = len(done)
+        for group in left:
+            found = _repair(now, group, allowed, tell)
+            if isinstance(found, str):
+                failed[group] = found
+            else:
+                now = found
+                done.append(group)
+        left = [group for group in left if group not in done]
+        hopeful = len(done) > before
+    return Outcome(now, tuple(done), tuple((group, failed[group]) for group in left))
+
+
+def _well(now: Regrouping, group: int, found: Health) -> bool:
+    """Whether nothing is to be repaired in a group of that health."""
+    return found.good and not _between(now, found)
+
+
+def _between(now: Regrouping, found: Health) -> list[int]:
+    """The instances that an interrupted change of group has left between two groups, if they may move."""
+    return [row for row in found.between if _obstacle(now, row) is None]
+
+
+def _obstacle(now: Regrouping, index: int) -> str | None:
+    """Why an instance must not leave its group; None if it may."""
+    if now.rules.groups.issuperset(now.homes(index)):
+        return now.obstacle(index)
+    return "its other node is in a group that is left out"
+
+
+def _repair(now: Regrouping, group: int, allowed: Allowed, tell: Tell) -> Regrouping | str:
+    """The cluster with a group repaired; why that is not possible, if it is not."""
+    why = ""
+    for reaches in _REACHES:
+        found = _relieved(now, group, reaches, tell)
+        if not isinstance(found, str):
+            found = _pruned(now, group, found)
+            return found if allowed(found) else "the limits do not allow so many moves"
+        why = found
+    return why
+
+
+def _relieved(now: Regrouping, group: int, reaches: Sequence[str], tell: Tell) -> Regrouping | str:
+    """The cluster after moves that repair a group; what is in the way, if none do."""
+    while not _well(now, group, now.health(group)):
+        tell(now)
+        after = next(_better(now, group, reaches), None)
+        if after is None:
+            return _in_the_way(now, group)
+        now = after
+    return now
+
+
+def _better(now: Regrouping, group: int, reaches: Sequence[str]) -> Iterator[Regrouping]:
+    """The cluster after each move that makes a group less ill and no group worse, the best first."""
+    burden = _burden(now, group)
+    for causes in _causes(now, group):
+        for reach in reaches:
+            for cause in sorted(causes, key=lambda each: (each.lack, _price(now, each, reach), each.row)):
+                useless, tries = set[tuple[Operation, ...]](), 0
+                for parts in _ways(now, cause.row, group, reach):
+                    operations = tuple(part.operation for part in parts)
+                    after = now.copy()
+                    if operations in useless or not after.make(cause.row, parts):
+                        continue
+                    if not _burden(after, group) < burden:
+                        useless.add(operations)  # wherever it goes
+                    elif not after.spoils(now, now.homes(cause.row)):
+                        yield after
+                    elif (tries := tries + 1) == PATIENCE:
+                        break
+
+
+def _burden(now: Regrouping, group: int) -> tuple[int, int, int]:
+    """How ill a group is: instances on offline nodes, MiB that its nodes lack for N+1, instances between it
+    and other groups.
+    """
+    found = health(now.state, now.state.group == group)
+    return (
+        len(found.stranded),
+        sum(_lack(now.state, node) for node in found.failing),
+        len(_between(now, found)),
     )
-    done, failed = [], []
-    for number, group in enumerate(sick):
-        progress(f"{number} of {len(sick)} groups")
-        tried = now.copy()
-        why = _repair(tried, group, frozenset(sick))
-        if why is None and not limits.allow(state.cluster.instances, tried.moved):
-            why = "the limits do not allow so many moves"
-        if why is None:
-            now = tried
-            done.append(group)
-        else:
-            failed.append((group, why))
-    return Outcome(now, tuple(done), tuple(failed))
 
 
-def _worst(health: Health) -> tuple[int, ...]:
-    return tuple(-count for count in health.rank)
+def _lack(state: State, node: int) -> int:
+    """The MiB that a node lacks to take over from each of its peers, added up; 0 if it does not fail N+1."""
+    free, kept = int(state.columns.unallocated[node]), state.peers[:, node]
+    return max(0, -free) + int(np.maximum(kept[kept > 0] - free, 0).sum())
 
 
-def _repair(tried: Regrouping, group: int, sick: frozenset[int]) -> str | None:
-    """Move instances out of a group until it is healthy; why that is not possible, if it is not."""
-    while not (health := tried.health(group)).good:
-        why = None
-        for index in health.causes:
-            why = tried.obstacle(index)
-            if why is None and tried.leave(
-                index, [each for each in tried.targets(index) if each not in sick]
-            ):
-                break
-            name = tried.state.cluster.instances[index].name
-            why = f"instance {name}: {why or 'no other group has room for it'}"
-        else:
-            return why
-    return None
+class _Cause(NamedTuple):
+    """An instance (row) that may have to go: what a node would lack without it (MiB), and whether it is its
+    secondary.
+    """
+
+    row: int
+    lack: int = 0
+    secondary: bool = True
+
+
+def _causes(now: Regrouping, group: int) -> Iterator[list[_Cause]]:
+    """The instances of which one is to go next, and again those of which one is if none of the first can."""
+    state, found = now.state, now.health(group)
+    if found.stranded:
+        # What has no other group to go to needs the room of its own; what is large is hard to place.
+        rows = state.cluster.instances
+        first = min(found.stranded, key=lambda row: (bool(now.targets(row)), -rows[row].mem))
+        yield [_Cause(first, secondary=not state.columns.offline[state.pnode[first]])]
+    elif found.failing:
+        moved = {each.instance for each in now.moved}
+        staying = [row for row in found.pressing if row not in moved]
+        for place, secondary in ((state.snode, True), (state.pnode, False)):
+            pairs = [(int(place[row]), row) for row in staying if place[row] in found.failing]
+            lacks = [(row, _lack_without(state, node, row, secondary)) for node, row in pairs]
+            yield [_Cause(row, lack, secondary) for row, lack in lacks if lack is not None]
+    else:
+        yield [_Cause(row) for row in _between(now, found)[:1]]
+
+
+def _lack_without(state: State, node: int, row: int, secondary: bool) -> int | None:
+    """The MiB that a node would lack without an instance, for what that has to do with; None if that is no
+    less than with it.
+    """
+    free, kept = int(state.columns.unallocated[node]), int(state.columns.r_mem[node])
+    served = int(state.record_mem[row])
+    if secondary:
+        kept, served = int(state.peers[state.pnode[row], node]), state.instance(row).secondary_mem
+    return max(0, kept - free - served) if served and kept > free else None
+
+
+def _price(now: Regrouping, cause: _Cause, reach: str) -> int:
+    """What it copies to move an instance, MiB."""
+    row = now.state.cluster.instances[cause.row]
+    match row.template.mirror:
+        case Mirror.INTERNAL if reach == OUTSIDE:
+            operations = [part.operation for part in exchange(NOWHERE, NOWHERE)]
+        case Mirror.INTERNAL:
+            operations = [Operation.REPLACE_SECONDARY if cause.secondary else Operation.FAILOVER]
+        case Mirror.EXTERNAL:
+            operations = [Operation.FAILOVER_TO]
+        case Mirror.NONE:
+            operations = [Operation.MOVE]
+    return sum(copied_by(operations, row))
+
+
+def _ways(now: Regrouping, index: int, group: int, reach: str) -> Iterator[Sequence[MovePart]]:
+    """The ways of an instance within its group, or out of it, the best first.
+
+    What is between two groups goes to the other one first if this one is not healthy.
+    """
+    homes = now.homes(index)
+    if not now.rules.groups.issuperset(homes):
+        return
+    if reach == INSIDE:
+        ill = not now.health(group).good
+        for home in sorted(homes, key=lambda home: ill and home == group):
+            if now.refusal(index, home) is None:
+                yield from now.within(index, home)
+    elif now.obstacle(index) is None:
+        healthy = [target for target in now.targets(index) if now.health(target).good and target not in homes]
+        for place in now.places(index, healthy):
+            yield place.parts
+
+
+def _in_the_way(now: Regrouping, group: int) -> str:
+    """Why nothing more can be moved, though the group is not repaired."""
+    state, found = now.state, now.health(group)
+    causes = next((causes for causes in _causes(now, group) if causes), [])
+    nodes = "" if found.stranded or not found.failing else f"{_some(state.names(found.failing))} fail N+1; "
+    if not causes:
+        return f"{nodes}no instance can be moved that would help"
+    return nodes + _refused(now, min(causes, key=lambda each: (each.lack, each.row)).row)
+
+
+def _refused(now: Regrouping, index: int) -> str:
+    """Why an instance cannot go anywhere."""
+    name, groups = now.state.cluster.instances[index].name, now.state.cluster.groups
+    obstacle = _obstacle(now, index)
+    if obstacle is not None:
+        return f"instance {name}: {obstacle}"
+    reasons: dict[str, list[str]] = {"no room for it": [groups[home].name for home in now.homes(index)]}
+    for group in sorted_unique(now.state.group).tolist():
+        if group not in now.homes(index):
+            why = now.refusal(index, group)
+            if why is None and not now.health(group).good:
+                why = "not healthy itself"
+            reasons.setdefault(why or "no room for it", []).append(groups[group].name)
+    return f"instance {name}: " + "; ".join(f"{_some(names)}: {why}" for why, names in reasons.items())
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    shown = names if len(names) < 5 else [*names[:3], f"{len(names) - 3} more"]
+    return ", ".join(shown)
+
+
+def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:
+    """The repair of a group without the moves that it does not need, the dearest left out first."""
+    needed = {*before.health(group).stranded, *before.health(group).between}
+    rows = before.state.cluster.instances
+    moves = after.moved[len(before.moved) :]
+    for move in sorted(moves, key=lambda each: -cost(rows, each)):
+        rest = [each for each in moves if each is not move]
+        if move.instance not in needed and (less := _repaired_by(before, group, rest)):
+            moves, after = rest, less
+    return after
+
+
+def _repaired_by(before: Regrouping, group: int, moves: Sequence[Moved]) -> Regrouping | None:
+    """The cluster after moves if they repair a group and make none worse."""
+    after = before.copy()
+    if not all(after.make(each.instance, each.parts) for each in moves):
+        return None
+    touched = {home for each in moves for now in (before, after) for home in now.homes(each.instance)}
+    return after if _well(after, group, after.health(group)) and not after.spoils(before, touched) else None

@@ -6,7 +6,7 @@ the best is chosen by allocation policy, then by the score of the whole cluster.
 redundancy of its group.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import Moved
 from ganeti_htools.engine.allocation.exchange import exchange
-from ganeti_htools.engine.allocation.move_parts import MovePart, tried
+from ganeti_htools.engine.allocation.move_parts import MovePart, tried, tried_on
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
@@ -23,15 +23,15 @@ from ganeti_htools.engine.groups.health import Health, health
 from ganeti_htools.engine.groups.partitions import Exchange, exchanges, refusal
 from ganeti_htools.engine.redundancy.global_n1 import Check, assess
 from ganeti_htools.engine.redundancy.none_added import NoneAdded
-from ganeti_htools.engine.rules import choice, settling
+from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
-from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.state import Asked, State
-from ganeti_htools.model.types import AllocPolicy, Mirror
+from ganeti_htools.model.types import AllocPolicy, Fail, Mirror
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,37 @@ class Arrival:
     score: float
 
 
+# Ways with one new node at most, by what they copy: a failover or nothing, then what takes the new node.
+_SHORT: Mapping[Mirror, Sequence[tuple[Operation | None, Operation | None]]] = {
+    Mirror.INTERNAL: (
+        (Operation.FAILOVER, None),
+        (None, Operation.REPLACE_SECONDARY),
+        (Operation.FAILOVER, Operation.REPLACE_SECONDARY),
+    ),
+    Mirror.EXTERNAL: ((None, Operation.FAILOVER_TO),),
+    Mirror.NONE: ((None, Operation.MOVE),),
+}
+
+
+def _in_order(state: State, asked: Asked, operation: Operation, targets: Ints, scope: Bools) -> Iterator[int]:
+    """The targets (rows) on which an operation is possible, what leaves the lowest score in scope first."""
+    if not len(targets):
+        return
+    trial, crowding = tried_on(state, asked, operation, targets, Options()), affinity.crowding(state, scope)
+    codes = trial.codes.copy()
+    while (best := choice.best(state, replace(trial, codes=codes), scope, crowding)) is not None:
+        yield int(targets[best])
+        codes[best] = CODE[Fail.N1]
+
+
 class Regrouping:
-    """The cluster as it is after some instances have changed their nodes; see :attr:`moved`."""
+    """The cluster as it is after some instances have changed their nodes; see :attr:`moved`.
+
+    Its state is never changed in place.
+    """
 
     def __init__(self, state: State, rules: Rules) -> None:
-        self.state, self.rules, self.moved = state.copy(), rules, list[Moved]()
+        self.state, self.rules, self.moved = state, rules, list[Moved]()
         self._parts: dict[int, Part] = {}
         self._health: dict[int, Health] = {}
         self._base: Statistics | None = None
@@ -94,7 +120,7 @@ class Regrouping:
         """One that can be changed without touching this one."""
         other = object.__new__(Regrouping)
         other.__dict__.update(self.__dict__)
-        other.state, other.moved = self.state.copy(), list(self.moved)
+        other.moved = list(self.moved)
         other._parts, other._health = dict(self._parts), dict(self._health)
         return other
 
@@ -102,33 +128,45 @@ class Regrouping:
         """The group (row) of an instance: that of its primary."""
         return int(self.state.group[self.state.pnode[index]])
 
+    def homes(self, index: int) -> tuple[int, ...]:
+        """The groups (rows) in which an instance has nodes, that of its primary first.
+
+        There are two while an interrupted change of group leaves it between them.
+        """
+        return tuple(dict.fromkeys(int(self.state.group[node]) for node in self.nodes_after(index, ())))
+
     def obstacle(self, index: int) -> str | None:
         """Why an instance must not change its group at all; None if it may."""
-        state = self.state
-        template, lost = state.cluster.instances[index].template, state.columns.offline[state.pnode[index]]
+        template = self.state.cluster.instances[index].template
+        held = self._held(index)
+        if held is None and template.mirror is Mirror.INTERNAL and not self.rules.mirrored:
+            return "its disks must not be moved"
+        if held is None and template.mirror is Mirror.NONE and not self.rules.plain:
+            return f"{template.value} instances only move with --allow-plain"
+        return held
+
+    def _held(self, index: int) -> str | None:
+        """Why an instance must not leave any of its nodes; None if it may."""
+        state, offline = self.state, self.state.columns.offline
+        lost, mirror = offline[state.pnode[index]], state.cluster.instances[index].template.mirror
         if not self.rules.movable[index]:
             return "it must not be moved"
-        match template.mirror:
-            case Mirror.INTERNAL:
-                if not self.rules.mirrored:
-                    return "its disks must not be moved"
-                if state.snode[index] == NOWHERE:
-                    return "it has no secondary node"
-                if lost and state.columns.offline[state.snode[index]]:
-                    return "both its nodes are offline"
-            case Mirror.NONE:
-                if not self.rules.plain:
-                    return f"{template.value} instances only move with --allow-plain"
-                if lost:
-                    return "its disks are on an offline node"
+        if mirror is Mirror.INTERNAL and state.snode[index] == NOWHERE:
+            return "it has no secondary node"
+        if mirror is Mirror.INTERNAL and lost and offline[state.snode[index]]:
+            return "both its nodes are offline"
+        if mirror is Mirror.NONE and lost:
+            return "its disks are on an offline node"
         return None
 
     def refusal(self, index: int, group: int) -> str | None:
-        """Why an instance cannot go to another group (row), whatever room there is; None if it can."""
-        pair = self._open.get((self.group_of(index), group))
-        if pair is None or group not in self.rules.groups:
+        """Why an instance cannot go to a group (row), whatever room there is; None if it can."""
+        pair, home = self._open.get((self.group_of(index), group)), group == self.group_of(index)
+        if group not in self.rules.groups or (pair is None and not home):
             return "it is left out"
-        return pair.obstacle or self._refusal(index, group)
+        if home:
+            return None
+        return (pair and pair.obstacle) or self._refusal(index, group)
 
     def _refusal(self, index: int, group: int) -> str | None:
         """As :func:`.partitions.refusal`, remembered: no move makes a difference to it."""
@@ -147,8 +185,12 @@ class Regrouping:
         return self._kind_of[index]
 
     def targets(self, index: int) -> list[int]:
-        """The groups (rows) that an instance may go to, whatever room there is."""
-        others = sorted(self.rules.groups - {self.group_of(index)})
+        """The groups (rows) that an instance may go to, whatever room there is.
+
+        One that is between two groups may go to either of them as well.
+        """
+        homes = self.homes(index)
+        others = sorted(self.rules.groups - set(homes[:1] if len(homes) < 2 else ()))
         return [group for group in others if self.refusal(index, group) is None]
 
     def _last_resort(self, group: int) -> bool:
@@ -157,8 +199,14 @@ class Regrouping:
     def places(self, index: int, groups: Iterable[int]) -> list[Arrival]:
         """The best place in each of some groups (rows) that has one, the best group first.
 
-        Groups of the last resort are not looked at where another one has a place.
+        Groups of the last resort are not looked at where another one has a place. What is between two groups
+        comes to one of them where it can, which copies less.
         """
+        groups = list(groups)
+        if len(homes := self.homes(index)) > 1 and (
+            here := [place for home in homes if home in groups for place in self._finished(index, home)]
+        ):
+            return here
         found: list[Arrival] = []
         for last_resort in (False, True):
             for group in groups:
@@ -167,6 +215,45 @@ class Regrouping:
             if found:
                 break
         return sorted(found, key=self.rank)
+
+    def _finished(self, index: int, group: int) -> list[Arrival]:
+        """The best place in a group for an instance that has a node there and one elsewhere."""
+        for parts in self.within(index, group):
+            after = self.made(index, parts)
+            if after is not None:
+                return [Arrival(index, group, parts, float(after.base.score()))]
+        return []
+
+    def within(self, index: int, group: int) -> Iterator[tuple[MovePart, ...]]:
+        """The ways that leave an instance on online nodes of a group, one of which is new to it at most.
+
+        What copies least comes first, then what leaves the group with the lowest score.
+        """
+        state, asked, scope = self.state, self.state.instance(index), self.state.group == group
+        mirror = asked.row.template.mirror
+        if self._held(index) is not None:
+            return
+        good = scope & ~state.columns.offline
+        for first, last in _SHORT[mirror]:
+            trying = state
+            if first is not None:
+                trial = tried(state, asked, MovePart(first), Options())
+                if trial.codes.ravel()[0] != FITS or state.columns.offline[state.snode[index]]:
+                    continue
+                settling.settle(trying := state.copy(), trial)
+            primary, secondary = int(trying.pnode[index]), int(trying.snode[index])
+            if last is None:
+                if good[primary] and good[secondary]:
+                    yield (MovePart(first),) if first else ()
+                continue
+            if last is Operation.REPLACE_SECONDARY and not (self.rules.mirrored and good[primary]):
+                continue
+            if last is Operation.MOVE and not self.rules.plain:
+                continue
+            targets = np.flatnonzero(good)
+            targets = targets[(targets != primary) & (targets != secondary)]
+            for node in _in_order(trying, asked, last, targets, scope):
+                yield (*([MovePart(first)] if first else []), MovePart(last, node))
 
     def rank(self, place: Arrival) -> tuple[Any, ...]:
         """The order of places: by allocation policy, then by score; of equal ones the last group, as hail."""
@@ -252,6 +339,16 @@ class Regrouping:
         nodes = tuple(row for row in (int(after.pnode[index]), int(after.snode[index])) if row != NOWHERE)
         self.moved.append(Moved(index, self.group_of(index), nodes, tuple(parts)))
         return True
+
+    def made(self, index: int, parts: Sequence[MovePart]) -> "Regrouping | None":
+        """A copy with an instance moved; None if it cannot be, or if a group that it touches gets worse."""
+        after = self.copy()
+        return after if after.make(index, parts) and not after.spoils(self, self.homes(index)) else None
+
+    def spoils(self, before: "Regrouping", groups: Iterable[int]) -> bool:
+        """Whether some of these groups, or those of the instance that moved last, are worse than before."""
+        last = self.homes(self.moved[-1].instance) if self.moved else ()
+        return any(self.health(group).worse_than(before.health(group)) for group in {*groups, *last})
 
     def leave(self, index: int, groups: Iterable[int]) -> bool:
         """Move an instance to the best place in some groups (rows); whether there is any."""
