@@ -104,7 +104,8 @@ def test_new_secondaries_of_instances_that_become_mirrored(case: tuple[State, In
     for index, row in enumerate(cluster.instances):
         if row.template is not PLAIN:
             continue
-        mirrored, primary = replace(row, template=DRBD), cluster.nodes[int(state.pnode[index])]
+        mirrored = replace(row, template=DRBD, dsk=row.dsk + 128 * len(row.disks))
+        primary = cluster.nodes[int(state.pnode[index])]
         here, had = free_on(cluster, primary), takes(cluster, row)
         stays = all(
             here.get(unit, 0) + (had[unit] if unit in here else 0) > size

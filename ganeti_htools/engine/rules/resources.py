@@ -206,15 +206,15 @@ def _room(shape: Shape, unit: int) -> Limit:
 @dataclass(frozen=True, slots=True)
 class _Spare:
     """What an instance wants to stay free of a unit where its disks are made: on all nodes of a new one, on
-    the secondary of one that has its primary and becomes mirrored. Two for the same are equal, as limits are
-    compared.
+    the secondary of one that becomes mirrored. On its primary that is only the metadata, which is counted if
+    it has a unit of its own. Two for the same are equal, as limits are compared.
     """
 
     unit: int
     role: Role
 
     def __call__(self, _old: Columns, _new: Columns, asked: Asked | None) -> Any:
-        if asked is None or (self.role is PRIMARY and asked.index != NOWHERE):
+        if asked is None or (self.role is PRIMARY and asked.index != NOWHERE and sum(asked.wants) > 1):
             return 0
         return asked.spare[self.unit]
 

@@ -76,7 +76,7 @@ def test_metadata_elsewhere_has_to_be_free_where_the_data_go() -> None:
 
 @pytest.mark.parametrize(("free", "fits"), [(1152, False), (1153, True)])
 def test_of_an_instance_that_becomes_mirrored_the_secondary_is_looked_at(free: int, fits: bool) -> None:
-    """Its primary is full."""
+    """Its primary has room for the metadata only."""
     here = instance(PLAIN, "a")
     state = derive(cluster(node("a", xenvg=9, ssdvg=129), node("b", xenvg=9, ssdvg=free), instances=(here,)))
     if fits:
