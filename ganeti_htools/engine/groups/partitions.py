@@ -83,11 +83,11 @@ def _obstacle(state: State, source: int, target: int, common: frozenset[str]) ->
 
 def refusal(state: State, asked: Asked, group: int) -> str | None:
     """Why an instance cannot go to a group at all, whatever room there is; None if it can."""
-    rows = members(state, group)
+    name, rows = state.cluster.groups[group].name, members(state, group)
     if not len(rows):
-        return "no online node"
+        return f"group {name} has no online node"
     if lacks_network(state, group, asked):
-        return "a network of it is not there"
+        return f"group {name} lacks a network of it"
     has = present(state.columns)[:, rows]
     wants = np.array(asked.wants, np.bool_)
     if not has[wants].all(axis=0).any():
@@ -97,8 +97,12 @@ def refusal(state: State, asked: Asked, group: int) -> str | None:
             for each, wanted, there in zip(names, wants, np.array(has.any(axis=1)), strict=True)
             if wanted and not there
         ]
-        return f"no {', '.join(missing)} there" if missing else "no node there has all its storage"
+        return (
+            f"group {name} has no {', '.join(missing)}"
+            if missing
+            else f"no node of group {name} has all its storage"
+        )
     codes = instance_policy.codes(state, asked, rows)
     if not (codes == FITS).any():
-        return f"the policy refuses it ({FAIL[int(codes[0])].value})"
+        return f"the policy of group {name} refuses it ({FAIL[int(codes[0])].value})"
     return None

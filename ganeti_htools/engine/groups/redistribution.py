@@ -232,14 +232,17 @@ def _refused(now: Regrouping, index: int) -> str:
     obstacle = _obstacle(now, index)
     if obstacle is not None:
         return f"instance {name}: {obstacle}"
-    reasons: dict[str, list[str]] = {"no room for it": [groups[home].name for home in now.homes(index)]}
+    full, ill, others = [groups[home].name for home in now.homes(index)], list[str](), list[str]()
     for group in sorted_unique(now.state.group).tolist():
-        if group not in now.homes(index):
-            why = now.refusal(index, group)
-            if why is None and not now.health(group).good:
-                why = "not healthy itself"
-            reasons.setdefault(why or "no room for it", []).append(groups[group].name)
-    return f"instance {name}: " + "; ".join(f"{_some(names)}: {why}" for why, names in reasons.items())
+        if group in now.homes(index):
+            continue
+        if (why := now.refusal(index, group)) is not None:
+            others.append(why)
+        else:
+            (full if now.health(group).good else ill).append(groups[group].name)
+    reasons = [f"no room in {_some(full)}"]
+    reasons += [f"{_some(ill)} not healthy"] if ill else []
+    return f"instance {name}: {'; '.join((*reasons, *dict.fromkeys(others)))}"
 
 
 def _some(names: Sequence[str]) -> str:
