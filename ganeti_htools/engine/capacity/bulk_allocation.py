@@ -15,6 +15,7 @@ import numpy as np
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
 from ganeti_htools.engine.capacity.bulk_search import Nodes
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
@@ -24,10 +25,14 @@ from ganeti_htools.model.types import Fail
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """How many instances found a place, and how many candidates each reason rules out for one more."""
+    """How many instances found a place, and how many candidates each reason rules out for one more.
+
+    ``redundancy`` is what holds then, if somebody looked.
+    """
 
     placed: int
     failures: dict[Fail, int]
+    redundancy: Redundancy | None = None
 
 
 def fill(

@@ -15,6 +15,7 @@ from ganeti_htools.engine.capacity.redundant_places import filled_redundantly
 from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
 from ganeti_htools.engine.capacity.site import Site, by_group
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, worst
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules.pools import fit
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed
@@ -82,21 +83,22 @@ def _tiers(before: Capacity, kind: InstanceKind, start: _Level | None, site: Sit
     that size: so do Ganeti's htools.
     """
     state, tiers, placed, result = before.state, list(before.tiers), before.placed, None
+    verdicts = SizeVerdicts(state, kind, site)
     while start is not None:
         level: _Level | None = start
         passed: list[tuple[int | None, SizeRun]] = []
-        verdicts = SizeVerdicts(state, kind, site)
         while level is not None:
             failed = None if level is start else verdicts.failed(level.size)
             if failed is None:
-                state, filled = _filled(state, kind, level.size, site, placed, level.limit)
+                known = verdicts.redundancy if site.guards(kind.mirrored) else None
+                state, filled = _filled(state, kind, level.size, site, placed, level.limit, known)
                 run = SizeRun(level.size, filled.failures)
                 if filled.placed or result is None:
                     passed = []
                     placed += filled.placed
                     tiers += [(level.size, filled.placed)] * (filled.placed > 0)
                     result = filled.failures
-                    verdicts = SizeVerdicts(state, kind, site)
+                    verdicts = SizeVerdicts(state, kind, site, filled.redundancy)
             else:
                 run = _within(failed, level.limit, placed)
             if level.limit is not None and level.limit <= placed:
@@ -127,26 +129,29 @@ def _less(limit: int | None, placed: int) -> int | None:
 
 
 def _filled(
-    state: State, kind: InstanceKind, size: Size, site: Site, first: int, limit: int | None
+    state: State,
+    kind: InstanceKind,
+    size: Size,
+    site: Site,
+    first: int,
+    limit: int | None,
+    known: Redundancy | None = None,
 ) -> tuple[State, Filled]:
-    """Instances of one size on a state of its own, numbered from ``first``; the state may be changed."""
+    """Instances of one size on a state of its own, numbered from ``first``; the state may be changed.
+
+    ``known`` is what holds of its redundancy, if it is known.
+    """
     row = kind.instance(size)
     if limit is not None and limit < 0:
         limit = None
     room = fit(site.pools.left(state), state, row)
-    if room is None or (limit is not None and limit < room):
-        return _filled_by_nodes(state, kind, size, site, first, limit)
-    state, filled = _filled_by_nodes(state, kind, size, site, first, room)
-    if filled.placed < room:
-        return state, filled
-    return state, Filled(room, dict.fromkeys(Fail, 0) | {Fail.DISK: len(site.nodes)})
-
-
-def _filled_by_nodes(
-    state: State, kind: InstanceKind, size: Size, site: Site, first: int, limit: int | None
-) -> tuple[State, Filled]:
-    """The same as far as nodes have room, with a limit that is not negative."""
-    row = kind.instance(size)
-    if site.guards(kind.template is DiskTemplate.DRBD):
-        return filled_redundantly(state, row, site, first, limit)
-    return state, fill(state, row, site.nodes, first, limit, site.progress)
+    bounded = room is not None and (limit is None or limit >= room)
+    if bounded:
+        limit = room
+    if site.guards(kind.mirrored):
+        state, filled = filled_redundantly(state, row, site, first, limit, known)
+    else:
+        filled = fill(state, row, site.nodes, first, limit, site.progress)
+    if bounded and filled.placed == room:
+        filled = replace(filled, failures=dict.fromkeys(Fail, 0) | {Fail.DISK: len(site.nodes)})
+    return state, filled

@@ -13,7 +13,6 @@ from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import DiskTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def obstruction(
 
     ``allocated`` tells what finds a place on another site.
     """
-    if not (site.closed or site.guards(kind.template is DiskTemplate.DRBD)):
+    if not (site.closed or site.guards(kind.mirrored)):
         return None
     nodes = online_nodes(state, allocable_groups(state))
     try:

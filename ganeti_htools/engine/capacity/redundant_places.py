@@ -25,16 +25,20 @@ from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
-# Instances that are placed at least before anybody looks, as a first guess.
+# Fewer instances than these are looked at one by one at once.
 STEP = 20
 
 
 def filled_redundantly(
-    state: State, row: Instance, site: Site, first: int, limit: int | None
+    state: State, row: Instance, site: Site, first: int, limit: int | None, known: Redundancy | None = None
 ) -> tuple[State, Filled]:
-    """Instances like ``row``, numbered from ``first``, up to a limit; the state may be changed."""
-    redundancy, placed, step, too_far = site.redundancy(state), 0, _guess(state, row), False
-    while step and redundancy.certain():
+    """Instances like ``row``, numbered from ``first``, up to a limit; the state may be changed.
+
+    ``known`` is what holds before, if it is known.
+    """
+    redundancy = known or site.redundancy(state)
+    state, placed, step, too_far = redundancy.state, 0, _guess(state, row), False
+    while step >= STEP and redundancy.certain():
         trial = state.copy()
         number = step if limit is None else min(step, limit - placed)
         filled = fill(trial, row, site.nodes, first + placed, number, site.progress)
@@ -42,7 +46,7 @@ def filled_redundantly(
         if then.certain():
             state, redundancy, placed = trial, then, placed + filled.placed
             if placed == limit or filled.placed < number:
-                return state, Filled(placed, filled.failures)
+                return state, Filled(placed, filled.failures, redundancy)
         else:
             too_far = True
         step = number // 2 if too_far else _guess(state, row)
@@ -52,7 +56,7 @@ def filled_redundantly(
 def _guess(state: State, row: Instance) -> int:
     """About how many instances fit by memory, rather too few."""
     free = np.maximum(state.columns.unallocated - state.columns.r_mem, 0).sum()
-    return max(STEP, int(free) // max(1, row.mem) - len(state.group))
+    return int(free) // max(1, row.mem) - len(state.group)
 
 
 def _one_by_one(
@@ -66,36 +70,34 @@ def _one_by_one(
 ) -> Filled:
     """Instances placed in place, with a look at redundancy each time; ``redundancy`` is what it is before."""
     asked, elsewhere = state.ask(row), False
+    suspects: list[int] = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        search = (
-            PairSearch(state, asked, site.nodes)
-            if asked.mirrored
-            else OneNodeSearch(state, asked, site.nodes)
-        )
+        search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, site.nodes)
         while placed != limit:
-            nodes = _place(search, site, redundancy)
+            nodes = _place(search, site, redundancy, suspects)
             if nodes is None:
                 failures = search.failures()
                 failures[Fail.N1] += search.candidates - sum(failures.values())
-                return Filled(placed, failures)
+                return Filled(placed, failures, redundancy)
             elsewhere = elsewhere or (limit is not None and nodes != search.best())
-            lost = redundancy.lost_after(asked, nodes.primary)
             search.settle(nodes)
             settling.add_rows(state, asked, [replace(row, name=f"{row.name}-{first + placed}")], [nodes])
-            redundancy, placed = site.redundancy(state, lost), placed + 1
+            redundancy = redundancy.after(asked, nodes.primary) or site.redundancy(state)
+            placed += 1
             site.progress(placed)
         failures = search.failures()
     if elsewhere:  # as Ganeti's htools: at the limit, redundancy counts only if it has been in the way
         failures = dict.fromkeys(Fail, 0) | _solution(state, asked, site, redundancy).failures
-    return Filled(placed, failures)
+    return Filled(placed, failures, redundancy)
 
 
-def _place(search: OneNodeSearch | PairSearch, site: Site, redundancy: Redundancy) -> Nodes | None:
-    """The best redundant place for one more."""
+def _place(
+    search: OneNodeSearch | PairSearch, site: Site, redundancy: Redundancy, suspects: list[int]
+) -> Nodes | None:
+    """The best redundant place for one more; ``suspects`` are nodes that could not be lost before."""
     if isinstance(search, PairSearch):
         return _pair(search, site, redundancy)
     state, asked, tries = search.state, search.asked, 0
-    suspects: list[int] = []
     allowed = redundancy.admits(asked, search.nodes, None)
     while (best := search.best(allowed)) is not None:
         if _stands(state, asked, best, redundancy, suspects):

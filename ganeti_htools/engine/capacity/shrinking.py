@@ -25,13 +25,14 @@ from ganeti_htools.engine.capacity.sizes import (
     ranked,
     worst,
 )
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
 from ganeti_htools.engine.rules.pools import fit
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import Asked, State
-from ganeti_htools.model.types import DiskTemplate, Fail
+from ganeti_htools.model.types import Fail
 
 # How many candidates are looked at in one go, and how many sizes between two that differ, at most.
 BATCH, PROBES = 1 << 18, 16
@@ -50,10 +51,15 @@ class Verdict:
 
 
 class SizeVerdicts:
-    """Which sizes fit on a state; the state must not change."""
+    """Which sizes fit on a state; the state must not change.
 
-    def __init__(self, state: State, kind: InstanceKind, site: Site) -> None:
-        self.state, self.kind, self.site = state, kind, site
+    ``redundancy`` is what holds of it, if it is known.
+    """
+
+    def __init__(
+        self, state: State, kind: InstanceKind, site: Site, redundancy: Redundancy | None = None
+    ) -> None:
+        self.state, self.kind, self.site, self._redundancy = state, kind, site, redundancy
         self.columns = state.columns.take(site.nodes)
         self.groups = by_group(state, site.nodes)
         self.pools = site.pools.left(state)
@@ -78,8 +84,14 @@ class SizeVerdicts:
         self.ahead = 1
         self.unfit: list[Size] = []
         self.hopeful: set[Size] = set()
-        self.redundancy = site.redundancy(state)
         self.refused = self._always_refused(state.policies)
+
+    @property
+    def redundancy(self) -> Redundancy:
+        """What holds of the state."""
+        if self._redundancy is None:
+            self._redundancy = self.site.redundancy(self.state)
+        return self._redundancy
 
     def _always_refused(self, policies: Sequence[IPolicy]) -> Codes:
         """Why the policies of nodes refuse instances of this kind whatever their size, in one row."""
@@ -115,7 +127,7 @@ class SizeVerdicts:
         fail = worst(failures)
         if self.barren(size):
             return SizeRun(size, failures, self._run(size, fail))
-        mirrored = self.kind.template is DiskTemplate.DRBD
+        mirrored = self.kind.mirrored
         if self.site.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self._has_place(size):
             # The next sizes still have to be tried.
             self.ahead = min(2 * self.ahead, PROBES)
@@ -165,7 +177,7 @@ class SizeVerdicts:
 
     def _ruled_out(self, size: Size) -> bool:
         """Whether certainly no place leaves the whole redundant, if that is asked for."""
-        mirrored = self.kind.template is DiskTemplate.DRBD
+        mirrored = self.kind.mirrored
         if not self.site.guards(mirrored) or any(known.holds(size) for known in self.not_ruled_out):
             return False
         if any(size.holds(known) for known in self.ruled_out):

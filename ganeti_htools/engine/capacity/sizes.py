@@ -76,11 +76,16 @@ class InstanceKind:
     unit: DesiredUnit | None = None
     disks: tuple[Disk, ...] = ()
 
+    @property
+    def mirrored(self) -> bool:
+        """Whether they have a secondary."""
+        return self.template is DiskTemplate.DRBD
+
     def instance(self, size: Size) -> Instance:
         """An instance of a size."""
         disks = self.disks or (Disk(size.dsk, size.spindles, self.unit),)
         # As Ganeti's htools do, the metadata of the one disk of a size is not counted.
-        meta = DRBD_META * len(self.disks) if self.template is DiskTemplate.DRBD else 0
+        meta = DRBD_META * len(self.disks) if self.mirrored else 0
         return Instance(
             name="new",
             mem=size.mem,

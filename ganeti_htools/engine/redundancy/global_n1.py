@@ -268,14 +268,15 @@ class Redundancy:
             lost = self._lost(node)
             return None if lost is None else lost.survived_with(asked, primary)
 
-        likely = suspects[0] if suspects and self.looked[suspects[0]] else NOWHERE
-        if likely != NOWHERE and not (found := survived(likely)):
-            return found
-        for node in self._concerned(asked, primary):
-            if node != likely and not (found := survived(node)):
-                if found is False:
+        likely = [node for node in suspects if self.looked[node]]
+        if not all(found := [survived(node) for node in likely[:1]]):
+            return found[0]
+        concerned = self._concerned(asked, primary)
+        for node in [*likely[1:], *(node for node in concerned if node not in likely)]:
+            if not (verdict := survived(node)):
+                if verdict is False:
                     suspects[:] = [node, *(each for each in suspects if each != node)]
-                return found
+                return verdict
         return True
 
     def _concerned(self, asked: Asked, primary: int) -> list[int]:
@@ -298,7 +299,7 @@ class Redundancy:
         """A lost node, remembered on clusters with few nodes."""
         if node in self.lost:
             return self.lost[node]
-        lost = failed_over(self.state, node, self.scope, self.arrivals)
+        lost = failed_over(self.state, node, self.scope, self.arrivals, list(self.lost.values()))
         if len(self.free) <= FEW:
             self.lost[node] = lost
         return lost
@@ -309,12 +310,22 @@ class Redundancy:
             return False
         return asked.spindles is not None or not self.state.columns.excl_stor.any()
 
-    def lost_after(self, asked: Asked, primary: int) -> dict[int, LostNode]:
-        """What of ``lost`` is known once a new instance has been placed."""
-        if not self._quick(asked):
-            return {}
-        after = {node: lost and lost.placed(asked, primary) for node, lost in self.lost.items()}
-        return {node: lost for node, lost in after.items() if lost is not None}
+    def after(self, asked: Asked, primary: int) -> "Redundancy | None":
+        """The same once a new instance with that primary only, which it bears, is on the state.
+
+        None if this cannot be told here.
+        """
+        if asked.mirrored or asked.forthcoming:
+            return None
+        bound, quick = self._bound(asked, primary), self._quick(asked)
+        return replace(
+            self,
+            free=self.state.columns.unallocated,
+            displaced=self.displaced if bound else self.displaced.joined(asked, primary),
+            tried={},
+            doubtful={},
+            lost={node: lost and lost.placed(asked, primary) for node, lost in self.lost.items() if quick},
+        )
 
     def rejects(self, asked: Asked, primary: int, suspects: Sequence[int]) -> bool:
         """Whether the node that failed last certainly fails with this unmirrored instance as well."""

@@ -473,13 +473,19 @@ def _displaced(state: State, node: int, reach: list[int], asked: Asked, arrival:
 
 
 def lost_node(
-    known: Arrivals, state: State, node: int, displaced: Sequence[int], scope: Bools
+    known: Arrivals,
+    state: State,
+    node: int,
+    displaced: Sequence[int],
+    scope: Bools,
+    others: Sequence[LostNode | None] = (),
 ) -> LostNode | None:
     """A lost node of which these instances need room, in this order; the state must not change any more.
 
     None if it cannot be simulated here: nodes tell their storage units, some node has no score, or an
     instance does not say how many spindles it needs and some node counts them. Those on shared storage have
-    to come before all others.
+    to come before all others. Of ``others``, lost nodes on the same state, those figures are taken that are
+    the same.
     """
     known.tidy()
     if state.columns.shape.told:
@@ -490,7 +496,10 @@ def lost_node(
     exclusive = bool(columns.excl_stor[mates].any())
     if exclusive and any(asked.spindles is None for asked, _ in asked_for):
         return None
-    nodes = _Nodes(state, exclusive)
+    alike = (
+        each.nodes for each in others if each and each.state is state and bool(each.exclusive) is exclusive
+    )
+    nodes = next(alike, None) or _Nodes(state, exclusive)
     if not nodes.rated:
         return None
     reach = [at for at in np.flatnonzero(mates).tolist() if at != node]

@@ -6,7 +6,7 @@ memory first, on the best node. Only what exists limits (memory, disk, spindles,
 what balances. The rule is that of Ganeti's htools (``GlobalN1.hs``, ``hcheck(1)``).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -55,17 +55,20 @@ def can_be_lost(state: State, node: int, scope: Bools, known: Arrivals | None = 
     return all(each.node != NOWHERE for each in recover(state.copy(), node, scope))
 
 
-def failed_over(state: State, node: int, scope: Bools, known: Arrivals) -> LostNode | None:
+def failed_over(
+    state: State, node: int, scope: Bools, known: Arrivals, others: Sequence[LostNode | None] = ()
+) -> LostNode | None:
     """A lost node whose mirrored instances have failed over; the state must not change any more.
 
-    None if one cannot, or if the quicker simulation cannot tell about the others.
+    None if one cannot, or if the quicker simulation cannot tell about the others. ``others`` are lost nodes
+    of the same state.
     """
     mirrored, displaced = _instances(state, node, scope)
     if mirrored:
         state = state.copy()
         if any(each.node == NOWHERE for each in islice(recover(state, node, scope), len(mirrored))):
             return None
-    return lost_node(known, state, node, displaced, scope)
+    return lost_node(known, state, node, displaced, scope, others)
 
 
 def all_can_be_lost(survived: Callable[[int], bool], nodes: list[int], suspects: list[int]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess
 from ganeti_htools.engine.redundancy.node_loss import failed_over
-from ganeti_htools.engine.rules import placements
+from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Disk, Instance
@@ -98,12 +98,18 @@ def test_lost_nodes_stay_known_with_an_instance_more() -> None:
     redundancy.lost[0] = failed_over(redundancy.state, 0, redundancy.scope, redundancy.arrivals)
     redundancy.lost[1] = None
     trial = on_each(redundancy.state, instance("new", EXT, "", mem=4_000))
-    after = redundancy.lost_after(trial.asked, 2)
-    assert list(after) == [0]
-    assert after[0].nodes.mem == [4_000, 4_000, 6_000]
-    assert not after[0].survived()
-    mirrored = redundancy.state.ask(instance("new", DRBD, "", mem=100))
-    assert redundancy.lost_after(mirrored, 0) == {}
+    settling.settle(redundancy.state, trial.only(2))
+    after = redundancy.after(trial.asked, 2)
+    assert after is not None
+    assert after.free.tolist() == [4_000, 4_000, 6_000]
+    assert after.displaced.number.tolist() == [1, 1, 1]
+    assert list(after.lost) == [0, 1]
+    assert after.lost[1] is None
+    known_node = after.lost[0]
+    assert known_node is not None
+    assert known_node.nodes.mem == [4_000, 4_000, 6_000]
+    assert not known_node.survived()
+    assert redundancy.after(redundancy.state.ask(instance("new", DRBD, "", mem=100)), 0) is None
 
 
 @pytest.mark.parametrize("accept", [False, True])
