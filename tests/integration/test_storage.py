@@ -7,14 +7,19 @@ hddvg, in the other one node4 has both.
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ganeti_htools.client.asking import ask
 from tests.integration.cluster import (
     ADD,
     EXECUTABLE,
     GROUPS,
+    MASTER,
     SMALL,
+    TOP,
     jobs,
     nodes_of,
     refusal,
@@ -84,6 +89,11 @@ def agree() -> None:
         assert time.monotonic() < end, (ours, theirs)
 
 
+def opcodes(after: int) -> set[str]:
+    """Of what later jobs consist."""
+    return {word.partition("(")[0] for job in jobs(after) for word in job.summary.split(",")}
+
+
 def test_nothing_is_submitted_unasked() -> None:
     before = jobs()[-1].number
     with Daemon() as daemon:
@@ -93,6 +103,21 @@ def test_nothing_is_submitted_unasked() -> None:
         daemon.wait_for_polls(daemon.polls() + 10)
         assert daemon.status()["cluster"]["storage"]["mode"] == "never"
     assert [job.summary for job in jobs(after=before)] == ["INSTANCE_CREATE(unasked)"]
+
+
+def test_asking_begins_with_a_disk_on_another_unit() -> None:
+    before = jobs()[-1].number
+    with Daemon('config_seconds = 1\nlive_seconds = 20\nstorage = "when-needed"') as daemon:
+        run(add("usual", "plain", "size=1G", where=chosen("default")))
+        daemon.wait_for_polls(daemon.polls() + 10)
+        assert daemon.status()["cluster"]["storage"]["needed"] is False
+        assert [job.summary for job in jobs(after=before)] == ["INSTANCE_CREATE(usual)"]
+        succeed(add("unusual", "plain", "size=1G,vg=ssdvg", "size=1G,vg=hddvg", where=("--node", "node1")))
+        daemon.wait_until(lambda status: status["cluster"]["storage"]["complete"])
+        assert opcodes(before) == {"INSTANCE_CREATE", "NODE_QUERY_STORAGE"}
+        agree()
+        succeed(["gnt-instance", "remove", "-f", "unusual"], ["gnt-instance", "remove", "-f", "usual"])
+        daemon.wait_until(lambda status: status["cluster"]["storage"]["needed"] is False)
 
 
 def test_new_instances_land_where_all_their_disks_fit(asking: Daemon) -> None:
@@ -131,5 +156,59 @@ def test_moves_respect_them(asking: Daemon) -> None:
     agree()
 
 
+def test_where_disks_are_comes_by_jobs_where_the_configuration_cannot_be_read(
+    asking: Daemon, tmp_path: Path
+) -> None:
+    """The daemon finds who is master in a directory that has nothing else."""
+
+    def disks() -> dict[str, str]:
+        told: Any = ask(asking.socket, "cluster", {}, patience=PATIENCE)
+        return dict(told["storage"]["instances"])
+
+    read = disks()
+    assert asking.status()["cluster"]["storage"]["configuration_file"] is True
+    assert read["pinned"] == "512,lvm-vg,ssdvg,-,xenvg;1024,lvm-vg,hddvg,-,xenvg"
+    asking.kill()
+    before = jobs()[-1].number
+    (tmp_path / "ssconf_master_node").symlink_to(TOP / MASTER / "var/lib/ganeti/ssconf_master_node")
+    more = f'config_seconds = 1\nstorage = "always"\nssconf_dir = "{tmp_path}"'
+    with Daemon(more) as other:
+        other.wait_until(lambda status: status["cluster"]["storage"]["complete"])
+        assert other.status()["cluster"]["storage"]["configuration_file"] is False
+        assert disks() == read
+        agree()
+    assert opcodes(before) == {"INSTANCE_QUERY_DATA", "NODE_QUERY_STORAGE"}
+
+
 def test_tools_that_ask_find_the_same() -> None:
     assert known(PROGRAMS / "hinfo", "-L", "--ask-storage", "--storage", "--json") == there()
+
+
+def test_what_could_not_come_back_is_refused(asking: Daemon) -> None:
+    """Two nodes of the group have the volume group; what is on one is lost while it is full on the other.
+
+    An instance elsewhere still names both groups.
+    """
+    run(["gnt-cluster", "modify", "--default-iallocator-params="])
+    left = ("pair1", "pair2", "pair3", "pinned", "mobile")
+    succeed(*(["gnt-instance", "remove", "-f", name] for name in left))
+    new = add("lonely", "plain", "size=4G,vg=ssdvg", where=chosen("default"))
+
+    def losses() -> dict[str, int]:
+        # Its exit status tells that data is lost, which that of plain instances is.
+        (out,) = run(["sh", "-c", f"{PROGRAMS}/hcheck -D --what-if-lost any --json || true"])
+        return {each["node"]: each["not_back"] for each in json.loads(out)["lost"]}
+
+    agree()
+    unharmed = losses()
+    succeed(new)
+    agree()
+    assert losses() == unharmed
+    succeed(["gnt-instance", "remove", "-f", "lonely"])
+    succeed(add("filler", "plain", "size=7G,vg=ssdvg", where=("--node", "node2")))
+    agree()
+    assert losses() == unharmed
+    assert "FailDisk: 2, FailN1: 1; most missing: disk space on lvm-vg/ssdvg" in refusal(new)
+    succeed(add("lonely", "plain", "size=4G,vg=ssdvg", where=("--node", "node1")))
+    agree()
+    assert losses() == unharmed | {"node1": unharmed["node1"] + 1}
