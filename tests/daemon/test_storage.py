@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
+from ganeti_htools.client.asking import ask
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
+from tests.support import messages
+from tests.support.clusters import Shape, cluster
 from tests.support.programs import PROGRAMS, Daemon, Finished, run, running, wait_until
 from tests.support.simulators import Simulator, simulator
 from tests.support.worlds import instance, migrate, node
@@ -95,4 +98,24 @@ def test_without_the_daemons_wish_nothing_is_submitted(tmp_path: Path, ganeti: S
         assert storage(daemon)["mode"] == "never"
         told = json.loads(tool("htoolsctl", "--socket", daemon.socket, "status", "--json").stdout)
         assert told["cluster"]["storage"]["nodes"] == 0
+    assert ganeti.tell("jobs") == []
+
+
+def test_a_pool_of_the_configuration_binds_without_jobs(tmp_path: Path, ganeti: Simulator) -> None:
+    config = 'config_seconds = 0.05\n[[pool]]\ntype = "ext"\nkey = "san"\ntotal = 5000\nreserved = 1000\n'
+    data = cluster(3, Shape(nodes=3, instances=0, templates={"ext": 1}))
+
+    def decide(daemon: Daemon, size: int) -> Any:
+        request = messages.allocate("new.example.org", "ext", disks=[size])
+        request["disks"][0] |= {"provider": "san"}
+        text = messages.encode(messages.message(data, request))
+        answer: Any = ask(str(daemon.socket), "decide", {"request": text})
+        return json.loads(answer["stdout"])
+
+    with running(tmp_path / "daemon", config=config) as daemon:
+        wait_until(lambda: daemon.status()["cluster"]["generations"].get("storage"))
+        shown = tool("htoolsctl", "--socket", daemon.socket, "storage").stdout
+        assert ["ext/san", "4000", "4000", "all"] in [line.split() for line in shown.splitlines()]
+        assert decide(daemon, 3999)["success"]
+        assert decide(daemon, 4000)["info"].endswith("most missing: space in ext/san, which lacks 1 MiB")
     assert ganeti.tell("jobs") == []
