@@ -55,15 +55,14 @@ class Figures:
     verdicts: dict[tuple[IPolicy, bool], dict[int, bool]]  # by policy and exclusive storage
 
     def part(self, rows: Ints) -> "Figures":
-        """The figures of some rows."""
-        instances = tuple(self.rows[row] for row in rows.tolist())
+        """The figures of some rows. None are taken over from them (:func:`tabulate`)."""
         return replace(
             self,
-            rows=instances,
+            rows=tuple(self.rows[row] for row in rows.tolist()),
             values=self.values[rows],
             disk=self.disk[rows],
             wants=self.wants[rows],
-            positions={id(instance): position for position, instance in enumerate(instances)},
+            positions={},
         )
 
 

@@ -9,7 +9,7 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report.layout import some, table
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups.health import Health
-from ganeti_htools.engine.groups.outcome import Outcome, cost
+from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.engine.groups.partitions import exchanges, methods
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.columns import sorted_unique
@@ -169,9 +169,8 @@ def about(
         yield f"{_DONE[options.action]}: {groups[group].name}"
     for group, why in outcome.failed:
         yield f"Not {_DONE[options.action].lower()}: {groups[group].name}: {why}"
-    for group, more in outcome.possible:
-        copied = sum(cost(state.cluster.instances, each) for each in more)
-        yield f"Could be emptied: {groups[group].name}: {len(more)} moves, {copied} MiB"
+    for each in outcome.possible:
+        yield f"Could be emptied: {groups[each.group].name}: {each.moves} moves, {each.copied} MiB"
     if moves:
         total = cost_of(moves)
         yield f"{len(moves)} moves in {total['jobsets']} jobsets, {total['disk_mib']} MiB of disks and"
@@ -197,12 +196,8 @@ def as_json(
         "unrepairable": [{"group": groups[group].name, "why": why} for group, why in outcome.failed],
         "emptied": done if options.action == "compress" else [],
         "possible": [
-            {
-                "group": groups[group].name,
-                "moves": len(more),
-                "mib": sum(cost(before.state.cluster.instances, each) for each in more),
-            }
-            for group, more in outcome.possible
+            {"group": groups[each.group].name, "moves": each.moves, "mib": each.copied}
+            for each in outcome.possible
         ],
         "moves": [
             {

@@ -5,15 +5,24 @@ disk, then CPUs (Ganeti's design "Synchronising htools to Ganeti 2.3").
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.evacuate import Moved
-from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress
+from ganeti_htools.engine.groups import room
+from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible, Progress, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
-from ganeti_htools.model.columns import NOWHERE, Ints, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import State
+
+# Of groups that have at least this part of what the best one has free, the one that copies least comes first.
+SIMILAR = 0.9
+
+# So often the instances of a group are tried anew, those that found no place before all others.
+PATIENCE = 4
+
+# So many groups are told of where none can take an instance.
+TOLD = 4
 
 
 def compress(
@@ -27,66 +36,157 @@ def compress(
 ) -> Outcome:
     """Empty the groups (rows) in ``empty``, else as many as ``number`` of those that can be.
 
-    ``reserve`` standard instances stay free in each group that is left.
+    Without ``empty`` all groups that could be emptied, each by itself, are told. In each group that takes
+    instances ``reserve`` standard instances can still be made.
     """
-    now, done, failed = Regrouping(state, rules), list[int](), list[tuple[int, str]]()
-    possible: list[tuple[int, tuple[Moved, ...]]] = []
-    for group in empty or candidates(state, rules):
-        progress(f"{len(done)} groups emptied")
-        tried = now.copy()
-        why = _empty(tried, group, {group, *done, *empty})
-        if why is None and not all(_has_room(tried, each, reserve) for each in rules.groups - {group, *done}):
-            why = "the reserve would not be free in the others"
-        if why is None and not limits.allow(state.cluster.instances, tried.moved):
-            why = "the limits do not allow so many moves"
-        if why is not None:
-            failed.append((group, why))
-        elif empty or len(done) < number:
-            done, now = [*done, group], tried
-        else:
-            possible.append((group, tuple(tried.moved[len(now.moved) :])))
+    start = now = Regrouping(state, rules)
+    spare, done = math.ceil(reserve), list[int]()
+    failed, possible = list[tuple[int, str]](), list[Possible]()
+    order = [group for group in empty if len(_rows(state, group))] if empty else candidates(start)
+    for at, group in enumerate(order):
+        progress(f"{at} of {len(order)} groups tried")
+        if not empty:
+            alone = _emptied(start, group, _vacant(state), spare, limits)
+            if isinstance(alone, str):
+                failed.append((group, alone))
+                continue
+            copied = sum(cost(state.cluster.instances, each) for each in alone.moved)
+            possible.append(Possible(group, len(alone.moved), copied))
+            if len(done) == number:
+                continue
+        closed = {*done, *empty} if empty else {*done, *_vacant(state)}
+        tried = alone if not (empty or done) else _emptied(now, group, closed, spare, limits)
+        if isinstance(tried, Regrouping):
+            now = tried
+            done.append(group)
+        elif empty:
+            failed.append((group, tried))
     return Outcome(now, tuple(done), tuple(failed), tuple(possible))
 
 
-def candidates(state: State, rules: Rules) -> list[int]:
-    """Groups with instances that use less memory, disk and CPUs than the others have free."""
-    columns = state.columns
-    groups = [group for group in sorted_unique(state.group).tolist() if group in rules.groups]
-    used = np.array([columns.i_mem, columns.t_dsk - columns.f_dsk, columns.u_cpu - 1])
-    free = np.array([columns.unallocated, columns.f_dsk, columns.t_cpu * columns.vcpu_ratio - columns.u_cpu])
-    free = np.where(columns.offline, 0, free)
-    by_group = {group: (_sums(used, state, group), _sums(free, state, group)) for group in groups}
-    total = sum(room for _, room in by_group.values())
-    found = [
-        group
-        for group, (taken, room) in by_group.items()
-        if (state.group[state.pnode] == group).any() and (taken <= total - room).all()
-    ]
-    return sorted(found, key=lambda group: tuple(-by_group[group][1]))
+def candidates(now: Regrouping) -> list[int]:
+    """Groups with instances that use no more memory, disk and CPUs than those they can go to have free.
+
+    What has the most free memory comes first, then disk, then CPUs; of similar ones what copies least.
+    """
+    state = now.state
+    free, vacant = room.free(state), _vacant(state)
+    taken, data = room.used(state, room.amounts(state)), {}
+    for group in now.rules.groups:
+        rows = _rows(state, group)
+        others = [other for other in now.neighbours(group) if other not in vacant]
+        if len(rows) and (taken[:, group] <= free[:, others].sum(axis=1)).all():
+            data[group] = sum(now.copied(index) for index in rows.tolist())
+    left = sorted(data, key=lambda group: (*(-free[:, group]), group))
+    found = []
+    while left:
+        enough = SIMILAR * free[:, left[0]]
+        similar = [group for group in left if (free[:, group] >= enough).all()]
+        found.append(min(similar, key=lambda group: data[group]))
+        left.remove(found[-1])
+    return found
 
 
-def _sums(figures: Ints, state: State, group: int) -> Ints:
-    sums: Ints = figures[:, state.group == group].sum(axis=1)
-    return sums
-
-
-def _empty(tried: Regrouping, group: int, closed: set[int]) -> str | None:
-    """Move all instances out of a group, the largest first; why that is not possible, if it is not."""
-    state = tried.state
+def _rows(state: State, group: int) -> Ints:
+    """The instances (rows) with a node in a group."""
     here = state.group[state.pnode] == group
     here |= (state.snode != NOWHERE) & (state.group[state.snode] == group)
-    rows = state.cluster.instances
-    for index in sorted(np.flatnonzero(here).tolist(), key=lambda row: -rows[row].mem):
-        why = tried.obstacle(index)
-        if why is None and not tried.leave(
-            index, [each for each in tried.targets(index) if each not in closed]
-        ):
-            why = "no other group has room for it"
-        if why is not None:
-            return f"instance {rows[index].name}: {why}"
-    return None
+    return np.flatnonzero(here)
 
 
-def _has_room(now: Regrouping, group: int, number: float) -> bool:
-    """Whether so many standard instances can be placed in a group."""
-    return now.has_room(group, math.ceil(number))
+def _vacant(state: State) -> set[int]:
+    """Groups (rows) without instances: to fill one in order to empty another gains nothing."""
+    full = {*state.group[state.pnode].tolist(), *state.group[state.snode[state.snode != NOWHERE]].tolist()}
+    return set(sorted_unique(state.group).tolist()) - full
+
+
+def _emptied(
+    now: Regrouping, group: int, closed: Collection[int], spare: int, limits: Limits
+) -> Regrouping | str:
+    """The cluster with a group emptied into those that are not closed; why it cannot be, if it cannot."""
+    state, rows = now.state, _rows(now.state, group).tolist()
+    names = [row.name for row in state.cluster.instances]
+    if 0 <= limits.moves < len(now.moved) + len(rows):
+        return f"it takes {len(rows)} moves"
+    for index in rows:
+        if (why := now.obstacle(index)) is not None:
+            return f"instance {names[index]}: {why}"
+        if len({int(state.group[node]) for node in now.nodes_after(index, ())}) > 1:
+            return f"instance {names[index]}: its nodes are in two groups"
+    ready = {
+        other
+        for other in now.rules.groups - {group, *closed}
+        if now.health(other).good and now.has_room(other, spare)
+    }
+    targets = {index: [each for each in now.targets(index) if each in ready] for index in rows}
+    for index in rows:
+        if not targets[index]:
+            return f"instance {names[index]}: {_nowhere(now, index, group, closed)}"
+    first: list[int] = []
+    for _ in range(PATIENCE):
+        stuck, after = _moved(now, _in_order(now, targets, first), targets, spare)
+        if stuck is None:
+            allowed = limits.allow(state.cluster.instances, after.moved)
+            return after if allowed else "it copies more than the limits allow"
+        if first[:1] == [stuck]:
+            break
+        first = [stuck, *(each for each in first if each != stuck)]
+    where = ", ".join(state.cluster.groups[each].name for each in targets[first[0]])
+    return f"instance {names[first[0]]}: no room in {where} that is left to them"
+
+
+def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int]) -> str:
+    """Why an instance can go to no other group."""
+
+    def why(other: int) -> str:
+        if (refused := now.refusal(index, other)) is not None:
+            return refused
+        if other in closed:
+            return "it is empty, or to be emptied"
+        return "it has no room for the reserve" if now.health(other).good else "it is not healthy itself"
+
+    names = [each.name for each in now.state.cluster.groups]
+    told = [f"{names[other]}: {why(other)}" for other in sorted(now.rules.groups - {group})]
+    more = [f"and {len(told) - TOLD} more"] if len(told) > TOLD else []
+    return (
+        f"no other group can take it ({'; '.join([*told[:TOLD], *more])})"
+        if told
+        else "there is no other group"
+    )
+
+
+def _in_order(now: Regrouping, targets: Mapping[int, Sequence[int]], first: Sequence[int]) -> list[int]:
+    """Instances in the order in which they are moved: those that few groups can take, the largest of them."""
+    needs, free = room.amounts(now.state), room.free(now.state)
+
+    def key(index: int) -> tuple[float, ...]:
+        there = targets[index]
+        return len(there), -room.part(needs[:, index], free[:, there].sum(axis=1, keepdims=True))[0], index
+
+    return [*first, *sorted(targets.keys() - set(first), key=key)]
+
+
+def _moved(
+    now: Regrouping, order: Sequence[int], targets: Mapping[int, Sequence[int]], spare: int
+) -> tuple[int | None, Regrouping]:
+    """Move instances one by one, each to the group where it takes the smallest part of what is free.
+
+    The first one that finds no place, None if all do; and the cluster then.
+    """
+    needs, free, vacant = room.amounts(now.state), room.free(now.state), _vacant(now.state)
+    after = now.copy()
+    for index in order:
+        parts = room.part(needs[:, index], free)
+
+        def rank(group: int, parts: Floats = parts) -> tuple[float, ...]:
+            return now.last_resort(group), group in vacant, parts[group], -group
+
+        for group in sorted(targets[index], key=rank):
+            way = after.way_to(index, group)
+            tried = after.copy() if spare else after
+            if way is not None and tried.make(index, way) and tried.has_room(group, spare):
+                after, free[:, group] = tried, free[:, group] - needs[:, index]
+                break
+        else:
+            return index, after
+    return None, after

@@ -31,14 +31,23 @@ def cost(rows: Sequence[Instance], moved: Moved) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Possible:
+    """A group (row) that could be emptied by itself, in so many moves that copy so much (MiB)."""
+
+    group: int
+    moves: int
+    copied: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The cluster after an action. Groups are rows.
 
     ``done`` are the groups that were repaired or emptied, ``failed`` those that could not be, and why.
-    ``possible`` are further groups that could be emptied, each with the moves that do it.
+    ``possible`` are all groups that could be emptied, each without the others.
     """
 
     after: Regrouping
     done: tuple[int, ...] = ()
     failed: tuple[tuple[int, str], ...] = ()
-    possible: tuple[tuple[int, tuple[Moved, ...]], ...] = ()
+    possible: tuple[Possible, ...] = ()

@@ -18,6 +18,7 @@ from ganeti_htools.engine.allocation.move_parts import MovePart, tried, tried_on
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
+from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.groups.health import Health, health
 from ganeti_htools.engine.groups.partitions import Exchange, exchanges, refusal
@@ -111,6 +112,7 @@ class Regrouping:
         self._base: Statistics | None = None
         self._kinds: dict[Any, int] = {}
         self._kind_of: dict[int, int] = {}
+        self._targets: dict[tuple[tuple[int, ...], int], list[int]] = {}
         self._refused: dict[tuple[int, int], str | None] = {}
         self._open: dict[tuple[int, int], Exchange] = {
             (each.source, each.target): each for each in exchanges(state)
@@ -190,10 +192,22 @@ class Regrouping:
         One that is between two groups may go to either of them as well.
         """
         homes = self.homes(index)
-        others = sorted(self.rules.groups - set(homes[:1] if len(homes) < 2 else ()))
-        return [group for group in others if self.refusal(index, group) is None]
+        key = homes, self._kind(index)
+        if key not in self._targets:
+            others = sorted(self.rules.groups - set(homes[:1] if len(homes) < 2 else ()))
+            self._targets[key] = [group for group in others if self.refusal(index, group) is None]
+        return list(self._targets[key])
 
-    def _last_resort(self, group: int) -> bool:
+    def neighbours(self, group: int) -> list[int]:
+        """The groups (rows) that a group (row) may give instances to."""
+        return [
+            each.target
+            for each in self._open.values()
+            if each.source == group and each.obstacle is None and each.target in self.rules.groups
+        ]
+
+    def last_resort(self, group: int) -> bool:
+        """Whether a group (row) takes instances only where no other does."""
         return self.state.cluster.groups[group].alloc_policy is AllocPolicy.LAST_RESORT
 
     def places(self, index: int, groups: Iterable[int]) -> list[Arrival]:
@@ -210,7 +224,7 @@ class Regrouping:
         found: list[Arrival] = []
         for last_resort in (False, True):
             for group in groups:
-                if self._last_resort(group) is last_resort:
+                if self.last_resort(group) is last_resort:
                     found += self._place(index, group)
             if found:
                 break
@@ -258,7 +272,7 @@ class Regrouping:
     def rank(self, place: Arrival) -> tuple[Any, ...]:
         """The order of places: by allocation policy, then by score; of equal ones the last group, as hail."""
         unrated = place.score != place.score
-        return self._last_resort(place.group), unrated, 0.0 if unrated else place.score, -place.group
+        return self.last_resort(place.group), unrated, 0.0 if unrated else place.score, -place.group
 
     def nodes_after(self, index: int, parts: Iterable[MovePart]) -> tuple[int, ...]:
         """The nodes (rows) of an instance after it has gone a way, primary first."""
@@ -321,6 +335,11 @@ class Regrouping:
         go = Operation.MOVE if mirror is Mirror.NONE else Operation.FAILOVER_TO
         return (MovePart(go, nodes[0]),)
 
+    def copied(self, index: int) -> int:
+        """What it copies of disks and memory (MiB) to take an instance to another group."""
+        operations = [part.operation for part in self._way(index, (NOWHERE, NOWHERE))]
+        return sum(copied_by(operations, self.state.cluster.instances[index]))
+
     def make(self, index: int, parts: Sequence[MovePart]) -> bool:
         """Move an instance; whether each part of its way is possible."""
         before, after, asked = self.state, self.state.copy(), self.state.instance(index)
@@ -359,9 +378,11 @@ class Regrouping:
 
         They get the first disk template that the policy enables.
         """
+        if not number:
+            return True
         part, policy = self.part(group), self.state.policies[group]
         if not policy.disk_templates:
-            return number < 1
+            return False
         kind = InstanceKind(policy.disk_templates[0], policy.std.spindle_use)
         size = Size(policy.std.memory_size, policy.std.disk_size, policy.std.cpu_count)
         row = made_in(self.state.cluster.groups[group], kind.instance(size))

@@ -1,0 +1,44 @@
+"""What the instances of node groups need, and what the nodes of groups have free: memory, disk, CPUs.
+
+Amounts are rows: memory (MiB), each storage unit (MiB), virtual CPUs.
+"""
+
+import numpy as np
+
+from ganeti_htools.model.columns import NOWHERE, Floats, Ints, by_unit
+from ganeti_htools.model.state import State
+
+
+def amounts(state: State) -> Ints:
+    """What each instance takes of all its nodes together (amounts by instances)."""
+    values = state.figures.values
+    nodes = np.where(state.snode == NOWHERE, 1, 2)
+    return np.array([values["record_mem"], *(state.disk.T * nodes), values["vcpus"]])
+
+
+def used(state: State, needs: Ints) -> Ints:
+    """What the instances of each group take (amounts by groups), given what each of them needs."""
+    found = np.zeros((len(needs), len(state.cluster.groups)), np.int64)
+    np.add.at(found.T, state.group[state.pnode], needs.T)
+    return found
+
+
+def free(state: State) -> Floats:
+    """What the online nodes of each group have free (amounts by groups); infinite CPUs without a limit."""
+    columns, found = state.columns, []
+    cpus = np.where(columns.vcpu_ratio >= 0, columns.t_cpu * columns.vcpu_ratio - columns.u_cpu, np.inf)
+    for figure in (columns.unallocated, *by_unit(columns, "f_dsk"), cpus):
+        left = np.where(columns.offline, 0, np.maximum(figure, 0))
+        sums = np.zeros(len(state.cluster.groups))
+        np.add.at(sums, state.group, left)
+        found.append(sums)
+    return np.array(found)
+
+
+def part(need: Ints, left: Floats) -> Floats:
+    """The largest part that something needs of what is free (amounts by groups); infinite if nothing is."""
+    wanted = need > 0
+    parts = np.full((np.count_nonzero(wanted) + 1, left.shape[1]), np.inf)
+    np.divide(need[wanted, np.newaxis], left[wanted], out=parts[1:], where=left[wanted] > 0)
+    parts[0] = 0
+    return np.asarray(parts.max(axis=0))
