@@ -12,6 +12,7 @@ import numpy as np
 from ganeti_htools.engine.groups import room
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible, Progress, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import State
 
@@ -20,9 +21,6 @@ SIMILAR = 0.9
 
 # So often the instances of a group are tried anew, those that found no place before all others.
 PATIENCE = 4
-
-# So many groups are told of where none can take an instance.
-TOLD = 4
 
 
 def compress(
@@ -111,19 +109,14 @@ def _emptied(
     for index in rows:
         if (why := now.obstacle(index)) is not None:
             return f"instance {names[index]}: {why}"
-        if len({int(state.group[node]) for node in now.nodes_after(index, ())}) > 1:
-            return f"instance {names[index]}: its nodes are in two groups"
     ready = {
         other
         for other in now.rules.groups - {group, *closed}
         if now.health(other).good and now.has_room(other, spare)
     }
     targets = {index: [each for each in now.targets(index) if each in ready] for index in rows}
-    for index in rows:
-        if not targets[index]:
-            return f"instance {names[index]}: {_nowhere(now, index, group, closed)}"
-    first: list[int] = []
-    for _ in range(PATIENCE):
+    first = [index for index in rows if not targets[index]]
+    for _ in range(0 if first else PATIENCE):
         stuck, after = _moved(now, _in_order(now, targets, first), targets, spare)
         if stuck is None:
             allowed = limits.allow(state.cluster.instances, after.moved)
@@ -131,28 +124,26 @@ def _emptied(
         if first[:1] == [stuck]:
             break
         first = [stuck, *(each for each in first if each != stuck)]
-    where = ", ".join(state.cluster.groups[each].name for each in targets[first[0]])
-    return f"instance {names[first[0]]}: no room in {where} that is left to them"
+    return f"instance {names[first[0]]}: {_nowhere(now, first[0], group, closed, ready)}"
 
 
-def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int]) -> str:
-    """Why an instance can go to no other group."""
-
-    def why(other: int) -> str:
+def _nowhere(now: Regrouping, index: int, group: int, closed: Collection[int], ready: Collection[int]) -> str:
+    """Why an instance finds no place in the other groups."""
+    names: dict[str, list[str]] = {}
+    refusals = []
+    for other in sorted(now.rules.groups - {group}):
         if (refused := now.refusal(index, other)) is not None:
-            return refused
+            refusals.append(refused)
+            continue
         if other in closed:
-            return "it is empty, or to be emptied"
-        return "it has no room for the reserve" if now.health(other).good else "it is not healthy itself"
-
-    names = [each.name for each in now.state.cluster.groups]
-    told = [f"{names[other]}: {why(other)}" for other in sorted(now.rules.groups - {group})]
-    more = [f"and {len(told) - TOLD} more"] if len(told) > TOLD else []
-    return (
-        f"no other group can take it ({'; '.join([*told[:TOLD], *more])})"
-        if told
-        else "there is no other group"
-    )
+            why = "empty, or to be emptied:"
+        elif other in ready:
+            why = "no room in"
+        else:
+            why = "no room for the reserve in" if now.health(other).good else "not healthy:"
+        names.setdefault(why, []).append(now.state.cluster.groups[other].name)
+    reasons = [f"{why} {some(groups)}" for why, groups in names.items()]
+    return "; ".join((*reasons, *dict.fromkeys(refusals))) or "there is no other group"
 
 
 def _in_order(now: Regrouping, targets: Mapping[int, Sequence[int]], first: Sequence[int]) -> list[int]:

@@ -16,6 +16,7 @@ from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.health import Health, health
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.state import State
@@ -220,7 +221,7 @@ def _in_the_way(now: Regrouping, group: int) -> str:
     """Why nothing more can be moved, though the group is not repaired."""
     state, found = now.state, now.health(group)
     causes = next((causes for causes in _causes(now, group) if causes), [])
-    nodes = "" if found.stranded or not found.failing else f"{_some(state.names(found.failing))} fail N+1; "
+    nodes = "" if found.stranded or not found.failing else f"{some(state.names(found.failing))} fail N+1; "
     if not causes:
         return f"{nodes}no instance can be moved that would help"
     return nodes + _refused(now, min(causes, key=lambda each: (each.lack, each.row)).row)
@@ -240,15 +241,9 @@ def _refused(now: Regrouping, index: int) -> str:
             others.append(why)
         else:
             (full if now.health(group).good else ill).append(groups[group].name)
-    reasons = [f"no room in {_some(full)}"]
-    reasons += [f"{_some(ill)} not healthy"] if ill else []
+    reasons = [f"no room in {some(full)}"]
+    reasons += [f"{some(ill)} not healthy"] if ill else []
     return f"instance {name}: {'; '.join((*reasons, *dict.fromkeys(others)))}"
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    shown = names if len(names) < 5 else [*names[:3], f"{len(names) - 3} more"]
-    return ", ".join(shown)
 
 
 def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:

@@ -290,6 +290,8 @@ class Regrouping:
 
     def way_to(self, index: int, group: int) -> tuple[MovePart, ...] | None:
         """How an instance gets to the best place in a group (row); None if there is none."""
+        if len(self.homes(index)) > 1:
+            return next((place.parts for place in self.places(index, [group])), None)
         solution = self._known(index, group)
         if solution is None or solution.trial is None:
             return None

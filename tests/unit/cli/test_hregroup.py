@@ -98,8 +98,27 @@ def test_places_of_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_group_is_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "compress", "--group=rack1", f"-S{tmp_path / 'saved'}") == 0
+    assert "Emptied: rack1" in capsys.readouterr().out
+    after = text.parse((tmp_path / "saved.regrouped").read_text(), "")
+    assert {row.pnode for row in after.instances} <= {"node3.org", "node4.org"}
     assert run(tmp_path, "compress", "--group=rack2") == 0
-    assert "Emptied: rack2" in capsys.readouterr().out
+    assert "Nothing to do" in capsys.readouterr().out
+
+
+def test_no_group_can_be_emptied_into_an_empty_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "compress") == 0
+    assert capsys.readouterr().out == "Nothing to do\n"
+
+
+def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "compress", "--group=rack1", "--no-disk-moves") == 3
+    assert "Not emptied: rack1: instance mail.org: its disks must not be moved" in capsys.readouterr().out
+    assert run(tmp_path, "compress", "--group=rack1", "--max-moves=2", "--json") == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["unrepairable"] == [{"group": "rack1", "why": "it takes 3 moves"}]
 
 
 @pytest.mark.parametrize(
