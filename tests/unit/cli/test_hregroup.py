@@ -101,7 +101,7 @@ def test_a_group_is_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert run(tmp_path, "compress", "--group=rack1", f"-S{tmp_path / 'saved'}") == 0
     assert "Emptied: rack1" in capsys.readouterr().out
     after = text.parse((tmp_path / "saved.regrouped").read_text(), "")
-    assert {row.pnode for row in after.instances} <= {"node3.org", "node4.org"}
+    assert {row.pnode for row in after.instances}.isdisjoint({"node1.org", "node2.org"})
     assert run(tmp_path, "compress", "--group=rack2") == 0
     assert "Nothing to do" in capsys.readouterr().out
 
