@@ -30,6 +30,11 @@ class Shape(NamedTuple):
     told: bool = False
     default: tuple[int, ...] = (0,)
 
+    @property
+    def binds(self) -> bool:
+        """Whether nodes are told apart by which storage they have or see, not only by how much is free."""
+        return self.told or bool(self.pools)
+
 
 SINGLE = Shape()
 

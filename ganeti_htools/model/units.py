@@ -112,7 +112,9 @@ def needs_of(row: Instance, units: Units) -> Needs:
     """
     needs = units.wants(row)
     if not units.known:
-        return Needs((sum(needs.values()),), (bool(needs),), row.spindles)
+        pools = units.of_pools(row) if units.pools else {}
+        wants = (bool(needs), *(pool in pools for pool in units.pools))
+        return Needs((sum(needs.values()),), wants, row.spindles)
     disk = tuple(needs.get(unit, 0) for unit in units.local)
     wants = tuple(unit in needs for unit in (*units.local, *units.pools))
     spindles: int | None = row.spindles
@@ -129,7 +131,8 @@ def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     """The units of a cluster, and of instances that are going to be placed on it."""
     told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
     if all(node.storage is None for node in cluster.nodes):
-        return SINGLE._replace(defaults=cluster.default_units)
+        tagged = _hidden(cluster, _pools(set(), cluster))
+        return SINGLE._replace(pools=tagged, defaults=cluster.default_units)
     defaults = default_units(cluster)
     mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
@@ -138,9 +141,13 @@ def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     new = {made_in(group, row) for row in requested for group in cluster.groups}
     wanted = _wanted(units, (*cluster.instances, *requested, *new))
     local = {unit for unit in told | wanted if unit.type.local and unit.type in types} - {first}
-    pools = _pools(told | wanted, cluster)
-    hidden = [pool for pool in sorted(pools, key=str) if not all(sees(cluster, pool))]
-    return units._replace(local=(first, *sorted(local, key=str)), pools=tuple(hidden))
+    pools = _hidden(cluster, _pools(told | wanted, cluster))
+    return units._replace(local=(first, *sorted(local, key=str)), pools=pools)
+
+
+def _hidden(cluster: Cluster, pools: Iterable[DesiredUnit]) -> tuple[DesiredUnit, ...]:
+    """Those of the pools that some nodes do not see."""
+    return tuple(pool for pool in sorted(pools, key=str) if not all(sees(cluster, pool)))
 
 
 def named_by(rows: Iterable[Instance]) -> set[DesiredUnit]:
@@ -153,10 +160,10 @@ def named_by(rows: Iterable[Instance]) -> set[DesiredUnit]:
 
 
 def pools_met(cluster: Cluster, units: Units) -> set[DesiredUnit]:
-    """The pools whose room is told, and if nodes tell their units, those of tags and instances, too."""
+    """The pools whose room is told, those of tags, and if nodes tell their units, those of instances, too."""
     met = {pool.unit for pool in cluster.pools}
     if not units.known:
-        return met
+        return _pools(met, cluster)
     met |= {unit.desired for node in cluster.nodes for unit in node.storage or ()}
     return _pools(met | _wanted(units, cluster.instances), cluster)
 
@@ -197,8 +204,10 @@ def _tagged(cluster: Cluster) -> list[DesiredUnit]:
 
 
 def _tag_unit(tag: str) -> DesiredUnit | None:
+    if not tag.startswith(POOL_TAG):
+        return None
     kind, _, key = tag.removeprefix(POOL_TAG).partition("/")
-    known = tag.startswith(POOL_TAG) and key and key.isprintable() and kind in TYPE_NAMES
+    known = key and key.isprintable() and kind in TYPE_NAMES
     return DesiredUnit(TYPE_NAMES[kind], key) if known else None
 
 

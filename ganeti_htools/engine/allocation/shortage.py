@@ -101,9 +101,9 @@ def remark(
 def lacking(state: State, asked: Asked, node: int, secondary: bool = False) -> str:
     """What a node (row) lacks of the storage units and pools that an instance wants, as either role.
 
-    Empty where that is nothing, and while no node tells its units.
+    Empty where that is nothing, and while nothing tells nodes apart but how much is free.
     """
-    if not state.columns.shape.told:
+    if not state.columns.shape.binds:
         return ""
     nodes, none = np.array([node]), np.array([], np.int64)
     primaries, secondaries = (none, nodes) if secondary else (nodes, none)
@@ -133,7 +133,7 @@ def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
     None where something is about neither.
     """
     shape = state.columns.shape
-    if lack.of is None or not shape.told:
+    if lack.of is None or not (shape.told or lack.of >= len(shape.units)):
         return None
     verb = "has no" if lack.of < len(shape.units) else "does not see"
     return f"{verb} {(*shape.units, *shape.pools)[lack.of]}", ~present(state.columns)[lack.of, lack.nodes]

@@ -81,7 +81,7 @@ def with_storage(place: Place, state: State, asked: Asked, node: int, source: in
 
     ``source`` is the node (row) from which they would be copied to a new secondary.
     """
-    if place.why != Fail.DISK.value or not state.columns.shape.told:
+    if place.why != Fail.DISK.value or not state.columns.shape.binds:
         return place
     if instance_policy.codes(state, asked, np.array([node]))[0] != FITS:
         return place

@@ -160,7 +160,7 @@ class Redundancy:
 
     def _bound(self, asked: Asked, primary: int) -> bool:
         """Whether a new instance with that primary only could not come back anyway, for its storage units."""
-        if not self.state.columns.shape.told:
+        if not self.state.columns.shape.binds:
             return False
         wants, row = np.array([asked.wants], np.bool_), np.array([primary])
         return bool(bound(self.state, wants, row, row, False, self.scope)[0])
@@ -425,7 +425,7 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     columns, size = state.columns, len(state.group)
     looked = scope & ~columns.offline if options.accept_existing else scope
     settled = ~state.forthcoming & (state.pnode != NOWHERE) & scope[state.pnode]
-    if columns.shape.told:
+    if columns.shape.binds:
         rows = np.flatnonzero(settled)
         settled[rows[bound_to_units(state, rows, scope)]] = False
     drbd, alone = settled & (state.template == DRBD), state.snode == NOWHERE

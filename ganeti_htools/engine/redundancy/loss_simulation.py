@@ -488,7 +488,7 @@ def lost_node(
     the same.
     """
     known.tidy()
-    if state.columns.shape.told:
+    if state.columns.shape.binds:
         return None
     columns, online = state.columns, ~state.columns.offline
     mates = scope & (state.group == state.group[node])

@@ -147,7 +147,7 @@ def _instances(state: State, node: int, scope: Bools | None) -> tuple[list[int],
     With a scope only those that may come back.
     """
     here = state.primaries_of(node)
-    if scope is not None and state.columns.shape.told:
+    if scope is not None and state.columns.shape.binds:
         here = here[~bound_to_units(state, here, scope)]
     template, rows = state.template[here], state.cluster.instances
     mirrored, survives = template == DRBD, SURVIVES[template]

@@ -49,6 +49,15 @@ class TestSurvey:
         assert survey(plain) == Units((NAMELESS,))
         assert not survey(plain).known
 
+    def test_tags_tell_who_sees_a_pool_all_the_same(self) -> None:
+        tagged = by_hand.node("node1", tags=("htools:storage:rados/fast", "htools:storage:lvm-vg/xenvg"))
+        found = survey(cluster(tagged, by_hand.node("node2")))
+        assert found == Units((NAMELESS,), (POOL,))
+        assert survey(cluster(tagged)) == Units((NAMELESS,))
+        on_pool = instance(DiskTemplate.RBD, Disk(5, None, POOL))
+        assert needs_of(on_pool, found).wants == (False, True)
+        assert needs_of(instance(DiskTemplate.PLAIN, Disk(5, None, SSD)), found).wants == (True, False)
+
     def test_the_first_volume_group_of_most_nodes_is_the_default(self) -> None:
         nodes = (
             node("node1", unit(FILES), unit(SSD), unit(XEN)),

@@ -110,3 +110,16 @@ def test_a_mirror_whose_unit_is_full_is_named() -> None:
     found = shortage.remark(state, state.instance(0), Fail.N1, np.arange(4), np.arange(4), Options())
     place = f"{second.name} reports 0 MiB free on lvm-vg/ssdvg should {first.name} be lost"
     assert found == f"N+1 redundancy; closest: {place}"
+
+
+def test_a_pool_that_tags_tell_of() -> None:
+    pool, (seeing, *others) = DesiredUnit(StorageType.RADOS, "vms"), ONE_GROUP.nodes
+    nodes = (replace(seeing, tags=("htools:storage:rados/vms",)), *others)
+    plain = replace(ONE_GROUP, nodes=tuple(replace(node, storage=None) for node in nodes), default_units=())
+    row = replace(instance("new", RBD, ""), disks=(Disk(1024, 1, pool),))
+    state = derive(plain, [row])
+    assert shortage.lacking(state, state.ask(row), 0) == ""
+    assert shortage.lacking(state, state.ask(row), 1) == "does not see rados/vms"
+    found = decide(state, Allocate(Placement(row, 1, None), None), Options(capacity=False))
+    assert isinstance(found.result, tuple)
+    assert found.result[0].nodes == (0,)
