@@ -106,7 +106,8 @@ def place(
     else:
         groups = range(len(state.cluster.groups))
     made, left = [state.made_in(group, asked) for group in groups], pools.left(state)
-    if len({each.row for each in made}) == 1:
+    alike = len({each.row for each in made}) == 1
+    if alike:
         asked = made[0]
     full = [lacking(left, state, each.row) for each in made]
     refusal = not_enabled(state.cluster, asked.row)
@@ -130,6 +131,8 @@ def place(
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
     ranked = allocate.ranked(state, outcomes)
     if not ranked:
+        if outcomes and not alike:  # each lacks its own; the first is explained
+            asked, outcomes = made[outcomes[0].group], outcomes[:1]
         raise RequestFailed(", ".join(lines) + _why(state, asked, count, outcomes, options))
     names = [state.cluster.groups[outcome.group].name for outcome in ranked]
     info = ", ".join([f"Selected group: {names[0]}", *lines])

@@ -67,6 +67,15 @@ def test_each_group_has_metadata_where_it_says(first: str, second: str, exclusiv
         assert where(decision) == (set() if metavg == "meta" else better)
 
 
+def test_where_groups_lack_different_units_that_of_the_first_is_told() -> None:
+    new = instance()
+    start = state((group(1, "meta"), group(2, "ssd")), nodes(1, 128), nodes(2, 128), asked=new)
+    with pytest.raises(
+        RequestFailed, match=r"most missing: disk space on lvm-vg/meta; closest: .1 lacks 1 MiB"
+    ):
+        decide(start, Allocate(Placement(new, 2)), OPTIONS)
+
+
 def test_what_it_takes_is_there_afterwards() -> None:
     new = instance()
     start = state((group(1, "meta"),), nodes(1), asked=new)
