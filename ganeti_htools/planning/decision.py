@@ -11,9 +11,10 @@ from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive, missing_resources
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
-from ganeti_htools.model.request import Allocate, MultiAllocate, Request
+from ganeti_htools.model.request import Allocate, AllocateSecondary, MultiAllocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.gist import Gist, gist
 from ganeti_htools.planning.inter_group import prepared
 from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known
@@ -155,7 +156,14 @@ def _with_disk(node: Node, source: Node) -> Node:
 
 def state_for(cluster: Cluster, request: Request, options: Options, known: Figures | None = None) -> State:
     """The state on which a request is decided."""
-    return derive(cluster, _requested(request), options.static_kvm_node_memory, known)
+    asked = _requested(request)
+    if isinstance(request, AllocateSecondary):  # which may be on more units than it was
+        asked = tuple(
+            replace(row, template=DiskTemplate.DRBD)
+            for row in cluster.instances
+            if row.name == request.instance
+        )
+    return derive(cluster, asked, options.static_kvm_node_memory, known)
 
 
 def _requested(request: Request) -> tuple[Instance, ...]:

@@ -12,8 +12,14 @@ from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Group, Instance, Node
 from ganeti_htools.model.policy import violation
 from ganeti_htools.model.types import DiskTemplate, Fail, Mirror, Status
-from ganeti_htools.simulator.opcodes import OpcodeError, refused
-from ganeti_htools.simulator.storage import VOLUME_GROUPS, query_disks, query_storage
+from ganeti_htools.simulator.opcodes import OpcodeError, new_disks, refused
+from ganeti_htools.simulator.storage import (
+    VOLUME_GROUPS,
+    check_groups,
+    query_disks,
+    query_storage,
+    with_disks,
+)
 from ganeti_htools.simulator.world import World, charged, find, lacking, lose, with_role
 
 LogicalUnit = Callable[[World, Opcode], tuple[World, Any]]
@@ -187,6 +193,70 @@ def _with_disks(world: World, instance: Instance, target: Node) -> Node:
         where = f" on {short}" if short and world.units.known else ""
         raise OpcodeError("OpExecError", text + where)
     return taken
+
+
+def _create(world: World, opcode: Opcode) -> tuple[World, Any]:
+    """A new instance, which starts unless the opcode says otherwise (``LUInstanceCreate``)."""
+    name, pnode, snode = opcode["instance_name"], opcode.get("pnode"), opcode.get("snode")
+    if world.instance(name) is not None:
+        raise refused(f"Instance '{name}' is already in the cluster", "already_exists")
+    template = DiskTemplate(opcode["disk_template"])
+    mirrored = template is DiskTemplate.DRBD
+    if pnode is None or (mirrored and snode is None):
+        raise refused("No nodes for the instance, and iallocators are not simulated", "wrong_input")
+    if mirrored and snode == pnode:
+        raise refused("The secondary node cannot be the primary node", "wrong_input")
+    nodes = [_usable(world, node) for node in (pnode, snode if mirrored else None) if node is not None]
+    params = opcode.get("beparams") or {}
+    group = _group(world, nodes[0].group)
+    instance = with_disks(
+        world,
+        group,
+        Instance(
+            name,
+            params.get("maxmem", 128),
+            0,
+            new_disks(opcode),
+            params.get("vcpus", 1),
+            Status.RUNNING if opcode.get("start", True) else Status.DOWN,
+            pnode=pnode,
+            snode=snode if mirrored else None,
+            template=template,
+            forthcoming=bool(opcode.get("forthcoming")),
+        ),
+    )
+    for node in nodes:
+        check_groups(world, instance, node)
+    if instance.uses_memory:
+        _check_memory(instance, nodes[0])
+    made = [_with_disks(world, instance, node) for node in nodes]
+    made[0] = charged(made[0], instance, world.units, memory=1)
+    cluster = world.with_nodes(made).cluster
+    cluster = replace(cluster, instances=(*cluster.instances, instance))
+    return replace(world, cluster=cluster), [node.name for node in nodes]
+
+
+def _set_instance(world: World, opcode: Opcode) -> tuple[World, Any]:
+    """A plain instance becomes mirrored (``LUInstanceSetParams``); no other change is simulated."""
+    instance, name = _instance(world, opcode), opcode.get("remote_node")
+    if instance.template is not DiskTemplate.PLAIN or opcode.get("disk_template") != DiskTemplate.DRBD.value:
+        raise refused("Only conversions from plain to drbd are simulated", "wrong_input")
+    if _wanted(instance):
+        text = f"Instance '{instance.name}' is marked to be up, cannot change disk template"
+        raise refused(text, "wrong_state")
+    if name is None:
+        raise refused("No new node, and iallocators are not simulated", "wrong_input")
+    if name == instance.pnode:
+        text = f"Given new secondary node {name} is the same as the primary node of the instance"
+        raise refused(text, "wrong_state")
+    target, primary = _usable(world, name), _node(world, instance.pnode)
+    _check_policy(world, opcode, instance, target)
+    mirrored = replace(instance, template=DiskTemplate.DRBD, snode=name)
+    mirrored = with_disks(world, _group(world, primary.group), mirrored)
+    check_groups(world, mirrored, target)  # the primary is not looked at
+    primary = _with_disks(world, mirrored, charged(primary, instance, world.units, storage=-1))
+    world = world.with_nodes((primary, _with_disks(world, mirrored, target)))
+    return world.with_instance(mirrored), [["disk_template", DiskTemplate.DRBD.value]]
 
 
 _COPYABLE = (DiskTemplate.PLAIN, DiskTemplate.FILE)
@@ -391,6 +461,8 @@ def _nothing(world: World, _opcode: Opcode) -> tuple[World, Any]:
 
 
 _UNITS: Mapping[str, LogicalUnit] = {
+    "OP_INSTANCE_CREATE": _create,
+    "OP_INSTANCE_SET_PARAMS": _set_instance,
     "OP_INSTANCE_MIGRATE": _migrate,
     "OP_INSTANCE_FAILOVER": _failover,
     "OP_INSTANCE_REPLACE_DISKS": _replace_disks,

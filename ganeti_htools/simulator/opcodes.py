@@ -6,10 +6,14 @@ Known are those that htools submit, and a few for tests.
 from collections.abc import Mapping
 from typing import Any
 
+from ganeti_htools.backends.fields import Fields
+from ganeti_htools.backends.unit_fields import disk_of
 from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.storage import IGNORED as PHYSICAL
 from ganeti_htools.model.storage import TYPE_OF
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World
 
 STORAGE_TYPES = frozenset(each.value for each in TYPE_OF.values())
@@ -30,6 +34,8 @@ def refused(text: str, code: str) -> OpcodeError:
 
 # The known opcodes, with the fields that each must have.
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "OP_INSTANCE_CREATE": ("instance_name", "disk_template", "disks"),
+    "OP_INSTANCE_SET_PARAMS": ("instance_name",),
     "OP_INSTANCE_MIGRATE": ("instance_name",),
     "OP_INSTANCE_FAILOVER": ("instance_name",),
     "OP_INSTANCE_REPLACE_DISKS": ("instance_name", "mode"),
@@ -60,14 +66,27 @@ _KINDS: Mapping[type, frozenset[str]] = {
             "target_node",
             "remote_node",
             "storage_type",
+            "disk_template",
+            "pnode",
+            "snode",
         }
     ),
     bool: frozenset(
-        {"offline", "drained", "allow_failover", "ignore_ipolicy", "force", "static", "use_locking"}
+        {
+            "offline",
+            "drained",
+            "allow_failover",
+            "ignore_ipolicy",
+            "force",
+            "static",
+            "use_locking",
+            "start",
+            "forthcoming",
+        }
     ),
     int: frozenset({"priority"}),
     list: frozenset(
-        {"reason", "tags", "node_names", "depends", "output_fields", "nodes", "instances"},
+        {"reason", "tags", "node_names", "depends", "output_fields", "nodes", "instances", "disks"},
     ),
 }
 
@@ -87,13 +106,26 @@ def check(opcode: Any) -> Opcode:
     for key in ("tags", "node_names", "output_fields", "nodes", "instances"):
         if not all(isinstance(item, str) for item in opcode.get(key) or ()):
             raise DataError(f"key '{key}': Unable to read String")
+    if opcode.get("disk_template") not in (None, *(template.value for template in DiskTemplate)):
+        raise DataError(f"key 'disk_template': Invalid value {opcode['disk_template']}")
     if (opcode.get("storage_type") or PHYSICAL) not in (*STORAGE_TYPES, PHYSICAL):
         raise DataError(f"key 'storage_type': Invalid value {opcode['storage_type']} for type StorageType")
     if type(opcode.get("duration", 0)) not in (int, float) or not 0 <= opcode.get("duration", 0) < 1e6:
         raise DataError("key 'duration': Unable to read Double")
     if opcode["OP_ID"] not in _REQUIRED:
         raise DataError(f"Unknown opcode {opcode['OP_ID']}")
+    if opcode["OP_ID"] == "OP_INSTANCE_CREATE":
+        new_disks(opcode)
+        params = opcode.get("beparams") or {}
+        if not isinstance(params, dict) or any(type(value) is not int for value in params.values()):
+            raise DataError("key 'beparams': Unable to read Int")
     return opcode
+
+
+def new_disks(opcode: Opcode) -> tuple[Disk, ...]:
+    """The disks of a new instance. Raises DataError."""
+    template, owner = DiskTemplate(opcode["disk_template"]), f"instance {opcode['instance_name']}"
+    return tuple(disk_of(Fields(owner, disk), template) for disk in opcode["disks"])
 
 
 _SUBJECTS = ("instance_name", "node_name", "group_name", "duration")

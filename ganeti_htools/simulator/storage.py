@@ -4,7 +4,9 @@ The questions are answered as by ``LUNodeQueryStorage`` (``lib/cmdlib/node.py``)
 (``lib/cmdlib/instance_query.py``) of Ganeti 3.0. What files do not tell is as in a fresh cluster.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
@@ -19,6 +21,7 @@ from ganeti_htools.model.storage import (
     Unit,
 )
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units import unit_on
 from ganeti_htools.simulator.opcodes import refused
 from ganeti_htools.simulator.world import World
 
@@ -65,6 +68,36 @@ def parameters(world: World, group: Group | None = None) -> dict[str, Any]:
         DiskTemplate.DRBD.value: {"metavg": metavg or _default(world, StorageType.LVM_VG)},
         DiskTemplate.RBD.value: {"pool": pool or _default(world, StorageType.RADOS)},
     }
+
+
+def with_disks(world: World, group: Group, instance: Instance) -> Instance:
+    """The instance with its disks as they are made in a group, which may say where the metadata goes."""
+    if instance.template is not DiskTemplate.DRBD:
+        return replace(instance, dsk=sum(disk.size for disk in instance.disks))
+    meta = parameters(world, group)[DiskTemplate.DRBD.value]["metavg"]
+    disks = tuple(replace(disk, metavg=disk.metavg or meta) for disk in instance.disks)
+    return replace(instance, disks=disks, dsk=sum(disk.size + DRBD_META for disk in disks))
+
+
+def check_groups(world: World, instance: Instance, node: Node) -> None:
+    """Volume groups need to have what is looked for there: of a mirrored disk also its metadata, wherever
+    that goes (``CheckNodesFreeDiskPerVG``, ``lib/cmdlib/instance_storage.py``). Raises OpcodeError.
+    """
+    if TYPE_OF[instance.template] is not StorageType.LVM_VG:
+        return
+    needs, meta = Counter[DesiredUnit](), DRBD_META * (instance.template is DiskTemplate.DRBD)
+    for disk in instance.disks:
+        unit = world.units.wanted_by(disk, instance.template) if world.units.known else world.units.local[0]
+        needs[unit] += disk.size + meta
+    for unit, need in needs.items():
+        there = unit_on(node, world.units, unit)
+        if there is None:
+            text = f"Can't compute free disk space on node {node.name} for vg {unit.key}, result was 'None'"
+            raise refused(text, "environment_error")
+        if need > there.free:
+            text = f"Not enough disk space on target node {node.name} vg {unit.key}"
+            text += f": required {need} MiB, available {there.free} MiB"
+            raise refused(text, "insufficient_resources")
 
 
 def _enabled(world: World) -> list[DiskTemplate]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.storage import DesiredUnit
+from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import Status
 from ganeti_htools.model.units import SINGLE, Units, survey
 
@@ -150,7 +150,9 @@ def lacking(node: Node, instance: Instance, units: Units) -> DesiredUnit | None:
     room = {units.local[0]: node.f_dsk}
     if node.storage is not None:
         room = {unit.desired: unit.free for unit in node.storage}
-    needs = {} if instance.forthcoming else units.wants(instance)
+    types = units.told or {StorageType.LVM_VG}
+    wanted = {} if instance.forthcoming else units.wants(instance)
+    needs = {unit: need for unit, need in wanted.items() if unit.type.local and unit.type in types}
     return next((unit for unit, need in needs.items() if need > room.get(unit, -1)), None)
 
 

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group
+from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check
 from ganeti_htools.simulator.queries import cluster_info
@@ -156,3 +157,103 @@ def test_disks_tell_where_they_are() -> None:
     assert everything["filed"]["disks"][0]["logical_id"][1].startswith("/srv/files/filed/")
     with pytest.raises(OpcodeError, match="Instance 'nobody' not known"):
         ask(world(), "INSTANCE_QUERY_DATA", instances=["nobody"])
+
+
+def created(now: World, **fields: Any) -> World:
+    """A new instance with a disk on ssd, whose metadata is on hdd."""
+    new = {
+        "instance_name": "new",
+        "disk_template": "drbd",
+        "disks": [{"size": 300, "vg": "ssd"}],
+        "beparams": {"maxmem": 500, "vcpus": 2},
+        "pnode": "one",
+        "snode": "three",
+    }
+    return carry_out(now, check(opcode("INSTANCE_CREATE", **(new | fields))))[0]
+
+
+def test_a_new_instance_takes_memory_and_disks() -> None:
+    now = created(world())
+    row, primary = now.instance("new"), now.node("one")
+    assert row
+    assert primary
+    assert (row.pnode, row.snode, row.mem, row.vcpus, row.dsk) == ("one", "three", 500, 2, 428)
+    assert row.disks == (Disk(300, unit=SSD, metavg="hdd"),)
+    assert primary.f_mem == 4000 - 500
+    for name in ("one", "three"):
+        before = free(world(), name)
+        assert free(now, name) == before | {"hdd": before["hdd"] - 128, "ssd": before["ssd"] - 300}
+
+
+def test_metadata_is_looked_for_where_the_data_go() -> None:
+    with pytest.raises(OpcodeError, match="vg ssd: required 428 MiB, available 427 MiB"):
+        created(world(three=units(2000, 427)))
+    assert free(created(world(three=units(2000, 428))), "three") == {"hdd": 1872, "ssd": 128}
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"instance_name": "mirrored"}, "Instance 'mirrored' is already in the cluster"),
+        ({"snode": None}, "No nodes for the instance, and iallocators are not simulated"),
+        ({"snode": "one"}, "The secondary node cannot be the primary node"),
+        ({"snode": "none"}, "Node 'none' not known"),
+        ({"disks": [{"size": 5, "vg": "none"}]}, "Can't compute free disk space on node one for vg none"),
+        ({"beparams": {"maxmem": 5000}}, "Not enough memory on node one"),
+    ],
+)
+def test_new_instances_that_are_refused(fields: dict[str, Any], text: str) -> None:
+    with pytest.raises(OpcodeError, match=text):
+        created(world(), **fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"disk_template": "tape"},
+        {"disks": [5]},
+        {"disks": [{"size": "x"}]},
+        {"beparams": {"maxmem": "x"}},
+        {"beparams": [1]},
+        {"pnode": 5},
+    ],
+)
+def test_new_instances_that_cannot_be_read(fields: dict[str, Any]) -> None:
+    with pytest.raises(DataError):
+        created(world(), **({"instance_name": "new"} | fields))
+
+
+def converted(now: World, **fields: Any) -> World:
+    return carry_out(now, check(opcode("INSTANCE_SET_PARAMS", instance_name="plain", **fields)))[0]
+
+
+def plain(now: World, status: Status = Status.DOWN) -> World:
+    row = replace(instance("plain", DiskTemplate.PLAIN, "one"), disks=(Disk(300, unit=SSD),), dsk=300)
+    cluster = replace(now.cluster, instances=(*now.cluster.instances, replace(row, status=status)))
+    return replace(now, cluster=cluster)
+
+
+def test_a_plain_instance_becomes_mirrored() -> None:
+    """Of its primary, where only the metadata is made, nothing is looked for."""
+    now = plain(world(one=units(128, 0), three=units(128, 428)))
+    now = converted(now, disk_template="drbd", remote_node="three")
+    row = now.instance("plain")
+    assert row
+    assert (row.template, row.snode, row.dsk) == (DiskTemplate.DRBD, "three", 428)
+    assert (free(now, "one"), free(now, "three")) == ({"hdd": 0, "ssd": 0}, {"hdd": 0, "ssd": 128})
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"disk_template": "plain"}, "Only conversions from plain to drbd are simulated"),
+        ({"disk_template": "drbd"}, "No new node"),
+        ({"disk_template": "drbd", "remote_node": "one"}, "is the same as the primary node"),
+        ({"disk_template": "drbd", "remote_node": "three"}, "required 428 MiB, available 427 MiB"),
+    ],
+)
+def test_conversions_that_are_refused(fields: dict[str, str], text: str) -> None:
+    with pytest.raises(OpcodeError, match=text):
+        converted(plain(world(three=units(2000, 427))), **fields)
+    with pytest.raises(OpcodeError):
+        converted(plain(world(), Status.RUNNING), disk_template="drbd", remote_node="three")
