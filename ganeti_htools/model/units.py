@@ -131,8 +131,8 @@ def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     """The units of a cluster, and of instances that are going to be placed on it."""
     told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
     if all(node.storage is None for node in cluster.nodes):
-        tagged = _hidden(cluster, _pools(set(), cluster))
-        return SINGLE._replace(pools=tagged, defaults=cluster.default_units)
+        hidden = _hidden(cluster, _pools(set(), cluster))
+        return SINGLE._replace(pools=hidden, defaults=cluster.default_units)
     defaults = default_units(cluster)
     mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
@@ -175,7 +175,7 @@ def _wanted(units: Units, rows: Iterable[Instance]) -> set[DesiredUnit]:
 
 
 def _pools(met: set[DesiredUnit], cluster: Cluster) -> set[DesiredUnit]:
-    return {unit for unit in met | set(_tagged(cluster)) if unit.type.pool}
+    return {unit for unit in met | set(tagged(cluster)) if unit.type.pool}
 
 
 def default_units(cluster: Cluster) -> tuple[DesiredUnit, ...]:
@@ -197,7 +197,7 @@ def default_units(cluster: Cluster) -> tuple[DesiredUnit, ...]:
     return tuple((found | told).values())
 
 
-def _tagged(cluster: Cluster) -> list[DesiredUnit]:
+def tagged(cluster: Cluster) -> list[DesiredUnit]:
     """The pools that tags of nodes and groups tell of (``htools:storage:TYPE/KEY``)."""
     owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
     return [unit for tags in owners for unit in map(_tag_unit, tags) if unit]

@@ -13,7 +13,7 @@ from ganeti_htools.model.furnished import REPORTED, located
 from ganeti_htools.model.request import Allocate, Relocate, Request
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units import named_by
+from ganeti_htools.model.units import named_by, tagged
 
 
 class Memory:
@@ -58,7 +58,7 @@ def with_known(cluster: Cluster, request: Request, known: Cluster, memory: Memor
     if nodes:
         spoken = _spoken_of(cluster, request, known)
         cluster = replace(cluster, nodes=_nodes(cluster, nodes, spoken, memory))
-    if nodes or known.pools:
+    if nodes or known.pools or tagged(cluster):
         cluster = replace(cluster, instances=_instances(cluster, memory.named(known), memory))
     return cluster
 

@@ -216,6 +216,31 @@ def test_pools_bind_also_where_nodes_tell_no_units() -> None:
         assert "most missing: space in rados/fast, which lacks 1 MiB" in info(there, pool)
 
 
+def test_tags_bind_disks_to_pools_of_which_the_request_does_not_tell() -> None:
+    fast, slow = (DesiredUnit(StorageType.RADOS, key) for key in ("fast", "slow"))
+    data = cluster(3, Shape(nodes=3, instances=1, templates={"rbd": 1}))
+    (name, row), *_ = data["instances"].items()
+    home, seeing, blind = row["nodes"][0], *sorted(data["nodes"].keys() - set(row["nodes"]))
+    tags = {home: ["htools:storage:rados/fast"], seeing: ["htools:storage:rados/fast"], blind: []}
+    nodes = {each: node | {"tags": tags[each]} for each, node in data["nodes"].items()}
+    nodes[seeing] = nodes[seeing] | {"total_memory": 40_000, "free_memory": 20_000}
+    nodes[blind] = nodes[blind] | {"total_memory": 40_000, "free_memory": 39_000, "reserved_memory": 1_000}
+    relocation = {"type": "relocate", "name": name, "required_nodes": 1, "relocate_from": [home]}
+    text = messages.encode(messages.message(data | {"nodes": nodes}, relocation)).encode()
+    start = iallocator.read(text).cluster
+
+    def chosen(unit: DesiredUnit) -> list[str]:
+        rows = tuple(
+            replace(each, disks=tuple(replace(disk, unit=unit) for disk in each.disks))
+            for each in start.instances
+        )
+        known = Known(replace(start, instances=rows, default_units=(fast,)), 3.0)
+        return list(json.loads(respond(text, parse_options([]), None, known).answer)["result"])
+
+    assert chosen(fast) == [seeing]
+    assert chosen(slow) == [blind]
+
+
 @pytest.mark.parametrize("group", [None, "ssd"])
 @pytest.mark.parametrize("to_be_asked", [False, True])
 def test_the_answer_says_that_units_which_are_named_are_not_known_yet(
