@@ -330,10 +330,12 @@ def test_what_becomes_of_jobs_that_were_left_alone(tmp_path: Path) -> None:
         assert len(ganeti.tell("jobs")) == 1
 
 
-def test_all_groups_are_balanced_one_after_the_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("letter", ["D", "L"])
+def test_all_groups_are_balanced_one_after_the_other(tmp_path: Path, letter: str) -> None:
     with following(tmp_path, generated(3, TWO_GROUPS)) as (daemon, ganeti):
+        source = f"-{letter}{daemon.socket if letter == 'D' else ganeti.socket}"
         groups = {node.name: node.group for node in text.parse(ganeti.cluster(), "").nodes}
-        done = tool("hbal", f"-D{daemon.socket}", "-X", "--all-groups", "--json")
+        done = tool("hbal", source, "-X", "--all-groups", "--json")
         report = json.loads(done.stdout)
         assert (done.returncode, report["execution"]["ending"]) == (0, "done")
         steps = [step for told in report["groups"] for step in told["steps"]]
