@@ -344,7 +344,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,cancel,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,cancel,history,why,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -390,6 +390,21 @@ END
 --json none
 oneplan 1 1
 --now none
+END
+            ;;
+        'htoolsctl history') cat <<'END'
+-h,--help none
+--instance oneinstance
+--node onenode
+--since string
+--most integer
+--json none
+END
+            ;;
+        'htoolsctl why') cat <<'END'
+-h,--help none
+oneinstance 1 1
+--json none
 END
             ;;
         'htoolsctl decide') cat <<'END'

@@ -124,11 +124,13 @@ KINDS = {
     "DIR": "dir",
     "FILE": "file",
     "ID": "oneplan",
+    "INSTANCE": "oneinstance",
     "N": "integer",
     "NODE": "onenode",
     "PATH": "file",
     "REGEX": "string",
     "SECONDS": "float",
+    "TIME": "string",
 }
 
 

@@ -4,12 +4,14 @@ import argparse
 import json
 import os
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from ganeti_htools import streams
-from ganeti_htools.cli.report import daemon, daemon_plans, decisions, storage
+from ganeti_htools.cli.report import daemon, daemon_plans, decisions, history, storage
 from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socket
 from ganeti_htools.client.following import changes
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
@@ -18,6 +20,7 @@ from ganeti_htools.version import VERSION
 
 _REFRESHING = 400.0  # seconds; Ganeti may wait for a node for minutes
 _PLANNING = 3600.0  # seconds; a plan of an earlier daemon is made again before it is executed
+_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _ENDED = {"failed": 1, "interrupted": 2}  # exit status by the state that a plan ends in, else 0
 
 
@@ -86,6 +89,16 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "cancel":
             command.add_argument("--now", action="store_true", help="do not wait for the jobs under way")
+    past = add("history", _history, "Lists what the daemon has decided, and the plans made and ended.")
+    past.add_argument("--instance", metavar="INSTANCE", help="only what names this instance")
+    past.add_argument("--node", metavar="NODE", help="only what names this node")
+    since = "only since then: 2026-01-31, 2026-01-31T18:00, or 2h or 3d ago"
+    past.add_argument("--since", metavar="TIME", type=_time, help=since)
+    past.add_argument("--most", metavar="N", type=_count, help="at most so many, the newest (100)")
+    why = add("why", _why, "Tells why an instance is where it is.")
+    why.add_argument("instance", metavar="INSTANCE", help="its name, or the beginning up to a dot")
+    for command in (past, why):
+        command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
     decide = add("decide", _decide, "Decides an iallocator request.")
     decide.usage = "htoolsctl decide FILE [--alternates=N] [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")
@@ -169,6 +182,17 @@ def _cancel(options: Namespace) -> int:
     return _print(options, told, lambda plan: daemon_plans.cancelled(plan, options.now))
 
 
+def _history(options: Namespace) -> int:
+    keys = "instance", "node", "since", "most"
+    wanted = {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
+    return _print(options, ask(options.socket, "history", wanted, patience=PATIENCE), history.lines)
+
+
+def _why(options: Namespace) -> int:
+    told = ask(options.socket, "why", {"instance": options.instance}, patience=PATIENCE)
+    return _print(options, told, history.why)
+
+
 def _decide(options: Namespace) -> int:
     _look(options)
     args: dict[str, object] = {"arguments": options.arguments}
@@ -190,6 +214,18 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
     return int(text[:9])
+
+
+def _time(text: str) -> float:
+    """Seconds of the epoch, of a date, a date and time of day, or how long ago. Raises ArgumentTypeError."""
+    number = text.rstrip("dhimns")
+    if number.isascii() and number.isdigit() and text[len(number) :] in _UNITS:
+        return time.time() - int(number[:9]) * _UNITS[text[len(number) :]]
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        wanted = "a date, a date and time, or like 2h or 3d"
+        raise argparse.ArgumentTypeError(f"expected {wanted}, got {text!r}") from None
 
 
 def _standard_input() -> str:

@@ -29,9 +29,12 @@ MAY_IMPORT = {
     "engine.balancing": "model engine.rules engine.redundancy",
     "engine.capacity": "model engine.rules engine.redundancy engine.allocation",
     "engine.maintenance": "model engine.rules engine.redundancy engine.balancing",
+    "engine.groups": (
+        "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"
+    ),
     "engine": (
         "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"
-        " engine.maintenance"
+        " engine.maintenance engine.groups"
     ),
     "engine.explaining": "model engine",
     "luxi": "model engine",
@@ -51,8 +54,13 @@ MAY_IMPORT = {
     "htoolsd.socket": "model backends luxi client sockets",
     "htoolsd.sync": "model backends luxi sources htoolsd.reading",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.reading htoolsd.sync",
-    "htoolsd.api": f"{_LIBRARY} commandline htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans",
-    "htoolsd.process": (f"{_LIBRARY} htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.api"),
+    "htoolsd.history": _LIBRARY,
+    "htoolsd.api": (
+        f"{_LIBRARY} commandline htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
+    ),
+    "htoolsd.process": (
+        f"{_LIBRARY} htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.api"
+    ),
     "htoolsd.__main__": "htoolsd.process",
 }
 

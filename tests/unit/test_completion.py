@@ -45,7 +45,8 @@ def test_options() -> None:
 def test_choices() -> None:
     assert complete("hail", "--mond", "=") == ["yes", "no"]
     assert complete("hail", "--mond", "=", "y") == ["yes"]
-    commands = ["status", "refresh", "storage", "methods", "plans", "plan", "execute", "cancel", "decide"]
+    about_plans = ["plans", "plan", "execute", "cancel"]
+    commands = ["status", "refresh", "storage", "methods", *about_plans, "history", "why", "decide"]
     assert complete("htoolsctl", "") == commands
 
 

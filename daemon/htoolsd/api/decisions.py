@@ -1,11 +1,12 @@
 """Decisions, one at a time in a worker thread, so that what is kept between them needs no lock."""
 
 import os
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import cast
+from typing import Any, cast
 
 import structlog
 import trio
@@ -16,6 +17,7 @@ from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies, untraced
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, respond
+from ganeti_htools.planning.gist import Gist
 from htoolsd import reading
 from htoolsd.api.turn import MOST_LOST, Attempt, Turn
 from htoolsd.socket.methods import Args, File, words
@@ -24,6 +26,7 @@ from htoolsd.socket.peer import PassedFile
 _log = structlog.get_logger()
 
 Ages = dict[str, float]
+Note = Callable[[float, Gist, Sequence[Mapping[str, Any]], float, Ages], None]
 
 MOST = 1_000_000  # values in a request; a cluster of 10,000 instances has a third of that
 
@@ -56,6 +59,8 @@ class Decisions:
 
     A decision waits for others at most ``patience`` seconds, and takes at most ``longest``. ``known`` tells
     what else is known of the cluster, and how old each kind of data is, in seconds; may raise RefusalError.
+    ``note`` is told of each decision: its time (seconds of the epoch), its gist, the ranking of groups, how
+    long it took (ms) and the ages.
     ``want_units`` is called when somebody asks for other storage units than the default ones; ``renew`` asks
     for the configuration, before a disk template is refused that may have been enabled since.
     """
@@ -68,6 +73,7 @@ class Decisions:
         known: Callable[[], tuple[Known | None, Ages]],
         want_units: Callable[[], None] = lambda: None,
         renew: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
+        note: Note = lambda *_facts: None,
     ) -> None:
         self._turn = Turn(patience)
         self._longest = longest
@@ -77,6 +83,7 @@ class Decisions:
         self._known = known
         self._want_units = want_units
         self._renew = renew
+        self._note = note
 
     def limit(self, patience: float, longest: float, largest: int) -> None:
         """Change the limits from now on."""
@@ -154,10 +161,11 @@ class Decisions:
         took = _milliseconds(began)
         self._tally.recent.append(took)
         self._count(outcome, took, ages)
-        if isinstance(outcome, Response) and outcome.names_units:
-            self._want_units()
         if isinstance(outcome, HtoolsError):
             return {**asdict(Relay("", f"Error: {outcome}\n", 1)), "ages": ages, "ranking": []}
+        self._note(time.time(), outcome.gist, outcome.ranking, took, ages)
+        if outcome.names_units:
+            self._want_units()
         return {**asdict(_relay(outcome)), "ages": ages, "ranking": outcome.ranking}
 
     async def _known_anew(self) -> Known | None:

@@ -1,6 +1,6 @@
 """All methods of the socket, by subject; ``htoolsctl methods`` lists them.
 
-What carries them out stands in one module per subject. A new subject (policies, history, the ledger) is a
+What carries them out stands in one module per subject. A new subject (policies, the ledger) is a
 module beside this one, an argument of :func:`declared` and a section there.
 """
 
@@ -9,6 +9,7 @@ from ganeti_htools.planning.options import names
 from ganeti_htools.planning.tools import TOOLS
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
+from htoolsd.api.history import HistoryMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.socket.methods import Handler, Method
 
@@ -18,7 +19,11 @@ _PLAN = "id of a plan, or its beginning"
 
 
 def declared(
-    decisions: Decisions, cluster: ClusterMethods, plans: PlanMethods, status: Handler
+    decisions: Decisions,
+    cluster: ClusterMethods,
+    plans: PlanMethods,
+    history: HistoryMethods,
+    status: Handler,
 ) -> tuple[Method, ...]:
     """The methods: name, version, what they do, their arguments, and what carries them out."""
     return (
@@ -111,5 +116,26 @@ def declared(
             "Stops a plan after the set of jobs that is under way.",
             {"plan": _PLAN, "now": "true to leave the jobs alone at once, which go on; optional"},
             plans.cancel,
+        ),
+        # The history
+        Method(
+            "history",
+            1,
+            "Tells of decisions and of plans that were made or have ended, the newest last.",
+            {
+                "instance": "only what names this instance, or its beginning up to a dot; optional",
+                "node": "the same for a node; optional",
+                "since": "only what happened since then, in seconds of the epoch; optional",
+                "most": "how many at most, the newest (100); optional",
+            },
+            history.history,
+        ),
+        Method(
+            "why",
+            1,
+            "Tells why an instance is where it is: which decision or plan has brought it there, and what"
+            " moving it elsewhere would do to the score as it is now.",
+            {"instance": "the name of the instance, or its beginning up to a dot"},
+            history.why,
         ),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
+from htoolsd.history.history import History
 from htoolsd.plans.plans import Plans
 from htoolsd.socket import alone
 from htoolsd.socket.methods import Args, File, Handler
@@ -20,7 +21,9 @@ def resident_mib() -> float:
     return round(pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), 1)
 
 
-def teller(socket: str, server: Server, sync: Sync, decisions: Decisions, plans: Plans) -> Handler:
+def teller(
+    socket: str, server: Server, sync: Sync, decisions: Decisions, plans: Plans, history: History
+) -> Handler:
     """The handler of ``status``. Times are seconds of the epoch unless their name says otherwise."""
     started, clock = time.time(), time.monotonic()
 
@@ -36,6 +39,7 @@ def teller(socket: str, server: Server, sync: Sync, decisions: Decisions, plans:
             "cluster": sync.status(),
             "decisions": decisions.status() | alone.status(socket),
             "plans": plans.status(),
+            "history": history.status(),
             "memory_mib": resident_mib(),
         }
 

@@ -8,7 +8,7 @@ was interrupted is not taken up again; what became of its jobs is found out.
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -41,11 +41,14 @@ class NotRecordedError(HtoolsError):
 
 
 class Plans:
-    """All plans that are known, by id. They are kept in ``directory``."""
+    """All plans that are known, by id. They are kept in ``directory``; ``note`` is told of each that has been
+    made or has ended.
+    """
 
-    def __init__(self, directory: str, sync: Sync) -> None:
+    def __init__(self, directory: str, sync: Sync, note: Callable[[Plan], None] = lambda _plan: None) -> None:
         self._directory = directory
         self._sync = sync
+        self._note = note
         self._plans: dict[str, Plan] = {}
         self._stopping = trio.Event()
         self._executions: trio.Nursery
@@ -64,6 +67,7 @@ class Plans:
     async def add(self, plan: Plan) -> None:
         """Keep a new plan."""
         self._plans[plan.id] = plan
+        self._note(plan)
         await self._record_if_possible(plan)
         await self._forget_old()
         _log.info("planned", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
@@ -106,6 +110,7 @@ class Plans:
             self._plans[plan.id] = plan
             if plan.state.going:
                 plan.end(time.time())
+                self._note(plan)
                 _log.warning("plan was interrupted", plan=plan.id)
                 await self._record_if_possible(plan)
         self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
@@ -162,6 +167,7 @@ class Plans:
             run.ending, run.reason = Ending.LOST, f"{type(error).__name__}: {error}"
         finally:
             plan.end(time.time())
+            self._note(plan)
             with trio.CancelScope(shield=True):
                 await self._record_if_possible(plan)
                 await self._forget_old()

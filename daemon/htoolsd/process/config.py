@@ -54,6 +54,8 @@ class Config:
     pool: tuple[Pool, ...] = _key(
         (), "pools of whose room no node tells: tables of type, key, total, reserved"
     )
+    history_days: float = _key(90.0, "how long decisions and plans are kept in the history, days")
+    history_mib: int = _key(256, "how large the history may be, MiB")
     connections: int = _key(
         200, "clients connected at the same time; idle ones give way, then more are refused"
     )

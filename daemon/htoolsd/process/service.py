@@ -4,9 +4,10 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import structlog
 import trio
@@ -18,7 +19,10 @@ from ganeti_htools.version import VERSION
 from htoolsd.api import methods, status
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
+from htoolsd.api.history import HistoryMethods
 from htoolsd.api.plans import PlanMethods
+from htoolsd.history import entries
+from htoolsd.history.history import History
 from htoolsd.plans.plans import Plans
 from htoolsd.process import logs, mastership, signals, watching
 from htoolsd.process.arguments import parser
@@ -89,16 +93,26 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     )
     sync.storage.settings = _storage_settings(config)
     known = partial(mastership.known, sync, ssconf)
-    decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew)
+    history = History(os.path.join(config.state_dir, "history.sqlite"), *_history_limits(config))
+
+    def decided(*facts: Any) -> None:
+        history.note(entries.decision(*facts))
+
+    decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew, decided)
     offered = Methods()
     server = Server(offered, _limits(config))
-    plans = Plans(os.path.join(config.state_dir, "plans"), sync)
+    plans = Plans(
+        os.path.join(config.state_dir, "plans"),
+        sync,
+        lambda plan: history.note(entries.plan(time.time(), plan.document())),
+    )
     offered.add(
         *methods.declared(
             decisions,
             ClusterMethods(sync),
             PlanMethods(plans, sync),
-            status.teller(config.socket, server, sync, decisions, plans),
+            HistoryMethods(history, sync),
+            status.teller(config.socket, server, sync, decisions, plans, history),
         )
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
@@ -110,6 +124,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         server.limit(_limits(new))
         sync.pace(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)
+        history.limit(*_history_limits(new))
 
     def stop() -> None:
         """Finish what is under way; called again, without waiting for it."""
@@ -129,6 +144,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     async with trio.open_nursery() as nursery:
         await nursery.start(signals.heed, stop, reloader(config, read_config, heed))
         nursery.start_soon(watching.watch, decisions)
+        nursery.start_soon(history.run)
         with finishing:
             async with trio.open_nursery() as clients:
                 await clients.start(plans.run)
@@ -144,6 +160,10 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
 
 def _decision_limits(config: Config) -> tuple[float, float, int]:
     return config.wait_seconds, config.decision_seconds, config.request_mib << 20
+
+
+def _history_limits(config: Config) -> tuple[float, int]:
+    return config.history_days, config.history_mib
 
 
 def _storage_settings(config: Config) -> Settings:

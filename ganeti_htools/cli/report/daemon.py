@@ -27,6 +27,9 @@ def _status(answer: Any) -> Iterator[str]:
         yield f"  storage    {_storage(storage)}"
     if answer["plans"]:
         yield f"  plans      {', '.join(f'{count} {state}' for state, count in answer['plans'].items())}"
+    kept = answer.get("history")
+    if kept and kept["error"]:
+        yield f"  history    in memory only ({kept['waiting']} entries, {kept['lost']} lost): {kept['error']}"
     counts = (f"{decisions[name]} {name.replace('_', ' ')}" for name in _COUNTS)
     yield f"  decisions  {', '.join(counts)}"
     if decisions["alone"]:

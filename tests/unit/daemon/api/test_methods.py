@@ -6,8 +6,10 @@ import pytest
 
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
+from htoolsd.api.history import HistoryMethods
 from htoolsd.api.methods import declared
 from htoolsd.api.plans import PlanMethods
+from htoolsd.history.history import History
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import Args, File, Method
 from htoolsd.sync.following import Sync
@@ -25,7 +27,9 @@ async def status(_args: Args, _file: File) -> object:
 def methods(tmp_path: Path) -> tuple[Method, ...]:
     sync = Sync("nowhere", nobody, 1.0, 1.0)
     plans = PlanMethods(Plans(str(tmp_path), sync), sync)
-    return declared(Decisions(1.0, 1.0, 1, lambda: (None, {})), ClusterMethods(sync), plans, status)
+    history = HistoryMethods(History(str(tmp_path / "history"), 1.0, 1), sync)
+    decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))
+    return declared(decisions, ClusterMethods(sync), plans, history, status)
 
 
 async def test_each_is_named_once_and_described(methods: tuple[Method, ...]) -> None:

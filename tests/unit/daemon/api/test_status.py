@@ -10,6 +10,7 @@ from trio.testing import MockClock
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.status import resident_mib, teller
+from htoolsd.history.history import History
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.clients import Limits
 from htoolsd.socket.methods import Method, Methods
@@ -23,8 +24,9 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
     async with ganeti() as luxid, following(luxid) as sync:
         methods = Methods()
         server = Server(methods, Limits(connections=2, per_user=2, message=1000, idle=60, write=10))
+        history = History(str(tmp_path / "history"), 1.0, 1)
         decisions = Decisions(30, 60, 1000, lambda: (None, {}))
-        run = teller(socket, server, sync, decisions, Plans(str(tmp_path), sync))
+        run = teller(socket, server, sync, decisions, Plans(str(tmp_path), sync), history)
         methods.add(Method("status", 1, "What is tried.", {}, run))
         await sync.refresh()
         peer = MemoryPeer()
@@ -40,6 +42,7 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
     assert (told["cluster"]["master"], told["cluster"]["nodes"]) == (True, 4)
     assert (told["decisions"]["served"], told["decisions"]["alone"]) == (0, 0)
     assert told["plans"] == {}
+    assert (told["history"]["waiting"], told["history"]["error"]) == (0, None)
     assert told["memory_mib"] > 10
 
 

@@ -1,0 +1,120 @@
+"""The history on disk, an SQLite database. Everything here blocks, and is for one thread at a time."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+
+import orjson
+import structlog
+
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd.history.entries import Document, Entry, Wanted
+
+_log = structlog.get_logger()
+
+# Each makes the next version of the schema of the one before.
+_VERSIONS = (
+    """
+    CREATE TABLE entries (number INTEGER PRIMARY KEY, time REAL NOT NULL, document BLOB NOT NULL);
+    CREATE INDEX entries_by_time ON entries (time);
+    CREATE TABLE names (
+        kind TEXT NOT NULL,
+        name TEXT NOT NULL,
+        entry INTEGER NOT NULL REFERENCES entries ON DELETE CASCADE,
+        PRIMARY KEY (kind, name, entry)
+    ) WITHOUT ROWID;
+    CREATE INDEX names_by_entry ON names (entry);
+    """,
+)
+NAMES = ("instances", "nodes")  # of a document, by which it is found
+_PATIENCE = 5.0  # seconds to wait for somebody who reads it
+_SHARE = 10  # of the entries, what is forgotten at a time where they take too much room
+
+
+class NewerError(HtoolsError):
+    """The history was written by a newer program."""
+
+
+class Database:
+    """The history in a file. Its methods raise sqlite3.Error."""
+
+    def __init__(self, path: str) -> None:
+        """Open the file, or make it. One that is damaged is set aside. Raises NewerError, too."""
+        try:
+            self._connection = _opened(path)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            aside = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S')}"
+            _log.error("history is damaged and begun anew", error=str(error), kept=aside)
+            try:
+                os.replace(path, aside)
+            except OSError as unmovable:
+                raise sqlite3.OperationalError(unmovable.strerror) from None
+            self._connection = _opened(path)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Write entries, all or none."""
+        with self._connection as transaction:
+            for entry in entries:
+                document = entry.document()
+                row = entry.time, orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY, default=str)
+                query = "INSERT INTO entries (time, document) VALUES (?, ?)"
+                number = transaction.execute(query, row).lastrowid
+                names = [(kind, name, number) for kind in NAMES for name in set(document[kind])]
+                transaction.executemany("INSERT INTO names VALUES (?, ?, ?)", names)
+
+    def find(self, wanted: Wanted) -> list[Document]:
+        """The newest entries that are asked for, in order (:meth:`.entries.Wanted.has`)."""
+        terms, parameters = ["time >= ?"], list[object]([wanted.since])
+        for kind, name in zip(NAMES, (wanted.instance, wanted.node), strict=True):
+            if name is not None:
+                # What begins with the name and a dot comes before the name with a slash, which follows a dot.
+                named = "SELECT entry FROM names WHERE kind = ? AND (name = ? OR name > ? AND name < ?)"
+                terms.append(f"number IN ({named})")
+                parameters += [kind, name, f"{name}.", f"{name}/"]
+        query = f"SELECT document FROM entries WHERE {' AND '.join(terms)} ORDER BY number DESC LIMIT ?"
+        rows = self._connection.execute(query, [*parameters, wanted.most]).fetchall()
+        return [orjson.loads(document) for (document,) in reversed(rows)]
+
+    def forget(self, before: float, largest: int) -> None:
+        """Forget what is older than a time, and the oldest as long as all takes more than so many bytes."""
+        with self._connection as transaction:
+            transaction.execute("DELETE FROM entries WHERE time < ?", [before])
+        while self._used() > largest and (count := self._one("SELECT count(*) FROM entries")):
+            with self._connection as transaction:
+                oldest = "SELECT number FROM entries ORDER BY number LIMIT ?"
+                share = -(-count // _SHARE)
+                transaction.execute(f"DELETE FROM entries WHERE number IN ({oldest})", [share])
+        self._connection.executescript("PRAGMA incremental_vacuum")  # execute() would free one page
+
+    def _used(self) -> int:
+        pages = self._one("PRAGMA page_count") - self._one("PRAGMA freelist_count")
+        return pages * self._one("PRAGMA page_size")
+
+    def _one(self, query: str) -> int:
+        return int(self._connection.execute(query).fetchone()[0])
+
+
+def _opened(path: str) -> sqlite3.Connection:
+    """The database, of the newest version. Raises sqlite3.Error, NewerError."""
+    connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > len(_VERSIONS):
+            raise NewerError(f"{path} was written by a newer htoolsd")
+        for number, statements in enumerate(_VERSIONS[version:], version + 1):
+            connection.executescript(f"BEGIN; {statements} PRAGMA user_version = {number}; COMMIT;")
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,85 @@
+"""What the daemon tells of what it has decided and done."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti_htools.client.asking import RefusedError
+from tests.daemon.planning import DRAINED, call, ctl, following, tool
+from tests.support import messages
+from tests.support.clusters import Shape, cluster
+from tests.support.programs import Daemon, running, wait_until
+from tests.support.rows import generated
+
+SHAPE = Shape(nodes=4, instances=6)
+
+
+def decide(daemon: Daemon, name: str) -> Any:
+    request = json.dumps(messages.message(cluster(1, SHAPE), messages.allocate(name)))
+    return json.loads(call(daemon, "decide", request=request)["stdout"])
+
+
+def kinds(daemon: Daemon, **wanted: object) -> list[str]:
+    return [entry["kind"] for entry in call(daemon, "history", **wanted)]
+
+
+def test_a_decision_is_found_by_its_names(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        nodes = decide(daemon, "web.example.org")["result"]
+        (entry,) = call(daemon, "history", instance="web")
+        assert (entry["request"], entry["places"]) == ("allocate", [nodes])
+        assert kinds(daemon, node=nodes[1]) == ["decision"]
+        assert kinds(daemon, instance="mail") == []
+        told = ctl(daemon, "history", "--instance=web", "--since=1h").stdout
+        assert f"allocate web.example.org => {':'.join(nodes)} (score " in told
+        assert ctl(daemon, "history", "--since=2100-01-01").stdout == "nothing\n"
+
+
+def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        decide(daemon, "web.example.org")
+        wait_until(lambda: daemon.status()["history"]["waiting"] == 0)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        with running(tmp_path) as again:
+            decide(again, "mail.example.org")
+            names = [entry["instances"] for entry in call(again, "history")]
+            assert names == [["web.example.org"], ["mail.example.org"]]
+
+
+def test_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
+    (tmp_path / "state" / "history.sqlite").mkdir(parents=True)
+    with running(tmp_path) as daemon:
+        assert decide(daemon, "web.example.org")["success"]
+        assert kinds(daemon) == ["decision"]
+        assert daemon.status()["history"]["error"]
+        assert "in memory only (1 entries, 0 lost)" in ctl(daemon, "status").stdout
+
+
+def test_why_an_instance_is_where_it_is(tmp_path: Path) -> None:
+    with following(tmp_path, generated(3, DRAINED)) as (daemon, _):
+        done = json.loads(tool("hbal", f"-D{daemon.socket}", "-X", "-l1", "--json").stdout)
+        (step,) = done["steps"]
+        told = call(daemon, "why", instance=step["instance"])
+        assert (told["entry"]["kind"], told["entry"]["state"]) == ("plan", "done")
+        assert told["nodes"] == step["to"]
+        text = ctl(daemon, "why", step["instance"]).stdout
+        assert "It was brought there: " in text
+        with pytest.raises(RefusedError, match="Unknown instance: nobody"):
+            call(daemon, "why", instance="nobody")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"instance": ""}, "instance: expected a name"),
+        ({"since": "yesterday"}, "history: since: expected seconds of the epoch"),
+        ({"most": 0}, "history: most: expected a number from 1 to 10000"),
+    ],
+)
+def test_what_cannot_be_asked_for(tmp_path: Path, wanted: dict[str, object], told: str) -> None:
+    with running(tmp_path) as daemon, pytest.raises(RefusedError, match=told):
+        call(daemon, "history", **wanted)

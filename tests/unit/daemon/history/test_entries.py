@@ -1,0 +1,62 @@
+"""What is kept of decisions and plans."""
+
+from typing import Any
+
+import pytest
+
+from ganeti_htools.planning.gist import Gist
+from htoolsd.history import entries
+from htoolsd.history.entries import placed_at
+
+WEB = Gist("allocate", ["web"], [["node2", "node1"]], ["group1"], 0.25)
+
+
+def plan(*statuses: str) -> Any:
+    jobs = [
+        {"instance": "web", "move": "failover", "from": ["node1"], "to": [f"node{number}"], "status": status}
+        for number, status in enumerate(statuses, 2)
+    ]
+    run = {"jobs": [*jobs, dict.fromkeys(jobs[0])], "not_submitted": [[{**jobs[0], "instance": "mail"}]]}
+    facts = dict.fromkeys(("id", "tool", "by", "groups", "state", "error", "score", "cost"))
+    return entries.plan(1.0, {**facts, "execution": run}).document()
+
+
+def test_a_decision() -> None:
+    told = entries.decision(3.0, WEB, [{"instance": "web", "groups": []}], 1.5, {"live": 2.04}).document()
+    assert told == {
+        "time": 3.0,
+        "kind": "decision",
+        "request": "allocate",
+        "instances": ["web"],
+        "groups": ["group1"],
+        "score": 0.25,
+        "refusal": None,
+        "nodes": ["node1", "node2"],
+        "places": [["node2", "node1"]],
+        "ranking": [{"instance": "web", "groups": []}],
+        "ms": 1.5,
+        "ages": {"live": 2.0},
+    }
+    assert placed_at(told, "web") == ["node2", "node1"]
+    assert placed_at(told, "mail") is None
+
+
+def test_a_decision_that_placed_only_some() -> None:
+    some = Gist("node-evacuate", ["web", "mail"], [["node2"]], ["group1"], None, "mail: no room")
+    assert placed_at(entries.decision(3.0, some, [], 1.0, {}).document(), "web") is None
+
+
+def test_a_plan() -> None:
+    told = plan("success", "error")
+    assert told["instances"] == ["mail", "web"]
+    assert told["nodes"] == ["node1", "node2", "node3"]
+    assert [move["status"] for move in told["moves"]] == ["success", "error", "not submitted"]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "nodes"),
+    [(("success",), ["node2"]), (("success", "success"), ["node3"]), (("success", "error"), None)],
+)
+def test_where_a_plan_has_brought_an_instance(statuses: tuple[str, ...], nodes: list[str] | None) -> None:
+    assert placed_at(plan(*statuses), "web") == nodes
+    assert placed_at(plan(*statuses), "mail") is None
