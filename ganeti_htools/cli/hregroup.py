@@ -97,14 +97,15 @@ def run(line: CommandLine) -> int:
     give_commands(line, "Commands to run:", listed([[job.commands for job in each] for each in jobs]), tell)
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, outcome.after.state))
     _show(line, "Final", outcome.after.state)
-    ran = _execute(line, options, jobs, made, tell) if line.exec and moves else None
+    decided = planning.as_decided(state, options, outcome)
+    ran = _execute(line, decided, jobs, made, tell) if line.exec and moves else None
     if line.json:
         print_json(regroup.as_json(before, options, outcome, moves, ran))
     if ran is not None:
         from ganeti_htools.cli.runs.ending import conclude
 
         conclude(ran)
-    return UNREPAIRED if outcome.failed else 0
+    return UNREPAIRED if planning.unrepaired(options, outcome) else 0
 
 
 def _plan(state: State, options: Options, made: Any) -> Outcome:

@@ -10,7 +10,7 @@ from ganeti_htools.engine.allocation.move_parts import MovePart, NamedMove, titl
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.traffic import copied_by, copied_by_unit
 from ganeti_htools.engine.groups import compression, levelling, recheck, redistribution
-from ganeti_htools.engine.groups.outcome import Limits, Outcome
+from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible
 from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.cluster import Cluster
@@ -203,8 +203,20 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
         {"before": score_of(state, everywhere), "after": score_of(outcome.after.state, everywhere)},
         cost_of(moves),
         told(state, outcome, moves),
-        lambda on_change, say: reviewer(options, on_change, say),
+        lambda on_change, say: reviewer(as_decided(state, options, outcome), on_change, say),
     )
+
+
+def as_decided(state: State, options: Options, outcome: Outcome) -> Options:
+    """The options with which a plan is made anew half-way: the groups that it empties remain the same."""
+    if not outcome.done or options.action != "compress":
+        return options
+    return replace(options, empty=tuple(state.cluster.groups[group].uuid for group in outcome.done))
+
+
+def unrepaired(options: Options, outcome: Outcome) -> bool:
+    """Whether something is left undone that was asked for."""
+    return bool(outcome.failed) and (options.action != "compress" or bool(options.empty))
 
 
 def told(state: State, outcome: Outcome, moves: Sequence[Move]) -> dict[str, Any]:
@@ -222,6 +234,7 @@ def told(state: State, outcome: Outcome, moves: Sequence[Move]) -> dict[str, Any
         ],
         "done": [groups[group].name for group in outcome.done],
         "failed": [[groups[group].name, why] for group, why in outcome.failed],
+        "possible": [[groups[each.group].name, each.moves, each.copied] for each in outcome.possible],
     }
 
 
@@ -241,9 +254,10 @@ def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Outc
                 )
         done = tuple(_group(state, name) for name in found["done"])
         failed = tuple((_group(state, name), str(why)) for name, why in found["failed"])
+        possible = tuple(Possible(_group(state, name), *amounts) for name, *amounts in found["possible"])
     except (KeyError, TypeError, ValueError):
         raise DataError("htoolsd tells the plan in another form than expected") from None
-    return Outcome(again, done, failed)
+    return Outcome(again, done, failed, possible)
 
 
 def reviewer(

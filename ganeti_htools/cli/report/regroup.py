@@ -9,6 +9,7 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report.layout import some, table
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups.health import Health
+from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, Loads, measured
 from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.engine.groups.partitions import exchanges, methods
 from ganeti_htools.engine.groups.regrouping import Regrouping
@@ -171,12 +172,54 @@ def about(
         yield f"Not {_DONE[options.action].lower()}: {groups[group].name}: {why}"
     for each in outcome.possible:
         yield f"Could be emptied: {groups[each.group].name}: {each.moves} moves, {each.copied} MiB"
+    if options.action == "balance":
+        yield from _about_load(state, outcome)
     if moves:
         total = cost_of(moves)
         yield f"{len(moves)} moves in {total['jobsets']} jobsets, {total['disk_mib']} MiB of disks and"
         yield f"{total['memory_mib']} MiB of memory copied"
     elif not outcome.failed:
         yield "Nothing to do"
+
+
+def _about_load(state: State, outcome: Outcome) -> Iterator[str]:
+    """Lines about the load of groups, and those that are far from the mean."""
+    before, after = _loads(state, outcome)
+    if before.names == STATIC:
+        yield "No dynamic utilisation is known: virtual CPUs and memory are balanced"
+    yield f"Load score {fixed(before.score, 8)} => {fixed(after.score, 8)}"
+    for component, name in enumerate(before.names):
+        for at, group in enumerate(before.groups):
+            if (group, name) in {*before.outliers, *after.outliers}:
+                was, now = (fixed(float(each.relative[component, at]), 2) for each in (before, after))
+                yield f"Outlier: {state.cluster.groups[group].name}: {name} {was} => {now} times the mean"
+
+
+def _loads(state: State, outcome: Outcome) -> tuple[Loads, Loads]:
+    """The load of groups before and after."""
+    groups = outcome.after.rules.groups
+    return measured(state, groups), measured(outcome.after.state, groups)
+
+
+def _load_json(state: State, outcome: Outcome) -> dict[str, Any]:
+    before, after = _loads(state, outcome)
+    names = [state.cluster.groups[group].name for group in before.groups]
+    return {
+        "dynamic": before.names == DYNAMIC,
+        "before": before.score,
+        "after": after.score,
+        "groups": [
+            {
+                "name": name,
+                "before": dict(zip(before.names, before.relative[:, at].tolist(), strict=True)),
+                "after": dict(zip(after.names, after.relative[:, at].tolist(), strict=True)),
+            }
+            for at, name in enumerate(names)
+        ],
+        "outliers": [
+            {"group": state.cluster.groups[group].name, "component": name} for group, name in before.outliers
+        ],
+    }
 
 
 def as_json(
@@ -213,6 +256,7 @@ def as_json(
             for move in moves
         ],
         "cost": cost_of(moves),
+        **({"load": _load_json(before.state, outcome)} if options.action == "balance" else {}),
         "groups": [
             {"name": groups[row].name, "before": _figures(before, row), "after": _figures(outcome.after, row)}
             for row in rows

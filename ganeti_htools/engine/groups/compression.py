@@ -37,29 +37,39 @@ def compress(
     Without ``empty`` all groups that could be emptied, each by itself, are told. In each group that takes
     instances ``reserve`` standard instances can still be made.
     """
-    start = now = Regrouping(state, rules)
-    spare, done = math.ceil(reserve), list[int]()
+    start, spare, closed = Regrouping(state, rules), math.ceil(reserve), _vacant(state)
+    now, done = start, list[int]()
     failed, possible = list[tuple[int, str]](), list[Possible]()
     order = [group for group in empty if len(_rows(state, group))] if empty else candidates(start)
     for at, group in enumerate(order):
         progress(f"{at} of {len(order)} groups tried")
-        if not empty:
-            alone = _emptied(start, group, _vacant(state), spare, limits)
-            if isinstance(alone, str):
-                failed.append((group, alone))
-                continue
-            copied = sum(cost(state.cluster.instances, each) for each in alone.moved)
-            possible.append(Possible(group, len(alone.moved), copied))
-            if len(done) == number:
-                continue
-        closed = {*done, *empty} if empty else {*done, *_vacant(state)}
-        tried = alone if not (empty or done) else _emptied(now, group, closed, spare, limits)
-        if isinstance(tried, Regrouping):
-            now = tried
-            done.append(group)
-        elif empty:
+        tried = _emptied(start, group, empty or closed, spare, limits)
+        if isinstance(tried, str):
             failed.append((group, tried))
+            continue
+        if not empty:
+            copied = sum(cost(state.cluster.instances, each) for each in tried.moved)
+            possible.append(Possible(group, len(tried.moved), copied))
+        if empty or len(done) < number:
+            after: Regrouping | str = tried
+            if done:  # those that are emptied already must not fill this one, so they are emptied anew
+                after = _all_emptied(start, [*done, group], {*done, group, *(empty or closed)}, spare, limits)
+            if isinstance(after, Regrouping):
+                now, done = after, [*done, group]
     return Outcome(now, tuple(done), tuple(failed), tuple(possible))
+
+
+def _all_emptied(
+    start: Regrouping, groups: Sequence[int], closed: Collection[int], spare: int, limits: Limits
+) -> Regrouping | str:
+    """The cluster with some groups emptied one after the other, into none of those that are closed."""
+    now = start
+    for group in groups:
+        after = _emptied(now, group, closed, spare, limits)
+        if isinstance(after, str):
+            return after
+        now = after
+    return now
 
 
 def candidates(now: Regrouping) -> list[int]:

@@ -1,52 +1,136 @@
 """Load balanced between node groups (``hregroup(1)``, balance)."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from ganeti_htools.engine.groups.loads import measured
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress
 from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
-from ganeti_htools.model.columns import Floats
+from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import State
 
+# What a move has to gain is asked on clusters of so many instances; on larger ones proportionally less, for
+# there an instance is less of the load.
+USUAL = 100
 
-def loads(state: State, groups: list[int]) -> Floats:
-    """The load of groups over their capacity (components by groups): CPU, memory, disk, network."""
-    columns, up = state.columns, ~state.columns.offline
-    capacities = (columns.t_cpu * columns.cpu_speed, columns.t_mem, np.ones(len(up)), np.ones(len(up)))
-    sums = [
-        [(load[state.group == group].sum(), capacity[up & (state.group == group)].sum()) for group in groups]
-        for load, capacity in zip(
-            (columns.load_cpu, columns.load_mem, columns.load_dsk, columns.load_net), capacities, strict=True
-        )
-    ]
-    return np.array([[load / capacity if capacity else 0.0 for load, capacity in row] for row in sums])
-
-
-def unevenness(shares: Floats) -> float:
-    """The standard deviations over groups, each over the mean, added up; 0 is perfectly even."""
-    means = shares.mean(axis=1)
-    return float(np.divide(shares.std(axis=1), means, out=np.zeros_like(means), where=means > 0).sum())
+# Less is rounding.
+LEAST = 1e-12
 
 
 def level(state: State, rules: Rules, limits: Limits, min_gain: float, progress: Progress) -> Outcome:
-    """Move instances from the most loaded group to where the score drops most, while one gains enough."""
-    now = Regrouping(state, rules)
-    groups = sorted(rules.groups)
+    """Move instances from the most loaded groups to where the score drops most, while one gains enough.
+
+    An instance that is to go on from where it went goes there at once; so another run would find nothing.
+    """
+    start = now = Regrouping(state, rules)
+    least = max(LEAST, min_gain * USUAL / max(USUAL, len(state.pnode)))
     while True:
-        score = unevenness(loads(now.state, groups))
-        progress(f"{len(now.moved)} moves, score {score:.8f}")
-        best = None
-        worst = groups[int(loads(now.state, groups).sum(axis=0).argmax())]
-        moved = {each.instance for each in now.moved}
-        here = np.flatnonzero(now.state.group[now.state.pnode] == worst).tolist()
-        for index in here:
-            if index in moved or now.obstacle(index) is not None:
-                continue
-            for place in now.places(index, now.targets(index)):
-                tried = now.copy()
-                if tried.make(index, place.parts) and limits.allow(state.cluster.instances, tried.moved):
-                    after = unevenness(loads(tried.state, groups))
-                    if score - after >= min_gain and (best is None or after < best[0]):
-                        best = after, tried
-        if best is None:
-            return Outcome(now)
-        now = best[1]
+        after = _levelled(start, now, limits, least, progress, again=True)
+        if len({each.instance for each in after.moved}) == len(after.moved):
+            return Outcome(after)
+        straight = _straight(start, after)
+        if straight is None:
+            return Outcome(_levelled(start, start, limits, least, progress, again=False))
+        now = straight
+
+
+def _levelled(
+    start: Regrouping, now: Regrouping, limits: Limits, least: float, progress: Progress, again: bool
+) -> Regrouping:
+    """The cluster once no move gains enough; ``again``: what has moved since the start may move on."""
+    search = _Search(
+        start,
+        limits,
+        least,
+        np.array(
+            [start.obstacle(row) is None and len(start.homes(row)) == 1 for row in _rows(start)], np.bool_
+        ),
+        np.array([start.copied(row) for row in _rows(start)], np.int64),
+        np.zeros((len(start.state.pnode), len(start.state.cluster.groups)), np.bool_),
+    )
+    while True:
+        after = search.step(now, again)
+        if after is None and search.vain.any():
+            search.vain[:] = False  # what was in vain may have become possible
+            after = search.step(now, again)
+        if after is None:
+            return now
+        now = after
+        progress(f"{len(now.moved)} moves")
+
+
+def _rows(now: Regrouping) -> range:
+    return range(len(now.state.pnode))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What does not change while moves are looked for, and which were in vain (instances by groups).
+
+    ``movable`` are instances (a mask), ``copied`` is what each copies to change its group (MiB), ``least``
+    what a move has to gain.
+    """
+
+    start: Regrouping
+    limits: Limits
+    least: float
+    movable: Bools
+    copied: Ints
+    vain: Bools
+
+    def step(self, now: Regrouping, again: bool) -> Regrouping | None:
+        """The cluster after the move that gains most of those from the most loaded group that has any."""
+        loads, state = measured(now.state, now.rules.groups), now.state
+        able = self.movable & self._allowed(now)
+        if not again:
+            able[[each.instance for each in now.moved]] = False
+        for source in np.argsort(-loads.overall, kind="stable").tolist():
+            group = loads.groups[source]
+            rows = np.flatnonzero(able & (state.group[state.pnode] == group))
+            gains = np.where(self.vain[rows][:, list(loads.groups)], 0, loads.gains(rows, source))
+            best = np.argsort(-gains, axis=None, kind="stable")
+            for at in best[: np.count_nonzero(gains >= self.least)].tolist():
+                index, target = int(rows[at // len(loads.groups)]), loads.groups[at % len(loads.groups)]
+                after = self._made(now, index, target)
+                if after is not None:
+                    self.vain[:, [group, target]] = False
+                    return after
+                self.vain[index, target] = True
+        return None
+
+    def _allowed(self, now: Regrouping) -> Bools:
+        """Which instances may change their group within the limits; what has done so may do it again."""
+        before, after = self.start.state, now.state
+        away: Bools = before.group[before.pnode] != after.group[after.pnode]
+        allowed = np.ones_like(away)
+        if self.limits.moves >= 0:
+            allowed &= away | (np.count_nonzero(away) < self.limits.moves)
+        if self.limits.copy >= 0:
+            allowed &= away | (self.copied[away].sum() + self.copied <= self.limits.copy)
+        return allowed
+
+    def _made(self, now: Regrouping, index: int, group: int) -> Regrouping | None:
+        """The cluster with an instance in another group that is healthy, and no group worse; else None."""
+        if group not in now.targets(index) or not now.health(group).good:
+            return None
+        way = now.way_to(index, group)
+        return None if way is None else now.made(index, way)
+
+
+def _straight(start: Regrouping, after: Regrouping) -> Regrouping | None:
+    """The cluster with each instance straight where it is in the end; None if they cannot all go so.
+
+    What has come back to its group stays where it was.
+    """
+    now, last = start, reversed([each.instance for each in after.moved])
+    left = [row for row in dict.fromkeys(last) if start.group_of(row) != after.group_of(row)][::-1]
+    while left:
+        stuck = list[int]()
+        for index in left:
+            made = now.made(index, start.way(index, after.nodes_after(index, ())))
+            now, stuck = (now, [*stuck, index]) if made is None else (made, stuck)
+        if stuck == left:
+            return None
+        left = stuck
+    return now

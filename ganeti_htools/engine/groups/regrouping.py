@@ -286,7 +286,7 @@ class Regrouping:
         if solution is None or solution.trial is None:
             return []
         score = float(np.asarray(solution.trial.scores(self.base)).ravel()[0])
-        return [Arrival(index, group, self._way(index, self._rows(group, solution)), score)]
+        return [Arrival(index, group, self.way(index, self._rows(group, solution)), score)]
 
     def way_to(self, index: int, group: int) -> tuple[MovePart, ...] | None:
         """How an instance gets to the best place in a group (row); None if there is none."""
@@ -295,7 +295,7 @@ class Regrouping:
         solution = self._known(index, group)
         if solution is None or solution.trial is None:
             return None
-        return self._way(index, self._rows(group, solution))
+        return self.way(index, self._rows(group, solution))
 
     def _rows(self, group: int, solution: Solution) -> tuple[int, ...]:
         return tuple(self.part(group).nodes[list(solution.nodes)].tolist())
@@ -328,8 +328,8 @@ class Regrouping:
         lost = self.state.columns.offline[primary] and secondary != NOWHERE
         return secondary if lost else primary
 
-    def _way(self, index: int, nodes: Sequence[int]) -> tuple[MovePart, ...]:
-        """How an instance gets to the nodes of another group."""
+    def way(self, index: int, nodes: Sequence[int]) -> tuple[MovePart, ...]:
+        """How an instance gets to nodes (rows, primary first) of another group."""
         mirror = self.state.cluster.instances[index].template.mirror
         if mirror is Mirror.INTERNAL:
             lost = self.state.columns.offline[self.state.pnode[index]]
@@ -339,7 +339,7 @@ class Regrouping:
 
     def copied(self, index: int) -> int:
         """What it copies of disks and memory (MiB) to take an instance to another group."""
-        operations = [part.operation for part in self._way(index, (NOWHERE, NOWHERE))]
+        operations = [part.operation for part in self.way(index, (NOWHERE, NOWHERE))]
         return sum(copied_by(operations, self.state.cluster.instances[index]))
 
     def make(self, index: int, parts: Sequence[MovePart]) -> bool:

@@ -1,0 +1,157 @@
+"""How unevenly node groups are loaded (``hregroup(1)``, balance; Ganeti's design "Synchronising htools to
+Ganeti 2.3", "Load balancing").
+
+A group's *relative load* in a component is its load over its capacity, divided by that of all groups
+together: 1 is the mean. The spread of a component is the standard deviation of these, each group weighted by
+its capacity; the score is the mean spread of the components that have any load. 0 is perfectly even.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.model.cluster import Load
+from ganeti_htools.model.columns import NOWHERE, Floats, Ints
+from ganeti_htools.model.state import State
+
+# A group is an outlier if its relative load in a component is so far from the mean.
+OUTLYING = 0.2
+
+DYNAMIC: tuple[str, ...] = ("cpu", "mem", "dsk", "net")
+STATIC: tuple[str, ...] = ("vcpus", "memory")
+
+# By component, how often an instance with two nodes counts.
+DISKS_TWICE = np.array([[1], [1], [2], [1]])
+
+
+def dynamic(state: State) -> bool:
+    """Whether any load is known; instances that nobody told of have the usual one."""
+    usual = Load()
+    told = (state.figures.values["load"] != (usual.cpu, usual.mem, usual.dsk, usual.net)).any()
+    return bool(told) or any(node.cpu_load is not None for node in state.cluster.nodes)
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Loads of groups (rows, those with online nodes), components by groups, and what each instance adds.
+
+    ``mine`` is by components and instances. Capacities are CPUs times their speed, MiB, and 1 for each node.
+    """
+
+    names: tuple[str, ...]
+    groups: tuple[int, ...]
+    loads: Floats
+    capacities: Floats
+    mine: Floats
+
+    @cached_property
+    def means(self) -> Floats:
+        """The load of all groups over their capacity, by component; what has none is left out."""
+        loads, capacities = self.loads.sum(axis=1), self.capacities.sum(axis=1)
+        means: Floats = np.divide(loads, capacities, out=np.zeros_like(loads), where=capacities > 0)
+        return means
+
+    @cached_property
+    def counted(self) -> Floats:
+        """For each component 1 divided by how many have any load, 0 if it has none."""
+        loaded: Floats = (self.means > 0).astype(np.float64)
+        loaded /= max(1.0, float(loaded.sum()))
+        return loaded
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The part that each group has of the capacity (components by groups)."""
+        total = self.capacities.sum(axis=1, keepdims=True)
+        weights: Floats = np.divide(
+            self.capacities, total, out=np.zeros_like(self.capacities), where=total > 0
+        )
+        return weights
+
+    @cached_property
+    def scale(self) -> Floats:
+        """What a load of 1 adds to the relative load of each group (components by groups)."""
+        usual = self.capacities * self.means[:, np.newaxis]
+        scale: Floats = np.divide(1.0, usual, out=np.zeros_like(usual), where=usual > 0)
+        return scale
+
+    @cached_property
+    def relative(self) -> Floats:
+        """The relative load of each group (components by groups); 1 without any capacity or load."""
+        relative: Floats = np.where(self.scale > 0, self.loads * self.scale, 1.0)
+        return relative
+
+    @property
+    def overall(self) -> Floats:
+        """The mean relative load of each group."""
+        overall: Floats = self.counted @ self.relative
+        return overall
+
+    @property
+    def _variances(self) -> Floats:
+        spread: Floats = (self.weights * (self.relative - 1) ** 2).sum(axis=1)
+        return spread
+
+    @property
+    def score(self) -> float:
+        """How uneven it is."""
+        return float(self.counted @ np.sqrt(self._variances))
+
+    def gains(self, instances: Ints, source: int) -> Floats:
+        """By how much the score drops if an instance goes from a group (by position) to each other one.
+
+        Instances by groups; the last place of rounding aside, 0 for the group it comes from.
+        """
+        added = self.mine[:, instances, np.newaxis]
+        away, here = self.relative - 1, self.relative[:, source, np.newaxis, np.newaxis] - 1
+        less = self.weights[:, source, np.newaxis, np.newaxis] * _change(
+            here, -added * self.scale[:, source, np.newaxis, np.newaxis]
+        )
+        more = self.weights[:, np.newaxis] * _change(away[:, np.newaxis], added * self.scale[:, np.newaxis])
+        after = np.sqrt(np.maximum(self._variances[:, np.newaxis, np.newaxis] + less + more, 0))
+        gains: Floats = self.score - np.tensordot(self.counted, after, axes=1)
+        gains[:, source] = 0
+        return gains
+
+    @property
+    def outliers(self) -> list[tuple[int, str]]:
+        """Groups (rows), each with a component in which it is far from the mean."""
+        return [
+            (group, name)
+            for name, loads in zip(self.names, self.relative.tolist(), strict=True)
+            for group, load in zip(self.groups, loads, strict=True)
+            if abs(load - 1) > OUTLYING
+        ]
+
+
+def _change(deviation: Floats, change: Floats) -> Floats:
+    """By how much the square of a deviation changes."""
+    return change * (2 * deviation + change)
+
+
+def measured(state: State, groups: frozenset[int]) -> Loads:
+    """The loads of some groups (rows): the dynamic ones if any is known, else virtual CPUs and memory."""
+    columns, up, values = state.columns, ~state.columns.offline, state.figures.values
+    size = len(state.cluster.groups)
+    rows = [group for group in sorted(groups) if (up & (state.group == group)).any()]
+    capacities = [columns.t_cpu * columns.cpu_speed, columns.t_mem, up, up]
+    if dynamic(state):
+        names, mine = DYNAMIC, values["load"].T * np.where(state.snode == NOWHERE, 1, DISKS_TWICE)
+        loads = [columns.load_cpu, columns.load_mem, columns.load_dsk, columns.load_net]
+    else:
+        names, mine = STATIC, np.array([values["vcpus"], values["record_mem"]], np.float64)
+        there = mine * ~values["forthcoming"]
+        loads = [np.bincount(state.pnode, amounts, len(up)).astype(np.float64) for amounts in there]
+
+    def by_group(figures: Sequence[Any]) -> Floats:
+        return np.array([np.bincount(state.group, figure, size)[rows] for figure in figures])
+
+    return Loads(
+        names,
+        tuple(rows),
+        by_group(loads),
+        by_group([each * up for each in capacities[: len(names)]]),
+        mine * ~values["forthcoming"],
+    )

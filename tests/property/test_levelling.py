@@ -1,0 +1,102 @@
+"""Groups are balanced as promised, on any cluster of several groups."""
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ganeti_htools.engine.groups.levelling import level
+from ganeti_htools.engine.groups.loads import measured
+from ganeti_htools.engine.groups.outcome import Limits, Outcome, cost
+from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.model.cluster import Cluster, Load
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.planning.hregroup import reported
+from tests.property.test_redistribution import groups_of, rules_of
+from tests.support.super_clusters import super_cluster
+
+
+def loaded(seed: int) -> Cluster:
+    """Any cluster of several groups; instances of most have loads of their own."""
+    rng = Random(seed)
+    cluster = super_cluster(rng)
+    if rng.random() < 0.3:
+        return cluster
+    rows = (replace(row, load=Load(*(rng.uniform(0, 3) for _ in range(4)))) for row in cluster.instances)
+    return replace(cluster, instances=tuple(rows))
+
+
+clusters = st.builds(loaded, st.integers(0, 1 << 40))
+
+
+def levelled(state: State, rules: Rules, limits: Limits | None = None, min_gain: float = 1e-2) -> Outcome:
+    return level(state, rules, limits or Limits(), min_gain, lambda _: None)
+
+
+@settings(max_examples=100)
+@given(described=clusters, plain=st.booleans(), min_gain=st.sampled_from((0.0, 1e-2, 1e-1)))
+def test_the_score_drops_and_no_group_gets_worse(described: Cluster, plain: bool, min_gain: float) -> None:
+    state = derive(described)
+    rules = rules_of(state, plain=plain)
+    before, outcome = Regrouping(state, rules), levelled(state, rules, min_gain=min_gain)
+    moves = outcome.after.moved
+    after = Regrouping(derive(reported(state, outcome.after.state)), rules)
+    score, lower = (measured(each.state, rules.groups).score for each in (before, after))
+    assert len({move.instance for move in moves}) == len(moves)
+    assert lower < score - min_gain / 2 if moves else lower == score
+    for group in groups_of(state):
+        assert not after.health(group).worse_than(before.health(group))
+    for move in moves:
+        assert after.health(move.group).good
+        assert before.group_of(move.instance) != move.group
+
+
+@settings(max_examples=60)
+@given(described=clusters)
+def test_a_second_run_does_nothing(described: Cluster) -> None:
+    state = derive(described)
+    rules = rules_of(state)
+    outcome = levelled(state, rules)
+    assert not levelled(derive(reported(state, outcome.after.state)), rules).after.moved
+
+
+@settings(max_examples=60)
+@given(described=clusters)
+def test_gains_are_what_the_score_drops_by(described: Cluster) -> None:
+    state = derive(described)
+    rules = rules_of(state, plain=True)
+    now, loads = Regrouping(state, rules), measured(state, rules.groups)
+    for at, source in enumerate(loads.groups):
+        rows = np.flatnonzero(state.group[state.pnode] == source)
+        gains = loads.gains(rows, at)
+        for row, index in enumerate(rows.tolist()):
+            if now.obstacle(index) is not None or len(now.homes(index)) > 1:
+                continue
+            for target in now.targets(index):
+                tried, way = now.copy(), now.way_to(index, target)
+                if target in loads.groups and way is not None and tried.make(index, way):
+                    drop = loads.score - measured(tried.state, rules.groups).score
+                    assert abs(gains[row, loads.groups.index(target)] - drop) < 1e-9
+
+
+@settings(max_examples=60)
+@given(described=clusters, seed=st.integers(0, 1 << 30))
+def test_limits_hold(described: Cluster, seed: int) -> None:
+    state, rng = derive(described), Random(seed)
+    chosen = frozenset(group for group in groups_of(state) if rng.random() < 0.8)
+    movable = np.array([rng.random() < 0.9 for _ in state.pnode], np.bool_)
+    rules = Rules(movable, chosen, mirrored=rng.random() < 0.7, plain=rng.random() < 0.5)
+    limits = Limits(rng.choice((-1, 0, 1, 2)), rng.choice((-1, 1000, 6000)))
+    moves = levelled(state, rules, limits, 0.0).after.moved
+    rows = state.cluster.instances
+    assert limits.moves < 0 or len(moves) <= limits.moves
+    assert limits.copy < 0 or sum(cost(rows, move) for move in moves) <= limits.copy
+    for move in moves:
+        assert movable[move.instance]
+        assert {move.group, int(state.group[state.pnode[move.instance]])} <= chosen
+        copying = any(part.operation.copies_disks for part in move.parts)
+        mirrored = rows[move.instance].template.mirror.value == "internal"
+        assert not copying or (rules.mirrored if mirrored else rules.plain)
