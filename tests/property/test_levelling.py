@@ -4,7 +4,7 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.groups.levelling import level
@@ -37,6 +37,7 @@ def levelled(state: State, rules: Rules, limits: Limits | None = None, min_gain:
 
 
 @settings(max_examples=100)
+@example(described=loaded(4612), plain=False, min_gain=0.0)
 @given(described=clusters, plain=st.booleans(), min_gain=st.sampled_from((0.0, 1e-2, 1e-1)))
 def test_the_score_drops_and_no_group_gets_worse(described: Cluster, plain: bool, min_gain: float) -> None:
     state = derive(described)

@@ -175,7 +175,7 @@ def _moved(
     The first one that finds no place, None if all do; and the cluster then.
     """
     needs, free, vacant = room.amounts(now.state), room.free(now.state), _vacant(now.state)
-    after = now.copy()
+    after = now
     for index in order:
         parts = room.part(needs[:, index], free)
 
@@ -183,9 +183,10 @@ def _moved(
             return now.last_resort(group), group in vacant, parts[group], -group
 
         for group in sorted(targets[index], key=rank):
-            way = after.way_to(index, group)
-            tried = after.copy() if spare else after
-            if way is not None and tried.make(index, way) and tried.has_room(group, spare):
+            way, tried = after.way_to(index, group), after.copy()
+            if way is None or not tried.make(index, way):
+                continue
+            if not tried.health(group).worse_than(after.health(group)) and tried.has_room(group, spare):
                 after, free[:, group] = tried, free[:, group] - needs[:, index]
                 break
         else:

@@ -17,6 +17,9 @@ USUAL = 100
 # Less is rounding.
 LEAST = 1e-12
 
+# Gains are the same if so many decimals are.
+CLOSE = 9
+
 
 def level(state: State, rules: Rules, limits: Limits, min_gain: float, progress: Progress) -> Outcome:
     """Move instances from the most loaded groups to where the score drops most, while one gains enough.
@@ -80,7 +83,10 @@ class _Search:
     vain: Bools
 
     def step(self, now: Regrouping, again: bool) -> Regrouping | None:
-        """The cluster after the move that gains most of those from the most loaded group that has any."""
+        """The cluster after the move that gains most of those from the most loaded group that has any.
+
+        Of those that gain the same it is what copies least.
+        """
         loads, state = measured(now.state, now.rules.groups), now.state
         able = self.movable & self._allowed(now)
         if not again:
@@ -89,8 +95,9 @@ class _Search:
             group = loads.groups[source]
             rows = np.flatnonzero(able & (state.group[state.pnode] == group))
             gains = np.where(self.vain[rows][:, list(loads.groups)], 0, loads.gains(rows, source))
-            best = np.argsort(-gains, axis=None, kind="stable")
-            for at in best[: np.count_nonzero(gains >= self.least)].tolist():
+            enough = np.flatnonzero(gains.ravel() >= self.least)
+            copied = self.copied[rows[enough // len(loads.groups)]]
+            for at in enough[np.lexsort((copied, -gains.ravel()[enough].round(CLOSE)))].tolist():
                 index, target = int(rows[at // len(loads.groups)]), loads.groups[at % len(loads.groups)]
                 after = self._made(now, index, target)
                 if after is not None:

@@ -350,6 +350,7 @@ class Regrouping:
             if trial.codes.ravel()[0] != FITS:
                 return False
             settling.settle(after, trial)
+        after.stamp = before.stamp  # as the cluster is read again, which is what others see
         self.state, self._base = after, None
         for state in (before, after):
             for place in (state.pnode, state.snode):

@@ -137,3 +137,82 @@ def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFi
 def test_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], told: str) -> None:
     assert run(tmp_path, *argv) == 1
     assert capsys.readouterr().err.splitlines()[-1] == f"Error: {told}"
+
+
+# Two racks with two instances each, and a third that is not to be filled.
+FULL = """\
+east|e|preferred||
+west|w|preferred||
+spare|s|preferred||
+
+e1|9000|0|7000|100000|100000|40|N|e
+e2|9000|0|9000|100000|100000|40|N|e
+w1|9000|0|3000|100000|100000|40|N|w
+w2|9000|0|9000|100000|100000|40|N|w
+s1|9000|0|9000|100000|100000|40|N|s
+s2|9000|0|9000|100000|100000|40|N|s
+
+small|1000|2000|1|running|Y|e1||ext||1|1|N
+other|1000|2000|1|running|Y|e1||ext||1|1|N
+large|4000|2000|4|running|Y|w1||ext||1|1|N
+huge|2000|2000|2|running|Y|w1||ext||1|1|N
+
+
+"""
+
+
+def full(tmp_path: Path, *argv: str, loads: str = "") -> int:
+    path, dynamic = tmp_path / "full.data", tmp_path / "loads"
+    path.write_text(FULL)
+    dynamic.write_text(loads)
+    return hregroup.main([*argv, "-t", str(path), *([f"-U{dynamic}"] if loads else [])])
+
+
+def test_every_group_that_could_be_emptied_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert full(tmp_path, "compress", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["possible"] == [
+        {"group": "east", "moves": 2, "mib": 2000},
+        {"group": "west", "moves": 2, "mib": 6000},
+    ]
+    assert told["emptied"] == ["east"]
+    assert {move["to_group"] for move in told["moves"]} == {"west"}
+    assert full(tmp_path, "compress") == 0
+    assert "Could be emptied: west: 2 moves, 6000 MiB" in capsys.readouterr().out
+
+
+def test_a_reserve_stays_free_or_nothing_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert full(tmp_path, "compress", "--reserve=60") == 0
+    out = capsys.readouterr().out
+    assert "Not emptied: east: instance small: no room for the reserve in west; empty" in out
+    assert full(tmp_path, "compress", "--reserve=4", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["emptied"] == ["east"]
+
+
+def test_the_load_of_groups_is_balanced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert full(tmp_path, "balance", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    load = told["load"]
+    assert not load["dynamic"]
+    assert load["groups"][1]["before"] == {"vcpus": pytest.approx(2.25), "memory": pytest.approx(2.25)}
+    assert {"group": "west", "component": "vcpus"} in load["outliers"]
+    assert load["after"] < load["before"]
+    assert {(move["instance"], move["from_group"], move["to_group"]) for move in told["moves"]} == {
+        ("huge", "west", "spare")
+    }
+    assert full(tmp_path, "balance") == 0
+    out = capsys.readouterr().out
+    assert "No dynamic utilisation is known: virtual CPUs and memory are balanced" in out
+    assert "Outlier: west: vcpus 2.25 => 1.50 times the mean" in out
+
+
+def test_dynamic_load_decides_if_it_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loads = "small 3 1 0 0\nother 3 1 0 0\nlarge 0 0 0 0\nhuge 0 0 0 0\n"
+    assert full(tmp_path, "balance", "--json", "--max-moves=1", loads=loads) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["load"]["dynamic"]
+    assert [move["from_group"] for move in told["moves"]] == ["east"]
+    assert full(tmp_path, "balance", "--min-gain=2", loads=loads) == 0
+    assert capsys.readouterr().out.endswith("Nothing to do\n")
