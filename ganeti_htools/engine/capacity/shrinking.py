@@ -129,11 +129,14 @@ class SizeVerdicts:
             return SizeRun(size, failures, self._run(size, fail))
         mirrored = self.kind.mirrored
         if self.site.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self._has_place(size):
-            # The next sizes still have to be tried.
-            self.ahead = min(2 * self.ahead, PROBES)
-            self.of(*(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)))
+            self._look_ahead(size, fail)
             return SizeRun(size, failures)
         return None
+
+    def _look_ahead(self, size: Size, fail: Fail) -> None:
+        """Verdicts about the next sizes: one did not do, and each of them has to be tried by itself."""
+        self.ahead = min(2 * self.ahead, PROBES)
+        self.of(*(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)))
 
     def _run(self, size: Size, fail: Fail) -> int:
         """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""
@@ -242,6 +245,7 @@ class SizeVerdicts:
                 end, seen = size, None
                 break
             else:
+                self._look_ahead(size, fail)
                 seen = None
             if not self.of(size)[0].failures[fail] or not last.steps(fail):
                 break

@@ -221,9 +221,10 @@ class _Nodes:
 
     def balanced(self, counted: Bools) -> _Balance:
         """The balance of some nodes."""
-        if self.balance is None or not np.array_equal(self.balance.counted, counted):
-            self.balance = _Balance(self.values, counted)
-        return self.balance
+        known = self.balance
+        if known is None or not (known.counted is counted or np.array_equal(known.counted, counted)):
+            known = self.balance = _Balance(self.values, counted)
+        return known
 
     def change(self, node: int, changes: list[float]) -> None:
         """The values of a node change."""
@@ -310,10 +311,13 @@ class LostNode:
 
     def survived_with(self, asked: Asked, primary: int) -> bool | None:
         """The same with a new instance with that primary only, None if this cannot be told here."""
-        if primary == self.node or len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
+        joins, mem, disk = primary == self.node, self.nodes.mem, self.nodes.disk
+        if joins and self._lacks(mem, disk, asked):
+            return False
+        if joins or len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
             together = self.placed(asked, primary)
             return None if together is None else together.survived()
-        mem, disk = self.nodes.mem.copy(), self.nodes.disk
+        mem = mem.copy()
         mem[primary] -= asked.record_mem
         if asked.local:
             disk = disk.copy()
@@ -327,12 +331,20 @@ class LostNode:
 
     def _proven(self, mem: list[int], disk: list[int]) -> bool | None:
         """Whether all instances find room on nodes with so much free (MiB), None if it has to be tried."""
-        for free, total in ((mem, self.memory), (disk, self.disk)):
-            if total.number and lacking(
-                [room for at in self.reach if (room := free[at]) > total.least], total
-            ):
-                return False
+        if self._lacks(mem, disk):
+            return False
         return self._surely_placed(mem, disk, 0) == len(self.instances) or None
+
+    def _lacks(self, mem: list[int], disk: list[int], new: Asked | None = None) -> bool:
+        """Whether there is certainly no room for all instances, and perhaps a new one."""
+        memory, space = self.memory, self.disk
+        if new is not None:
+            memory, space = memory.joined(new.record_mem), space.joined(new.dsk) if new.local else space
+        return any(
+            lacking([room for at in self.reach if (room := free[at]) > total.least], total)
+            for free, total in ((mem, memory), (disk, space))
+            if total.number
+        )
 
     def _surely_placed(self, mem: list[int], disk: list[int], start: int) -> int:
         """The first of the instances, from a position on, that may find no room on nodes with so much free.

@@ -95,6 +95,15 @@ class Wanted(NamedTuple):
     least: int
     unit: int
 
+    def joined(self, amount: int) -> "Wanted":
+        """With one instance more."""
+        if not self.number:
+            return wanted([amount])
+        number, total, largest, least, unit = self
+        return Wanted(
+            number + 1, total + amount, max(largest, amount), min(least, amount), math.gcd(unit, amount)
+        )
+
 
 def wanted(amounts: Sequence[int]) -> Wanted:
     """What instances that take these amounts take together."""

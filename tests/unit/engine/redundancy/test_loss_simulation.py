@@ -78,6 +78,8 @@ def test_one_more_instance_is_as_if_it_had_been_there(
                 each.node for each in recover(placed, node, everyone) if each.kind is not Means.FAILOVER
             ]
             assert together.survived() is (NOWHERE not in others)
+            assert lost is not None
+            assert lost.survived_with(asked, primary) is together.survived()
             until = others.index(NOWHERE) + 1 if NOWHERE in others else len(others)
             assert list(together.places(together.own_nodes())) == others[:until]
 

@@ -9,11 +9,13 @@ from ganeti_htools.engine.redundancy.displaced import Amounts, Displaced
 from ganeti_htools.engine.redundancy.room import (
     ROUNDING,
     Free,
+    lacking,
     largest_sum,
     shares,
     surely_found,
     surely_missing,
     usable,
+    wanted,
 )
 from ganeti_htools.model.columns import Ints
 
@@ -89,3 +91,16 @@ def test_room_on_another_unit_counts_by_itself() -> None:
     three = replace(three, disk=(amounts(10, 10, 10), amounts(5, 0, 5)))
     assert not missing(three, [100, 100], np.array([21, 11]), np.array([11, 0]))
     assert missing(three, [100, 100], np.array([21, 11]), np.array([10, 5]))
+
+
+def test_one_instance_more_is_wanted_as_if_it_had_been_there() -> None:
+    assert wanted([]).joined(512) == wanted([512])
+    assert wanted([512, 2048]).joined(768) == wanted([512, 768, 2048])
+
+
+def test_too_little_is_left_for_the_largest_or_for_all() -> None:
+    assert not lacking([], wanted([]))
+    assert not lacking([1025, 513], wanted([1024, 512]))
+    assert lacking([1024, 1024], wanted([1024]))  # something has to stay free
+    assert lacking([1600, 1600], wanted([1024, 1024, 1024]))  # two would fit
+    assert not lacking([1], wanted([0, 0]))
