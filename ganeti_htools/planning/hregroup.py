@@ -23,7 +23,7 @@ from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Propo
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
-    from ganeti_htools.execution.jobs import Jobsets
+    from ganeti_htools.execution.jobs import Job, Jobsets
     from ganeti_htools.execution.review import Check, Review
     from ganeti_htools.execution.wording import Say
 
@@ -260,6 +260,29 @@ def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Outc
     return Outcome(again, done, failed, possible)
 
 
+def _half_way(state: State, rest: "Jobsets") -> "Review":
+    """The review of a plan that fits: what has gone a part of its way only has the rest to go."""
+    from ganeti_htools.execution.review import Review
+
+    rows = {row.name: index for index, row in enumerate(state.cluster.instances)}
+    ahead: list[str] = []
+
+    def shortened(job: "Job") -> "Job":
+        move = job.step
+        left = recheck.left(state, rows[move.instance], move) if isinstance(move, NamedMove) else None
+        if not isinstance(move, NamedMove) or left is None or left is move:
+            return job
+        ahead.append(move.instance)
+        gone = len(move.parts) - len(left.parts)
+        return replace(job, opcodes=job.opcodes[gone:], commands=job.commands[gone:], step=left)
+
+    shorter = [[shortened(job) for job in jobs] for jobs in rest]
+    if not ahead:
+        return Review()
+    plan = [left for jobs in shorter if (left := [job for job in jobs if job.opcodes])]
+    return Review(f"a part of the way has been gone by {', '.join(ahead)}", plan)
+
+
 def reviewer(
     options: Options,
     on_change: OnChange,
@@ -277,7 +300,7 @@ def reviewer(
         moves = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedMove)]
         obstacle = recheck.obstacle(Regrouping(state, rules_of(state, options)), moves)
         if obstacle is None:
-            return Review()
+            return _half_way(state, rest)
         if on_change == "stop":
             return Review(obstacle)
         say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")

@@ -7,10 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.allocation.evacuate import Moved
+from ganeti_htools.engine.allocation.evacuate import Moved, change_group
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, cost
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import sorted_unique
 from ganeti_htools.model.derive import derive
@@ -34,7 +35,7 @@ def groups_of(state: State) -> list[int]:
 
 
 def well(now: Regrouping, group: int) -> bool:
-    """Whether a group has nothing to be repaired, so far as that may be moved."""
+    """Whether there is nothing to be done for a group."""
     found = now.health(group)
     return found.good and all(now.obstacle(row) is not None for row in found.between)
 
@@ -47,15 +48,16 @@ def test_what_is_repaired_is_healthy_and_nothing_gets_worse(described: Cluster, 
     before, outcome = Regrouping(state, rules), repaired(state, rules)
     told = {*outcome.done, *(group for group, _ in outcome.failed)}
     assert told == {group for group in groups_of(state) if not well(before, group)}
-    assert len(told) == len(outcome.done) + len(outcome.failed)
     after = Regrouping(derive(reported(state, outcome.after.state)), rules)
     for group in groups_of(state):
         assert not after.health(group).worse_than(before.health(group))
         assert after.health(group) == outcome.after.health(group)
+        assert well(after, group) is (group not in dict(outcome.failed))
         if group in outcome.done:
-            assert well(after, group)
+            assert after.health(group).good
+    between = {row for group in groups_of(state) for row in before.health(group).between}
     if not outcome.done:
-        assert not outcome.after.moved
+        assert between.issuperset(move.instance for move in outcome.after.moved)
     for _, why in outcome.failed:
         assert why
 
@@ -86,9 +88,12 @@ def test_nothing_moves_that_does_not_have_to(described: Cluster, plain: bool) ->
     assert len({move.instance for move in moves}) == len(moves)
     whole = replayed(state, rules, moves)
     assert whole is not None
+    between = {row for group in groups_of(state) for row in before.health(group).between}
     for move in moves:
+        if move.instance in between:
+            continue
         rest = replayed(state, rules, [each for each in moves if each is not move])
-        if rest is not None and all(well(rest, group) for group in outcome.done):
+        if rest is not None and all(rest.health(group).good for group in outcome.done):
             assert any(rest.health(group).worse_than(before.health(group)) for group in groups_of(state))
 
 
@@ -113,3 +118,42 @@ def test_limits_hold(described: Cluster, seed: int) -> None:
             assert rules.mirrored or not copying
         else:
             assert rules.plain or not copying
+
+
+@settings(max_examples=100)
+@given(described=super_clusters, seed=st.integers(0, 1 << 30))
+def test_a_plan_that_was_interrupted_is_taken_up(described: Cluster, seed: int) -> None:
+    state, rng = derive(described), Random(seed)
+    rules = rules_of(state)
+    outcome = repaired(state, rules)
+    moves = outcome.after.moved
+    begun = [row for row, move in enumerate(moves) if len(move.parts) > 1]
+    if not begun:
+        return
+    last = rng.choice(begun)
+    half = replayed(state, rules, moves[:last])
+    assert half is not None
+    assert half.make(moves[last].instance, moves[last].parts[: rng.randrange(1, len(moves[last].parts))])
+    middle = derive(reported(state, half.state))
+    again = repaired(middle, rules)
+    for group in outcome.done:
+        assert well(again.after, group)
+
+
+@settings(max_examples=100)
+@given(described=super_clusters)
+def test_the_place_in_another_group_is_the_one_that_hail_chooses(described: Cluster) -> None:
+    state = derive(described)
+    now = Regrouping(state, rules_of(state, plain=False))
+    for index in range(len(state.pnode)):
+        lost = state.columns.offline[list(now.nodes_after(index, ()))].any()  # then hail drops soft limits
+        if lost or now.obstacle(index) is not None or len(now.homes(index)) > 1:
+            continue
+        for target in now.targets(index):
+            hail = change_group(state, [index], [target], Options(capacity=False))
+            if not hail.moved:
+                continue
+            found = now.places(index, [target])
+            # Where redundancy does not interfere:
+            if found and not now.part(target).fragile and now.made(index, hail.moved[0].parts):
+                assert found[0].parts == tuple(hail.moved[0].parts)

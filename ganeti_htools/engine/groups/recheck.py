@@ -1,16 +1,19 @@
 """Moves between node groups looked at again, on a cluster that may have changed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ganeti_htools.engine.allocation.move_parts import MovePart, NamedMove
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.state import State
 
 
 def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
     """Make moves one after the other, in place; why one cannot be made, which is where it ends.
 
-    No group may be less healthy in the end than it is before.
+    What has gone a part of its way goes the rest. No group may be less healthy in the end than it is before,
+    and no instance between two groups.
     """
     rows = {instance.name: row for row, instance in enumerate(now.state.cluster.instances)}
     groups = sorted(now.rules.groups)
@@ -19,24 +22,42 @@ def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
         why = _cannot_be_made(now, rows.get(move.instance, NOWHERE), move)
         if why is not None:
             return f"instance {move.instance} {why}"
+    names = [group.name for group in now.state.cluster.groups]
+    for move in moves:
+        homes = now.homes(rows[move.instance])
+        if len(homes) > 1:
+            return f"instance {move.instance} would be between groups {' and '.join(names[g] for g in homes)}"
     for group in groups:
         if now.health(group).worse_than(before[group]):
-            return f"group {now.state.cluster.groups[group].name} would be {now.health(group).word}"
+            return f"group {names[group]} would be {now.health(group).word}"
+    return None
+
+
+def left(state: State, row: int, move: NamedMove) -> NamedMove | None:
+    """What is left of the way of an instance (a row) from where it is; None if it is not on that way."""
+    nodes = (int(state.pnode[row]), int(state.snode[row]))
+    here = tuple(state.names(node for node in nodes if node != NOWHERE))
+    primary, secondary = (*move.was, None)[:2]
+    for made in range(len(move.parts) + 1):
+        if here == tuple(node for node in (primary, secondary) if node is not None):
+            return replace(move, parts=move.parts[made:], was=here) if made else move
+        if made < len(move.parts):
+            operation, node = move.parts[made]
+            primary, secondary = operation.nodes(primary, secondary, node)
     return None
 
 
 def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
-    """Make a move; why it cannot be made, None if it has been."""
+    """Make what is left of a move; why it cannot be made, None if it has been."""
     if row == NOWHERE:
         return "is gone"
-    state = now.state
-    here = tuple(
-        state.names(node for node in (int(state.pnode[row]), int(state.snode[row])) if node != NOWHERE)
-    )
-    if here != move.was:
-        return f"is on {', '.join(here)}, not on {', '.join(move.was)}"
+    state, names = now.state, [group.name for group in now.state.cluster.groups]
+    rest = left(state, row, move)
+    if rest is None:
+        here = ", ".join(state.names(now.nodes_after(row, ())))
+        return f"is on {here}, not on {', '.join(move.was)}"
     parts = []
-    for operation, name in move.parts:
+    for operation, name in rest.parts:
         node = NOWHERE if name is None else state.nodes.get(name, NOWHERE)
         if name is not None and node == NOWHERE:
             return f"cannot go to node {name}, which is gone"
@@ -45,4 +66,11 @@ def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
         parts.append(MovePart(operation, node))
     if not now.rules.movable[row]:
         return "must not be moved"
-    return None if now.make(row, parts) else f"does not fit on {', '.join(move.now)} any more"
+    target = int(state.group[now.nodes_after(row, parts)[0]])
+    if target not in now.homes(row) and (why := now.refusal(row, target)) is not None:
+        return f"cannot go to group {names[target]}: {why}"
+    fail = now.fault(row, parts)
+    if fail is not None:
+        return f"does not fit on {', '.join(move.now)} any more ({fail.value})"
+    now.make(row, parts)
+    return None

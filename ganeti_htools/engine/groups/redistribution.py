@@ -13,7 +13,7 @@ from ganeti_htools.engine.allocation.evacuate import Moved
 from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.balancing.traffic import copied_by
-from ganeti_htools.engine.groups.health import Health, health
+from ganeti_htools.engine.groups.health import health
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
 from ganeti_htools.engine.groups.wording import some
@@ -36,43 +36,47 @@ Tell = Callable[[Regrouping], None]
 def redistribute(state: State, rules: Rules, limits: Limits, progress: Progress) -> Outcome:
     """Repair each unhealthy group, the worst first; all or nothing for each.
 
-    What is between two groups comes to one of them. What cannot be repaired is tried again once another
-    group has been, for that may take instances then.
+    What an interrupted change of group has left between two groups comes to one of them before; where that
+    is not possible, its group is told as failed, be it healthy. What cannot be repaired is tried again once
+    something has moved, for another group may take instances then.
     """
-    now, done, failed = Regrouping(state, rules), list[int](), dict[int, str]()
-    left = [group for group in sorted_unique(state.group).tolist() if group in rules.groups]
-    left = [group for group in left if not _well(now, group, now.health(group))]
-    left.sort(key=lambda group: tuple(-count for count in now.health(group).rank))
-    number, hopeful = len(left), True
+    before = Regrouping(state, rules)
+    now, failed, moved = before, dict[int, str](), -1
+    groups = [group for group in sorted_unique(state.group).tolist() if group in rules.groups]
+    ill = [group for group in groups if not now.health(group).good or _between(now, group)]
 
     def allowed(after: Regrouping) -> bool:
         return limits.allow(state.cluster.instances, after.moved)
 
     def tell(after: Regrouping) -> None:
-        progress(f"{len(done)} of {number} groups, {len(after.moved)} moves")
+        left = sum(not after.health(group).good for group in groups)
+        progress(f"{left} of {len(ill)} groups left, {len(after.moved)} moves")
 
-    while left and hopeful:
-        before = len(done)
-        for group in left:
+    while len(now.moved) > moved:
+        moved = len(now.moved)
+        now = _brought_together(now, groups, allowed)
+        for group in sorted(groups, key=lambda each: now.health(each).rank, reverse=True):
+            if now.health(group).good:
+                continue
             found = _repair(now, group, allowed, tell)
             if isinstance(found, str):
                 failed[group] = found
             else:
                 now = found
-                done.append(group)
-        left = [group for group in left if group not in done]
-        hopeful = len(done) > before
-    return Outcome(now, tuple(done), tuple((group, failed[group]) for group in left))
+    apart = {group: _between(now, group) for group in groups}
+    done = [
+        group for group in ill if now.health(group).good and not (before.health(group).good and apart[group])
+    ]
+    failed = {group: failed[group] for group in ill if not now.health(group).good}
+    failed = {
+        group: f"between groups: {_refused(now, rows[0])}" for group, rows in apart.items() if rows
+    } | failed
+    return Outcome(now, tuple(done), tuple(failed.items()))
 
 
-def _well(now: Regrouping, group: int, found: Health) -> bool:
-    """Whether nothing is to be repaired in a group of that health."""
-    return found.good and not _between(now, found)
-
-
-def _between(now: Regrouping, found: Health) -> list[int]:
-    """The instances that an interrupted change of group has left between two groups, if they may move."""
-    return [row for row in found.between if _obstacle(now, row) is None]
+def _between(now: Regrouping, group: int) -> list[int]:
+    """The instances between a group, where they have their primary, and another one, if they may move."""
+    return [row for row in now.health(group).between if _obstacle(now, row) is None]
 
 
 def _obstacle(now: Regrouping, index: int) -> str | None:
@@ -80,6 +84,17 @@ def _obstacle(now: Regrouping, index: int) -> str | None:
     if now.rules.groups.issuperset(now.homes(index)):
         return now.obstacle(index)
     return "its other node is in a group that is left out"
+
+
+def _brought_together(now: Regrouping, groups: Sequence[int], allowed: Allowed) -> Regrouping:
+    """The cluster with what is between groups brought into one, each by itself, where that is possible."""
+    for group in groups:
+        for row in _between(now, group):
+            ways = (parts for reach in _REACHES[1] for parts in _ways(now, row, group, reach))
+            for after in filter(None, (now.made(row, parts) for parts in ways)):
+                now = after if allowed(after) else now
+                break
+    return now
 
 
 def _repair(now: Regrouping, group: int, allowed: Allowed, tell: Tell) -> Regrouping | str:
@@ -96,7 +111,7 @@ def _repair(now: Regrouping, group: int, allowed: Allowed, tell: Tell) -> Regrou
 
 def _relieved(now: Regrouping, group: int, reaches: Sequence[str], tell: Tell) -> Regrouping | str:
     """The cluster after moves that repair a group; what is in the way, if none do."""
-    while not _well(now, group, now.health(group)):
+    while not now.health(group).good:
         tell(now)
         after = next(_better(now, group, reaches), None)
         if after is None:
@@ -125,16 +140,10 @@ def _better(now: Regrouping, group: int, reaches: Sequence[str]) -> Iterator[Reg
                         break
 
 
-def _burden(now: Regrouping, group: int) -> tuple[int, int, int]:
-    """How ill a group is: instances on offline nodes, MiB that its nodes lack for N+1, instances between it
-    and other groups.
-    """
+def _burden(now: Regrouping, group: int) -> tuple[int, int]:
+    """How ill a group is: instances on offline nodes, and MiB that its nodes lack for N+1."""
     found = health(now.state, now.state.group == group)
-    return (
-        len(found.stranded),
-        sum(_lack(now.state, node) for node in found.failing),
-        len(_between(now, found)),
-    )
+    return len(found.stranded), sum(_lack(now.state, node) for node in found.failing)
 
 
 def _lack(state: State, node: int) -> int:
@@ -161,15 +170,13 @@ def _causes(now: Regrouping, group: int) -> Iterator[list[_Cause]]:
         rows = state.cluster.instances
         first = min(found.stranded, key=lambda row: (bool(now.targets(row)), -rows[row].mem))
         yield [_Cause(first, secondary=not state.columns.offline[state.pnode[first]])]
-    elif found.failing:
+    else:
         moved = {each.instance for each in now.moved}
         staying = [row for row in found.pressing if row not in moved]
         for place, secondary in ((state.snode, True), (state.pnode, False)):
             pairs = [(int(place[row]), row) for row in staying if place[row] in found.failing]
             lacks = [(row, _lack_without(state, node, row, secondary)) for node, row in pairs]
             yield [_Cause(row, lack, secondary) for row, lack in lacks if lack is not None]
-    else:
-        yield [_Cause(row) for row in _between(now, found)[:1]]
 
 
 def _lack_without(state: State, node: int, row: int, secondary: bool) -> int | None:
@@ -221,7 +228,7 @@ def _in_the_way(now: Regrouping, group: int) -> str:
     """Why nothing more can be moved, though the group is not repaired."""
     state, found = now.state, now.health(group)
     causes = next((causes for causes in _causes(now, group) if causes), [])
-    nodes = "" if found.stranded or not found.failing else f"{some(state.names(found.failing))} fail N+1; "
+    nodes = "" if found.stranded else f"{some(state.names(found.failing))} fail N+1; "
     if not causes:
         return f"{nodes}no instance can be moved that would help"
     return nodes + _refused(now, min(causes, key=lambda each: (each.lack, each.row)).row)
@@ -248,7 +255,7 @@ def _refused(now: Regrouping, index: int) -> str:
 
 def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:
     """The repair of a group without the moves that it does not need, the dearest left out first."""
-    needed = {*before.health(group).stranded, *before.health(group).between}
+    needed = set(before.health(group).stranded)
     rows = before.state.cluster.instances
     moves = after.moved[len(before.moved) :]
     for move in sorted(moves, key=lambda each: -cost(rows, each)):
@@ -264,4 +271,4 @@ def _repaired_by(before: Regrouping, group: int, moves: Sequence[Moved]) -> Regr
     if not all(after.make(each.instance, each.parts) for each in moves):
         return None
     touched = {home for each in moves for now in (before, after) for home in now.homes(each.instance)}
-    return after if _well(after, group, after.health(group)) and not after.spoils(before, touched) else None
+    return after if after.health(group).good and not after.spoils(before, touched) else None

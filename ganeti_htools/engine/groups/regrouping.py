@@ -26,7 +26,7 @@ from ganeti_htools.engine.redundancy.global_n1 import Check, assess
 from ganeti_htools.engine.redundancy.none_added import NoneAdded
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
-from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, copy_codes
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
@@ -303,18 +303,38 @@ class Regrouping:
     def _known(self, index: int, group: int) -> Solution | None:
         """The best place in a group, which is the same for instances that ask for the same."""
         part, asked = self.part(group), replace(self.state.instance(index), index=NOWHERE)
+        lost = tuple(self.state.columns.offline[list(self.nodes_after(index, ()))].tolist())
         source = NOWHERE if self.state.migrates is None else self._source(index)
-        key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), source
+        key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), source, lost
         if key not in part.known:
-            part.known[key] = self._solution(part, asked, source)
+            part.known[key] = self._solution(part, asked, self._reached(index, part))
         return part.known[key]
 
-    def _solution(self, part: Part, asked: Asked, source: int) -> Solution | None:
-        """The best place for an instance from a node, if migration tags tell where from there it may go."""
+    def _reached(self, index: int, part: Part) -> Ints:
+        """The nodes (rows of the part) to which an instance gets from where it is.
+
+        A mirrored one has its new primary as secondary first, and gets its new secondary from there.
+        """
+        state, asked = self.state, self.state.instance(index)
+        nodes = np.flatnonzero(~part.state.columns.offline)
+        if state.migrates is not None and asked.row.template.mirror is not Mirror.NONE:
+            nodes = nodes[state.migrates[self._source(index), part.nodes[nodes]]]
+        if not asked.mirrored or not len(nodes):
+            return nodes
+        if state.columns.offline[state.pnode[index]]:
+            failed_over = self._gone(index, [MovePart(Operation.FAILOVER)])
+            if isinstance(failed_over, Fail):
+                return nodes[:0]
+            state = failed_over
+        trial = tried_on(state, asked, Operation.REPLACE_SECONDARY, part.nodes[nodes], Options())
+        source = copy_codes(part.state.columns.take(nodes), asked)
+        reached: Ints = nodes[(trial.codes == FITS) & (source == FITS)]
+        return reached
+
+    def _solution(self, part: Part, asked: Asked, first: Ints) -> Solution | None:
+        """The best place for an instance with its primary on one of some nodes (rows of the part)."""
         state, everyone = part.state, np.ones(len(part.nodes), np.bool_)
-        nodes = first = np.flatnonzero(~state.columns.offline)
-        if self.state.migrates is not None and asked.row.template.mirror is not Mirror.NONE:
-            first = nodes[self.state.migrates[source, part.nodes[nodes]]]
+        nodes = np.flatnonzero(~state.columns.offline)
         if not len(first) or len(nodes) < asked.row.template.required_nodes:
             return None
         if not asked.mirrored:
@@ -344,13 +364,9 @@ class Regrouping:
 
     def make(self, index: int, parts: Sequence[MovePart]) -> bool:
         """Move an instance; whether each part of its way is possible."""
-        before, after, asked = self.state, self.state.copy(), self.state.instance(index)
-        for part in parts:
-            trial = tried(after, asked, part, Options())
-            if trial.codes.ravel()[0] != FITS:
-                return False
-            settling.settle(after, trial)
-        after.stamp = before.stamp  # as the cluster is read again, which is what others see
+        before, after = self.state, self._gone(index, parts)
+        if isinstance(after, Fail):
+            return False
         self.state, self._base = after, None
         for state in (before, after):
             for place in (state.pnode, state.snode):
@@ -361,6 +377,23 @@ class Regrouping:
         nodes = tuple(row for row in (int(after.pnode[index]), int(after.snode[index])) if row != NOWHERE)
         self.moved.append(Moved(index, self.group_of(index), nodes, tuple(parts)))
         return True
+
+    def fault(self, index: int, parts: Sequence[MovePart]) -> Fail | None:
+        """Why a part of the way of an instance is not possible; None if all are."""
+        after = self._gone(index, parts)
+        return after if isinstance(after, Fail) else None
+
+    def _gone(self, index: int, parts: Sequence[MovePart]) -> State | Fail:
+        """The state after an instance has gone its way, or why it cannot."""
+        after, asked = self.state.copy(), self.state.instance(index)
+        for part in parts:
+            trial = tried(after, asked, part, Options())
+            code = int(trial.codes.ravel()[0])
+            if code != FITS:
+                return FAIL[code]
+            settling.settle(after, trial)
+        after.stamp = self.state.stamp  # as the cluster is read again, which is what others see
+        return after
 
     def made(self, index: int, parts: Sequence[MovePart]) -> "Regrouping | None":
         """A copy with an instance moved; None if it cannot be, or if a group that it touches gets worse."""
@@ -390,7 +423,8 @@ class Regrouping:
         size = Size(policy.std.memory_size, policy.std.disk_size, policy.std.cpu_count)
         row = made_in(self.state.cluster.groups[group], kind.instance(size))
         for _ in range(number):
-            solution = self._solution(part, part.state.ask(row), NOWHERE)
+            online = np.flatnonzero(~part.state.columns.offline)
+            solution = self._solution(part, part.state.ask(row), online)
             if solution is None or solution.trial is None:
                 return False
             state = part.state.copy()

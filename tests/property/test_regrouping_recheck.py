@@ -1,0 +1,80 @@
+"""A plan between node groups holds on the cluster it was made for, however far it has been carried out."""
+
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ganeti_htools.engine.allocation.move_parts import NamedMove
+from ganeti_htools.engine.groups import recheck
+from ganeti_htools.engine.groups.outcome import Limits, Outcome
+from ganeti_htools.engine.groups.redistribution import redistribute
+from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.planning.hregroup import moves_of, reported
+from tests.support.super_clusters import super_clusters
+
+
+def everything(state: State) -> Rules:
+    """All groups, all instances."""
+    return Rules(np.ones(len(state.pnode), np.bool_), frozenset(state.group.tolist()))
+
+
+def planned(state: State) -> tuple[Outcome, list[NamedMove]]:
+    outcome = redistribute(state, everything(state), Limits(), lambda _: None)
+    return outcome, [move.named for move in moves_of(state, outcome)]
+
+
+def read_again(before: State, after: State) -> Regrouping:
+    state = derive(reported(before, after))
+    return Regrouping(state, everything(state))
+
+
+@settings(max_examples=100)
+@given(described=super_clusters, seed=st.integers(0, 1 << 30))
+def test_the_rest_of_a_plan_fits_however_far_it_is(described: Cluster, seed: int) -> None:
+    state, rng = derive(described), Random(seed)
+    outcome, named = planned(state)
+    now = Regrouping(state, everything(state))
+    for number, move in enumerate(outcome.after.moved):
+        assert recheck.obstacle(read_again(state, now.state), named[number:]) is None
+        gone = rng.randrange(1, len(move.parts) + 1)
+        half = now.copy()
+        assert half.make(move.instance, move.parts[:gone])
+        again = read_again(state, half.state)
+        told = recheck.left(again.state, move.instance, named[number])
+        assert told is not None
+        assert told.parts == named[number].parts[gone:]
+        assert recheck.obstacle(again, named[number:]) is None
+        assert again.state.pnode.tolist() == outcome.after.state.pnode.tolist()
+        assert again.state.snode.tolist() == outcome.after.state.snode.tolist()
+        assert now.make(move.instance, move.parts)
+
+
+@settings(max_examples=100)
+@given(described=super_clusters, seed=st.integers(0, 1 << 30))
+def test_no_group_gets_worse_by_a_plan_that_is_accepted(described: Cluster, seed: int) -> None:
+    state, rng = derive(described), Random(seed)
+    _, named = planned(state)
+    # Meanwhile an instance that is no part of the plan has moved, or a node has been lost.
+    now = Regrouping(state, everything(state))
+    others = [
+        row
+        for row in range(len(state.pnode))
+        if all(described.instances[row].name != m.instance for m in named)
+    ]
+    rng.shuffle(others)
+    for row in others[:2]:
+        for parts in now.within(row, now.group_of(row)):
+            now.make(row, parts)
+            break
+    again = read_again(state, now.state)
+    groups = sorted(again.rules.groups)
+    before = {group: again.health(group) for group in groups}
+    if recheck.obstacle(again, named) is None:
+        for group in groups:
+            assert not again.health(group).worse_than(before[group])
+            assert set(again.health(group).between) <= set(before[group].between)
