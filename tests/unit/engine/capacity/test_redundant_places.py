@@ -56,5 +56,5 @@ def test_the_last_ones_leave_room_to_lose_a_node() -> None:
 def test_names_go_on_from_the_first() -> None:
     state = simulated("p,3,8t,10000,16,64")
     after, _ = filled_redundantly(state, EXT.instance(Size(4000, 1024, 1)), site(state), 7, None)
-    # Any two nodes take four, so the third may have none too many.
+    # A node takes two, so the two on one find room on the others, which have one each.
     assert [each.name for each in after.cluster.instances] == ["new-7", "new-8", "new-9", "new-10"]
