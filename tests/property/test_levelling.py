@@ -65,6 +65,7 @@ def test_a_second_run_does_nothing(described: Cluster) -> None:
 
 
 @settings(max_examples=60)
+@example(described=loaded(620))
 @given(described=clusters)
 def test_gains_are_what_the_score_drops_by(described: Cluster) -> None:
     state = derive(described)
@@ -80,7 +81,7 @@ def test_gains_are_what_the_score_drops_by(described: Cluster) -> None:
                 tried, way = now.copy(), now.way_to(index, target)
                 if target in loads.groups and way is not None and tried.make(index, way):
                     drop = loads.score - measured(tried.state, rules.groups).score
-                    assert abs(gains[row, loads.groups.index(target)] - drop) < 1e-9
+                    assert abs(gains[row, loads.groups.index(target)] - drop) < 1e-6
 
 
 @settings(max_examples=60)

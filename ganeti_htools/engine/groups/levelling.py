@@ -14,11 +14,11 @@ from ganeti_htools.model.state import State
 # there an instance is less of the load.
 USUAL = 100
 
-# Less is rounding.
-LEAST = 1e-12
+# Less is rounding: where the groups are nearly even, roots of small differences are taken.
+LEAST = 1e-6
 
 # Gains are the same if so many decimals are.
-CLOSE = 9
+CLOSE = 7
 
 
 def level(state: State, rules: Rules, limits: Limits, min_gain: float, progress: Progress) -> Outcome:
