@@ -176,8 +176,8 @@ def about(
         yield from _about_load(state, outcome)
     if moves:
         total = cost_of(moves)
-        yield f"{len(moves)} moves in {total['jobsets']} jobsets, {total['disk_mib']} MiB of disks and"
-        yield f"{total['memory_mib']} MiB of memory copied"
+        copied = f"{total['disk_mib']} MiB of disks and {total['memory_mib']} MiB of memory copied"
+        yield f"{len(moves)} moves in {total['jobsets']} jobsets, {copied}"
     elif not outcome.failed:
         yield "Nothing to do"
 
