@@ -48,7 +48,7 @@ def test_no_group_gets_worse(oracle: Oracle, tmp_path: Path, action: str, seeds:
         for group, counted in after.items():
             assert all(now <= was for now, was in zip(counted, before[group], strict=True)), (seed, group)
         for group in re.findall("^Emptied: (.*)", done.out, re.MULTILINE):
-            # Debian's counts instances with an offline secondary, the fourth figure, in other groups too.
+            # The fourth figure counts offline nodes, whatever it is called.
             assert not any(after[group][at] for at in (0, 1, 2, 4))
         changed += " moves in " in done.out
     assert changed > 5
