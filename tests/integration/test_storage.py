@@ -25,6 +25,7 @@ from tests.integration.cluster import (
     refusal,
     run,
     succeed,
+    table,
 )
 from tests.integration.daemon import Daemon
 from tests.support.programs import PROGRAMS
@@ -106,6 +107,10 @@ def test_nothing_is_submitted_unasked() -> None:
 
 
 def test_asking_begins_with_a_disk_on_another_unit() -> None:
+    """Files are on another unit, so those of other tests go first."""
+    rows = table("gnt-instance", "name,disk_template")
+    files = [name for name, template in rows if template in ("file", "sharedfile")]
+    run(*(["gnt-instance", "remove", "-f", name] for name in files))
     before = jobs()[-1].number
     with Daemon('config_seconds = 1\nlive_seconds = 20\nstorage = "when-needed"') as daemon:
         run(add("usual", "plain", "size=1G", where=chosen("default")))
