@@ -1,0 +1,95 @@
+"""What the history costs: the decision that is noted, and the daemon beside it."""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from bench.timing import duration, verdict
+from ganeti_htools.planning.gist import Gist
+from htoolsd.history import entries
+from htoolsd.history.database import Database
+from htoolsd.history.entries import Entry, Wanted
+from htoolsd.history.history import MOST, History
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what is measured, seconds at most."""
+
+    work: str
+    measure: Callable[[Path], float]
+    target: float
+
+
+def decision(number: int) -> Entry:
+    """A decision on one of 10,000 instances, with a choice of groups."""
+    nodes = [f"node{number % 1000}.example.org", f"node{(number + 1) % 1000}.example.org"]
+    name = f"instance{number % 10_000}.example.org"
+    groups = [
+        {"group": f"group{at}", "alloc_policy": "preferred", "score": 1.5, "nodes": nodes} for at in range(5)
+    ]
+    gist = Gist("allocate", [name], [nodes], ["group0"], 1.5)
+    return entries.decision(float(number), gist, [{"instance": name, "groups": groups}], 20.0, {"live": 3.0})
+
+
+def noting(directory: Path) -> float:
+    """Seconds that a decision spends on being noted."""
+    facts = [decision(number) for number in range(MOST)]
+
+    async def note() -> float:
+        history = History(str(directory / "history"), 90.0, 256)
+        began = time.perf_counter()
+        for each in facts:
+            history.note(each)
+        return (time.perf_counter() - began) / len(facts)
+
+    return trio.run(note)
+
+
+def writing(directory: Path) -> float:
+    """Seconds of a thread for 1,000 decisions at once."""
+    database, batch = Database(str(directory / "history")), [decision(number) for number in range(1000)]
+    began = time.perf_counter()
+    database.add(batch)
+    taken = time.perf_counter() - began
+    database.close()
+    return taken
+
+
+def finding(directory: Path, number: int) -> float:
+    """Seconds to find the decisions on an instance among so many."""
+    database = Database(str(directory / "history"))
+    database.add([decision(each) for each in range(number)])
+    began = time.perf_counter()
+    found = database.find(Wanted(instance="instance77"))
+    taken = time.perf_counter() - began
+    assert len(found) == number // 10_000
+    database.close()
+    return taken
+
+
+ROWS = [
+    Row("history, a decision noted", noting, 1e-4),
+    Row("history, 1,000 decisions written", writing, 1.0),
+    Row("history, an instance found among 20,000 decisions", partial(finding, number=20_000), 0.1),
+]
+FULL_ROWS: list[Row] = []
+TITLE = "The history of the daemon. A decision only pays for being noted; a thread writes."
+HEADER = ["work", "time", "at most", "reached"]
+NOTES: dict[str, str] = {}
+
+
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Measure; the table."""
+    measured = []
+    for row in rows:
+        with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory:
+            seconds = row.measure(Path(directory))
+        shown = duration(seconds) if seconds >= 1e-4 else f"{seconds * 1e6:.1f} us"
+        measured.append([row.work, shown, duration(row.target), verdict(seconds <= row.target)])
+    return [HEADER, *measured]
