@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import health, keys, losses, storage, tables
-from ganeti_htools.cli.report.health import Findings, GroupHealth
+from ganeti_htools.cli.report.health import Findings, GroupHealth, Outlook
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.plans import balancing_of
@@ -18,6 +19,7 @@ from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.engine.capacity.storage_faults import storage_faults
+from ganeti_htools.engine.groups.health import health as ill
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.columns import Bools
@@ -63,14 +65,15 @@ def _check(state: State, movable: Bools, line: CommandLine) -> int:
         print(health.group_keys(state), end="")
     elif line.verbose >= 1 and not line.json:
         print(_verdict(before, line))
-    _tell(state, before, "INIT", before, line)
+    outlook = {} if line.machine_readable else _outlook(state, before, line)
+    _tell(state, before, "INIT", before, line, outlook)
     after = None
     if simulate:
         balanced = [_group(_balanced(state, row, movable, line), row, capacity) for row in rows]
         after = _findings(balanced, capacity)
     if line.json:
         stored = {"storage": storage.faults_json(faults)} if state.units.known else {}
-        print_json(health.as_json(state, before, after) | stored)
+        print_json(health.as_json(state, before, after, outlook) | stored)
     elif after or line.machine_readable:
         _tell(state, after or before, "FINAL", before, line)
     if line.machine_readable:
@@ -86,14 +89,21 @@ def _verdict(before: Findings, line: CommandLine) -> str:
     return "Cluster needs rebalancing."
 
 
-def _tell(state: State, findings: Findings, phase: str, before: Findings, line: CommandLine) -> None:
+def _tell(
+    state: State,
+    findings: Findings,
+    phase: str,
+    before: Findings,
+    line: CommandLine,
+    outlook: Outlook | None = None,
+) -> None:
     # Rebalancing is needed if it was before, as with Ganeti's hcheck.
     rebalancing = not before.healthy
     if line.machine_readable:
         print(health.as_keys(findings, phase, rebalancing), end="")
     elif line.verbose >= 1 and not line.json:
-        tolerance = phase == "INIT" and line.verbose > 1
-        print(health.as_text(state, findings, phase, rebalancing, tolerance), end="")
+        more = phase == "INIT" and line.verbose > 1
+        print(health.as_text(state, findings, phase, rebalancing, more, outlook), end="")
 
 
 def _findings(groups: Sequence[GroupHealth], capacity: bool) -> Findings:
@@ -102,7 +112,25 @@ def _findings(groups: Sequence[GroupHealth], capacity: bool) -> Findings:
 
 def _group(state: State, row: int, capacity: bool) -> GroupHealth:
     scope: Bools = state.group == row
-    return GroupHealth(row, check.health(state, scope, capacity), float(choice.base(state, scope).score()))
+    counts, fragile = check.health(state, scope, capacity=False), None
+    if capacity:
+        fragile = tuple(np.flatnonzero(check.fragile_nodes(state, scope)).tolist())
+        counts = replace(counts, gn1_fail=len(fragile))
+    return GroupHealth(row, counts, ill(state, scope, fragile), float(choice.base(state, scope).score()))
+
+
+def _outlook(state: State, before: Findings, line: CommandLine) -> Outlook:
+    """What redistribution would come to for each group that is not healthy, if there are several groups."""
+    wanted = not line.no_simulation and (line.json or line.verbose > 1)
+    if not wanted or len(before.groups) < 2 or all(group.ill.good for group in before.groups):
+        return {}
+    from ganeti_htools.planning import hregroup  # seldom needed
+
+    options = hregroup.Options(view_of(line), disk_moves=not line.no_disk_moves)
+    with progress() as tell:
+        outcome = hregroup.plan(state, options, tell)
+    failed = dict(outcome.failed)
+    return {group.row: failed.get(group.row) for group in before.groups if not group.ill.good}
 
 
 def _balanced(state: State, row: int, movable: Bools, line: CommandLine) -> State:

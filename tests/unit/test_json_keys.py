@@ -15,7 +15,7 @@ from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.record import INTERRUPTED, record
 from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.luxi.opcodes import Signature
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -95,6 +95,13 @@ def uneven_units(crowded: bool = False) -> Cluster:
     )
 
 
+def two_groups() -> Cluster:
+    """One node with an instance, and nodes of another group."""
+    made = by_hand.cluster({f"n{number}": 10_000 for number in range(3)}, [instance("a", EXT, "n0")])
+    nodes = (made.nodes[0], *(replace(node, group="uuid-2") for node in made.nodes[1:]))
+    return replace(made, groups=(*made.groups, Group("group2", "uuid-2")), nodes=nodes)
+
+
 def test_hbal(report: Callable[..., Any]) -> None:
     documents = [
         report(hbal, "-O", "n3"),
@@ -112,7 +119,12 @@ def test_hbal(report: Callable[..., Any]) -> None:
 def test_hcheck(report: Callable[..., Any]) -> None:
     check(
         "hcheck.1.md",
-        [report(hcheck), report(hcheck, "--what-if-lost=any"), report(hcheck, cluster=uneven_units())],
+        [
+            report(hcheck),
+            report(hcheck, "--what-if-lost=any"),
+            report(hcheck, cluster=uneven_units()),
+            report(hcheck, "-O", "n0", cluster=two_groups()),
+        ],
     )
 
 

@@ -1,11 +1,13 @@
 """What ``hcheck`` tells of the health of a cluster: as text, as ``KEY=VALUE`` lines and as JSON."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import keys
+from ganeti_htools.cli.report.layout import some
+from ganeti_htools.engine.groups.health import Health as Illness
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.check import Health, Tolerance
 from ganeti_htools.model.state import State
@@ -21,12 +23,18 @@ COUNTS = (
 PHASES = {"INIT": "initially", "FINAL": "after rebalancing"}
 
 
+# What redistribution would come to for groups (rows) that are not healthy: why it would not repair them, None
+# where it would.
+Outlook = Mapping[int, str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class GroupHealth:
-    """A node group (row): its health and its score."""
+    """A node group (row): its health in counts and in words, and its score."""
 
     row: int
     health: Health
+    ill: Illness
     score: float
 
 
@@ -49,6 +57,20 @@ def group_keys(state: State) -> str:
     return keys.lines("HCHECK", uuids)
 
 
+def reasons(state: State, ill: Illness) -> Iterator[str]:
+    """What is wrong with a group, a line each."""
+    rows = state.cluster.instances
+    if ill.stranded:
+        yield f"offline nodes still have {some([rows[row].name for row in ill.stranded])}"
+    if ill.failing:
+        nodes = some(state.names(ill.failing))
+        yield f"{nodes} fail N+1, with {some([rows[row].name for row in ill.pressing])}"
+    if ill.fragile:
+        yield f"{some(state.names(ill.fragile))} cannot be lost"
+    if ill.between:
+        yield f"{some([rows[row].name for row in ill.between])} have their secondary in another group"
+
+
 def as_keys(findings: Findings, phase: str, rebalancing: bool) -> str:
     """The ``KEY=VALUE`` lines of what was found in a phase (INIT or FINAL)."""
     pairs: list[tuple[str, str]] = []
@@ -63,15 +85,29 @@ def as_keys(findings: Findings, phase: str, rebalancing: bool) -> str:
     return keys.lines("HCHECK", pairs)
 
 
-def as_text(state: State, findings: Findings, phase: str, rebalancing: bool, tolerance: bool) -> str:
-    """What was found in a phase (INIT or FINAL); with ``tolerance``, also how many nodes may be lost."""
+def as_text(
+    state: State,
+    findings: Findings,
+    phase: str,
+    rebalancing: bool,
+    more: bool = False,
+    outlook: Outlook | None = None,
+) -> str:
+    """What was found in a phase (INIT or FINAL).
+
+    With ``more``, also the health of each group in words, and how many nodes may be lost.
+    """
     lines: list[str] = []
     for group in findings.groups:
         lines += ("", f"Statistics for group {state.cluster.groups[group.row].name} {PHASES[phase]}")
         lines += _counts(group.health)
         lines.append(f"    Group score: {fixed(group.score, 8)}")
-        if tolerance:
+        if more:
             lines.append(f"    {tolerated(check.tolerance(state, state.group == group.row))}")
+            lines.append(f"    Health: {group.ill.word}")
+            lines += (f"        {reason}" for reason in reasons(state, group.ill))
+            if group.row in (outlook or {}):
+                lines.append(f"    {_mended((outlook or {})[group.row])}")
     lines += ("", f"Cluster statistics {PHASES[phase]}", *_counts(findings.cluster))
     lines.append(f"    Cluster is not healthy: {rebalancing}")
     return "".join(f"{line}\n" for line in lines)
@@ -82,14 +118,22 @@ def _counts(health: Health) -> Iterator[str]:
         yield f"    {name}: {count}"
 
 
+def _mended(why: str | None) -> str:
+    told = "Redistribution (hregroup) would"
+    return f"{told} repair it" if why is None else f"{told} not repair it: {why}"
+
+
 def tolerated(count: Tolerance) -> str:
     """How many nodes may be lost, in words."""
     told = f"Nodes that may be lost one after the other, largest first: {count.intact}"
     return f"{told} ({count.recreating} if data may be lost)" if count.recreating > count.intact else told
 
 
-def as_json(state: State, before: Findings, after: Findings | None) -> dict[str, Any]:
+def as_json(
+    state: State, before: Findings, after: Findings | None, outlook: Outlook | None = None
+) -> dict[str, Any]:
     """The health before and, if it was simulated, after rebalancing as a JSON document."""
+    outlook = outlook or {}
     finals: Sequence[GroupHealth | None] = after.groups if after else [None] * len(before.groups)
     return {
         "healthy": before.healthy,
@@ -99,6 +143,11 @@ def as_json(state: State, before: Findings, after: Findings | None) -> dict[str,
                 "uuid": state.cluster.groups[group.row].uuid,
                 "tolerated_losses": tolerance.intact,
                 "tolerated_losses_without_data": tolerance.recreating,
+                "health": group.ill.word,
+                "why": list(reasons(state, group.ill)),
+                "redistribution": {"repairs": outlook[group.row] is None, "why": outlook[group.row]}
+                if group.row in outlook
+                else None,
                 "initial": {**_counts_json(group.health), "score": group.score},
                 "final": final and {**_counts_json(final.health), "score": final.score},
             }

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report.layout import some, table
+from ganeti_htools.cli.report.health import reasons
+from ganeti_htools.cli.report.layout import table
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.groups.health import Health
 from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, Loads, measured
 from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.engine.groups.partitions import exchanges, methods
@@ -102,18 +102,6 @@ def group_json(now: Regrouping, group: int) -> dict[str, Any]:
         "score": score_of(state, scope),
         "partitions": sorted(methods(state, group)),
     }
-
-
-def reasons(state: State, health: Health) -> Iterator[str]:
-    """What is wrong with a group, a line each."""
-    rows = state.cluster.instances
-    if health.stranded:
-        yield f"offline nodes still have {some([rows[row].name for row in health.stranded])}"
-    if health.failing:
-        nodes = some(state.names(health.failing))
-        yield f"{nodes} fail N+1, with {some([rows[row].name for row in health.pressing])}"
-    if health.fragile:
-        yield f"{some(state.names(health.fragile))} cannot be lost"
 
 
 def choices(now: Regrouping, index: int) -> dict[str, Any]:

@@ -78,7 +78,11 @@ def _obstacle(state: State, source: int, target: int, common: frozenset[str]) ->
         return f"group {groups[target].name} is unallocable"
     if not len(members(state, target)):
         return f"group {groups[target].name} has no online node"
-    return None if common else "they share no storage unit and no pool"
+    if common or not len(
+        members(state, source)
+    ):  # of which nothing is known; its instances tell what they need
+        return None
+    return "they share no storage unit and no pool"
 
 
 def refusal(state: State, asked: Asked, group: int) -> str | None:

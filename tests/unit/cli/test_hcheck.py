@@ -6,7 +6,7 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hcheck
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -241,3 +241,40 @@ def test_rebalancing_may_have_to_avoid_disk_moves(tmp_path: Path, capsys: pytest
     # 1.9987 is gained by the former, 1.9075 by the latter: 1.048 times as much.
     assert final_score("--avoid-disk-moves=1.04") == copied
     assert final_score("--avoid-disk-moves=1.05") == migrated
+
+
+def two_groups(mem: int) -> Cluster:
+    """A group of one node, with an instance of that size, and one of two nodes."""
+    made = by_hand.cluster({"n0": 20_000, "n1": 10_000, "n2": 10_000}, [instance("i", EXT, "n0", mem=mem)])
+    nodes = (made.nodes[0], *(replace(node, group="uuid-2") for node in made.nodes[1:]))
+    return replace(made, groups=(*made.groups, Group("group2", "uuid-2")), nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("mem", "told"),
+    [
+        (1000, "    Redistribution (hregroup) would repair it"),
+        (
+            15_000,
+            "    Redistribution (hregroup) would not repair it: instance i: no room in group1, group2",
+        ),
+    ],
+)
+def test_what_redistribution_would_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mem: int, told: str
+) -> None:
+    assert run(tmp_path, two_groups(mem), "-O", "n0", "-v") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "edistribution" in line] == [told]
+    assert "        offline nodes still have i" in lines
+    assert lines.count("    Health: healthy") == 1
+    run(tmp_path, two_groups(mem), "-O", "n0", "--json")
+    ill, well = json.loads(capsys.readouterr().out)["groups"]
+    assert (ill["health"], well["health"], well["redistribution"]) == ("unhealthy", "healthy", None)
+    assert ill["redistribution"]["repairs"] is (mem == 1000)
+
+
+def test_redistribution_is_not_tried_in_vain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (["-v", "--no-simulation"], []):
+        run(tmp_path, two_groups(1000), "-O", "n0", *options)
+        assert "edistribution" not in capsys.readouterr().out

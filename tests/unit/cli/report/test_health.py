@@ -1,5 +1,8 @@
+import pytest
+
 from ganeti_htools.cli.report import health
 from ganeti_htools.cli.report.health import Findings, GroupHealth
+from ganeti_htools.engine.groups.health import Health as Illness
 from ganeti_htools.engine.redundancy.check import Health, Tolerance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
@@ -7,7 +10,8 @@ from tests.support import by_hand
 
 STATE = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [by_hand.instance("i", DiskTemplate.EXT, "n0")]))
 GOOD, BAD = Health(0, 0, 0, 0, 0), Health(3, 0, 1, 0)
-FOUND = Findings((GroupHealth(0, BAD, 2.5),), BAD)
+ILL = Illness((0,), (1,), (0,))
+FOUND = Findings((GroupHealth(0, BAD, ILL, 2.5),), BAD)
 
 
 def test_a_cluster_is_healthy_if_nothing_was_counted() -> None:
@@ -38,13 +42,36 @@ def test_what_was_not_counted_is_not_told() -> None:
     )
 
 
-def test_tolerance_is_told_on_request() -> None:
-    told = health.as_text(STATE, FOUND, "INIT", rebalancing=True, tolerance=False)
-    more = health.as_text(STATE, FOUND, "INIT", rebalancing=True, tolerance=True)
+def test_more_is_told_on_request() -> None:
+    told = health.as_text(STATE, FOUND, "INIT", rebalancing=True)
+    more = health.as_text(STATE, FOUND, "INIT", rebalancing=True, more=True)
     assert set(more.splitlines()) - set(told.splitlines()) == {
-        "    Nodes that may be lost one after the other, largest first: 1"
+        "    Nodes that may be lost one after the other, largest first: 1",
+        "    Health: unhealthy",
+        "        offline nodes still have i",
+        "        n1 fail N+1, with i",
     }
     assert health.tolerated(Tolerance(1, 2)).endswith(": 1 (2 if data may be lost)")
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        (None, "    Redistribution (hregroup) would repair it"),
+        ("no room", "    Redistribution (hregroup) would not repair it: no room"),
+    ],
+)
+def test_what_redistribution_would_come_to(why: str | None, told: str) -> None:
+    text = health.as_text(STATE, FOUND, "INIT", rebalancing=True, more=True, outlook={0: why})
+    assert told in text.splitlines()
+    (group,) = health.as_json(STATE, FOUND, None, {0: why})["groups"]
+    assert group["redistribution"] == {"repairs": why is None, "why": why}
+
+
+def test_the_health_in_words_as_json() -> None:
+    (group,) = health.as_json(STATE, FOUND, None)["groups"]
+    assert (group["health"], group["redistribution"]) == ("unhealthy", None)
+    assert group["why"] == ["offline nodes still have i", "n1 fail N+1, with i"]
 
 
 def test_json_has_null_for_what_was_not_simulated() -> None:
