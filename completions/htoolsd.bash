@@ -314,6 +314,7 @@ END
 --wait-for-nodes none
 --minimal-resources float
 --target-resources float
+--standby-data file
 -S,--save none
 -C,--print-commands none
 -p,--print-nodes none

@@ -10,19 +10,23 @@ from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.script import commands, give_commands
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
-from ganeti_htools.cli.terminal.saying import progress, say, undeterred
+from ganeti_htools.cli.terminal.saying import progress, say, undeterred, warn
 from ganeti_htools.commandline.plans import execution_of
 from ganeti_htools.commandline.programs import HSQUEEZE
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import during
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze as planning
 from ganeti_htools.planning import view
 from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.jobsets import Move, Names
 from ganeti_htools.planning.proposal import begin
+from ganeti_htools.sources.source import Source
+from ganeti_htools.sources.source import read as load
 
 if TYPE_CHECKING:
     from ganeti_htools.execution.wording import Say
@@ -50,9 +54,13 @@ def run(line: CommandLine) -> None:
     check_exec(HSQUEEZE, line)
     reading = load_dated(line)
     cluster = reading.cluster
-    state = seen(cluster, line)
-    save(line, "original", "before hsqueeze run", lambda: view.loaded(state, cluster))
-    _show(line, "Initial", state)
+    read = seen(cluster, line)
+    save(line, "original", "before hsqueeze run", lambda: view.loaded(read, cluster))
+    _show(line, "Initial", read)
+    if options.raised:
+        warn(f"Warning: {options.raised}")
+    before = _before(line)
+    state = planning.seen(cluster, options, before)
     told = None
     if line.daemon is not None:
         from ganeti_htools.cli.runs import by_daemon  # seldom needed
@@ -63,7 +71,7 @@ def run(line: CommandLine) -> None:
     _tell_of_plan(line, state, plan, tell)
     give_commands(line, "Commands to run:", _script(state, plan, sets), tell)
     wanted = line.exec and plan.action is not Action.NOTHING
-    outcome = _execute(line, options, state, plan, told, tell) if wanted else None
+    outcome = _execute(line, options, state, plan, before, told, tell) if wanted else None
     if line.json:
         _report(state, plan, sets, outcome)
     if outcome is not None:
@@ -82,8 +90,22 @@ def _plan(state: State, options: Options, told: Any) -> PowerPlan:
         return planning.plan(state, state.cluster.ipolicy.std, options, live)
 
 
+def _before(line: CommandLine) -> Cluster | None:
+    """The cluster from before, which tells what standby nodes have. Raises HtoolsError."""
+    if line.standby_data is None:
+        return None
+    with during("--standby-data"):
+        return load(Source(text=line.standby_data), warn).cluster
+
+
 def _execute(
-    line: CommandLine, options: Options, state: State, plan: PowerPlan, told: Any, tell: "Say"
+    line: CommandLine,
+    options: Options,
+    state: State,
+    plan: PowerPlan,
+    before: Cluster | None,
+    told: Any,
+    tell: "Say",
 ) -> Mapping[str, Any]:
     """Carry the plan out (``-X``), over LUXI or by htoolsd if that made it; the run's record."""
     say_on = undeterred(tell)
@@ -94,8 +116,7 @@ def _execute(
     from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
 
     run = begin(HSQUEEZE.name, planning.purpose(plan), planning.jobs(state, plan), options.execution)
-    nodes = state.names(plan.nodes)
-    check = planning.reviewer(options, plan.action, nodes, line.on_change, say_on, progress)
+    check = planning.reviewer(state, plan, options, line.on_change, say_on, progress, before)
     return over_luxi.carry_out(line, run, check, say_on)
 
 

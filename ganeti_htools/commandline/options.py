@@ -218,10 +218,13 @@ PRINT_COMMANDS = Option(
 )
 EXEC = switch("X", "exec", "carry the plan out (possible only over LUXI)")
 MINIMAL_RESOURCES = _factor(
-    "minimal-resources", "power nodes up if any has less free than this multiple of the standard instance"
+    "minimal-resources",
+    "power nodes up if an online one has less free than this multiple of the standard instance",
 )
+STANDBY_DATA = _file("", "standby-data", "take what standby nodes have from this text file, saved before")
 TARGET_RESOURCES = _factor(
-    "target-resources", "power nodes down as long as all keep this multiple of the standard instance free"
+    "target-resources",
+    "power nodes down as long as others keep this multiple of the standard instance free",
 )
 
 QUIET = Option("q", "quiet", "say less", lambda old, _argument: old - 1, field="verbose")

@@ -69,7 +69,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     min_gain: float = 1e-2
     min_gain_limit: float = 1e-1
     min_score: float = 1e-9
-    minimal_resources: float = 2.0
+    minimal_resources: float | None = None
     mond: bool = False
     mond_data: str | None = None
     mond_xen: bool = False
@@ -102,11 +102,12 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     spindle_use: int | None = None
     standard_alloc: tuple[int, ...] = ()
     skip_non_redundant: bool = False
+    standby_data: str | None = None
     state_of_record: bool = False
     static_kvm_node_memory: int = 4096
     storage: bool = False
     storage_unit: DesiredUnit | None = None
-    target_resources: float = 2.0
+    target_resources: float | None = None
     text_data: str | None = None
     tiered_alloc: tuple[int, ...] = ()
     verbose: int = 1

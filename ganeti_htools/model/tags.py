@@ -29,6 +29,11 @@ def _starting(prefixes: Iterable[str], tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(tag for tag in tags if tag.startswith(starts)) if starts else ()
 
 
+def standby(node_tags: Iterable[str]) -> bool:
+    """Whether a node with such tags may be powered up if it is offline (``hsqueeze(1)``)."""
+    return any(tag.startswith(STANDBY) for tag in node_tags)
+
+
 def exclusion_prefixes(cluster_tags: Iterable[str]) -> tuple[str, ...]:
     """Prefixes of the instance tags that exclude each other, from the cluster's tags."""
     return tuple(filter(None, _suffixes(EXCLUSION, cluster_tags)))

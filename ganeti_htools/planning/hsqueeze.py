@@ -1,7 +1,7 @@
 """What ``hsqueeze`` would do: nodes emptied and powered down, or powered up and filled (``hsqueeze(1)``)."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import proposal, view
+from ganeti_htools.planning import proposal, standby, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
 from ganeti_htools.planning.view import View
@@ -32,28 +32,57 @@ TITLES = {
     Action.ONLINE: "'Nodes to online'",
 }
 _STANDBY_TAG = "htools:standby:auto"
+_USUAL = 2.0  # what is left free, in standard instances, unless told otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What may be asked of a plan.
 
-    ``minimal_resources``: nodes are powered up if any has less free than this multiple of the standard
-    instance; ``target_resources``: and down as long as all keep this multiple free.
+    ``minimal_resources``: nodes are powered up if any online one has less free than this multiple of the
+    standard instance; ``target_resources``: and down as long as all that remain keep this multiple free. If
+    only one is told, the other is 2 unless that would put the target below the minimum. See :attr:`factors`.
     """
 
     view: View = field(default_factory=View)
     execution: Execution = field(default_factory=Execution)
-    minimal_resources: float = 2.0
-    target_resources: float = 2.0
+    minimal_resources: float | None = None
+    target_resources: float | None = None
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """The minimum and the target, never less: what was powered down would be powered up again."""
+        minimum, target = self.minimal_resources, self.target_resources
+        if minimum is None:
+            minimum = _USUAL if target is None else min(_USUAL, target)
+        return minimum, max(minimum, _USUAL if target is None else target)
+
+    @property
+    def raised(self) -> str | None:
+        """What there is to say if the target that was asked for is not used; None if there is nothing."""
+        minimum, target = self.factors
+        if self.target_resources in (None, target):
+            return None
+        return (
+            f"target resources {self.target_resources:g} are below the minimal resources: {minimum:g} is used"
+        )
+
+
+def seen(cluster: Cluster, options: Options, before: Cluster | None = None) -> State:
+    """The cluster as a plan sees it: standby nodes have what they will have once they are powered up.
+
+    ``before`` is the cluster from an earlier time, if there is one. Raises HtoolsError.
+    """
+    return view.state_of(standby.furnished(cluster, before), options.view)
 
 
 def plan(state: State, standard: ISpec, options: Options, progress: Progress) -> PowerPlan:
     """The nodes to power down or up, and the moves. ``standard`` is the size of the standard instance."""
+    minimum, target = options.factors
     return squeeze.plan(
         state,
-        minimum=_instance(standard, options.minimal_resources),
-        target=_instance(standard, options.target_resources),
+        minimum=_instance(standard, minimum),
+        target=_instance(standard, target),
         movable=view.movable(state, options.view),
         progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
     )
@@ -138,7 +167,7 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
 
     It names all groups, since it may touch any node when it is made anew.
     """
-    state = view.state_of(cluster, options.view)
+    state = seen(cluster, options)
     found = plan(state, cluster.ipolicy.std, options, progress)
     sets = sets_of(state, found)
     everywhere = np.ones(len(state.group), np.bool_)
@@ -154,37 +183,41 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
             "enough": found.enough,
             "steps": proposal.told(state, found.steps),
         },
-        lambda on_change, say: reviewer(options, found.action, state.names(found.nodes), on_change, say),
+        lambda on_change, say: reviewer(state, found, options, on_change, say),
     )
 
 
 def reviewer(
+    planned: State,
+    found: PowerPlan,
     options: Options,
-    action: Action,
-    nodes: Sequence[str],
     on_change: OnChange,
     say: "Say",
     watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
+    before: Cluster | None = None,
 ) -> "Check":
-    """A function that checks the rest of a plan that powers nodes, given by their names, down or up.
+    """A function that checks the rest of a plan that was made for a state.
 
-    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it.
+    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it. ``before`` is as in
+    :func:`seen`.
     """
     from ganeti_htools.execution.review import Review
 
+    action, nodes, enough = found.action, planned.names(found.nodes), found.enough
     powered: set[str] = set()
 
     def check(cluster: Cluster, rest: "Jobsets", _made: int) -> "Review":
-        nonlocal action, nodes
-        state = view.state_of(cluster, options.view)
-        target = _instance(cluster.ipolicy.std, options.target_resources)
+        nonlocal action, nodes, enough
+        state = seen(cluster, options, before)
+        minimum, target = (_instance(cluster.ipolicy.std, factor) for factor in options.factors)
+        wanted = target if action is Action.OFFLINE else minimum if enough else None
         steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
         powering = any(job.step is None for jobs in rest for job in jobs)
         left = nodes if powering else ()
         if action is Action.ONLINE and not powering:
             powered.update(nodes)
         movable = view.movable(state, options.view)
-        obstacle = squeeze.obstacle(state, action, left, steps, target, movable)
+        obstacle = squeeze.obstacle(state, action, left, steps, wanted, movable)
         if obstacle is None:
             return Review()
         if on_change == "stop":
@@ -192,7 +225,7 @@ def reviewer(
         say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
         with watched() as progress:
             new = plan(state, cluster.ipolicy.std, options, progress)
-        action, nodes = new.action, state.names(new.nodes)
+        action, nodes, enough = new.action, state.names(new.nodes), new.enough
         vainly = powered.intersection(nodes) if action is Action.ONLINE else ()
         if vainly:
             return Review(f"powered up, but still offline or drained: {', '.join(sorted(vainly))}")

@@ -79,8 +79,16 @@ def test_hsqueeze(oracle: Oracle, tmp_path: Path) -> None:
 
 
 def test_hsqueeze_back(oracle: Oracle, tmp_path: Path) -> None:
+    """Theirs wants room on nodes that are off, of which Ganeti tells nothing; ours only if others lack it."""
     rows = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, offline=2, down=0))
     nodes = [replace(row, tags=("htools:standby:x",)) if row.offline else row for row in rows.nodes]
-    options = ("--minimal-resources=100", "--target-resources=200")
-    opcodes = both(oracle, tmp_path, replace(rows, nodes=tuple(nodes)), "hsqueeze", *options)
-    assert opcodes[0][-1]["command"] == "power-on"
+    rows, command = replace(rows, nodes=tuple(nodes)), "OP_OOB_COMMAND"
+    for minimum, powers in (("1", False), ("1e6", True)):
+        target = f"--target-resources={minimum if powers else '1e6'}"
+        with simulator(tmp_path, rows, "--job-seconds=0") as ganeti:
+            ours("hsqueeze", f"-L{ganeti.socket}", "-X", f"--minimal-resources={minimum}", target)
+            kinds = [op["OP_ID"] for ops in submitted(ganeti) for op in ops]
+            assert (command in kinds) is powers
+    with simulator(tmp_path, rows, "--job-seconds=0") as ganeti:
+        run(oracle, "hsqueeze", f"-L{ganeti.socket}", "-X", "--minimal-resources=1", "--target-resources=1e6")
+        assert command in [op["OP_ID"] for ops in submitted(ganeti) for op in ops]

@@ -1,6 +1,9 @@
-"""Sets of nodes that are dismissed without balancing could not have been powered down or up anyway."""
+"""Sets of nodes that are dismissed without balancing could not have been powered down or up anyway; a cluster
+whose load stays the same comes to rest.
+"""
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +12,12 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.shared_instances import regular
 from ganeti_htools.engine.maintenance import squeeze
-from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning import standby
 from tests.support.clusters import TIGHT, Shape, cluster
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
@@ -78,3 +82,64 @@ def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest
         assert (slow.action, slow.nodes, slow.enough) == (found.action, found.nodes, found.enough)
         assert np.array_equal(slow.state.pnode, found.state.pnode)
     assert {found.action for found in quick} >= {squeeze.Action.OFFLINE, squeeze.Action.ONLINE}
+
+
+def used(cluster: Cluster) -> Counter[str]:
+    """What instances that run use (MiB), by node."""
+    memory = Counter[str]()
+    for row in cluster.instances:
+        memory[row.pnode] += row.mem if row.uses_memory else 0
+    return memory
+
+
+def after(state: State, found: squeeze.PowerPlan) -> Cluster:
+    """The cluster as Ganeti tells it once a plan has been carried out: nodes that are off report nothing."""
+    done = found.state.settled()
+    was, now = used(state.cluster), used(done)
+    nodes = list(done.nodes)
+    for row, node in enumerate(nodes):
+        read = state.cluster.nodes[row]
+        node = replace(node, f_mem=read.f_mem + was[node.name] - now[node.name])
+        if row in found.nodes and found.action is squeeze.Action.OFFLINE:
+            node = replace(node, tags=(*node.tags, f"{STANDBY}auto"))
+        off = node.offline and any(tag.startswith(STANDBY) for tag in node.tags)
+        nodes[row] = (
+            replace(node, t_mem=0.0, n_mem=0, f_mem=0, t_dsk=0.0, f_dsk=0, t_cpu=0.0, n_cpu=0, storage=None)
+            if off
+            else node
+        )
+    return replace(done, nodes=tuple(nodes))
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 120, 20)])
+def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
+    """What was powered down is not powered up again, nor is more powered down; whatever begins."""
+    seen = set()
+    for seed in seeds:
+        rng, first = random.Random(seed), state_of(seed)
+        nodes = list(first.cluster.nodes)
+        for row in rng.sample(range(1, len(nodes)), rng.randint(0, 2)):
+            nodes[row] = replace(nodes[row], offline=True, tags=(*nodes[row].tags, f"{STANDBY}auto"))
+        before = replace(first.cluster, nodes=(replace(nodes[0], master=True), *nodes[1:]))
+        minimum = wanted(rng)
+        more = rng.choice((0, 128, 1024))
+        target = replace(minimum, mem=minimum.mem + more, vcpus=minimum.vcpus + rng.choice((0, 1)))
+        told, actions = before, list[squeeze.Action]()
+        for _ in range(4):
+            state = derive(standby.furnished(told, rng.choice((before, None))))
+            everyone = np.ones(len(state.pnode), np.bool_)
+            found = squeeze.plan(state, minimum, target, everyone)
+            if not found.nodes and not found.steps:
+                break
+            actions.append(found.action)
+            told = after(state, found)
+        else:
+            pytest.fail(f"{seed}: {actions}")
+        assert actions in (
+            [],
+            [squeeze.Action.OFFLINE],
+            [squeeze.Action.ONLINE],
+            [squeeze.Action.ONLINE, squeeze.Action.OFFLINE],
+        ), seed
+        seen.add(tuple(actions))
+    assert {(squeeze.Action.OFFLINE,)} <= seen

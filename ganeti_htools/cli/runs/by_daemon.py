@@ -23,7 +23,7 @@ _PLANNING = 3600.0  # seconds that a plan may take
 
 
 # What the daemon cannot use: these describe the cluster.
-_OWN = ("dynu_file", "ialloc_src", "mond", "mond_data", "simulate")
+_OWN = ("dynu_file", "ialloc_src", "mond", "mond_data", "simulate", "standby_data")
 
 
 def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, int] | None) -> Any:

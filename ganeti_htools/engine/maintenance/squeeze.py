@@ -23,7 +23,7 @@ from ganeti_htools.engine.rules.resources import CPU_RATIO, MEMORY, VIEWS, Limit
 from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import Asked, State
-from ganeti_htools.model.tags import STANDBY
+from ganeti_htools.model.tags import standby
 from ganeti_htools.model.types import Mirror
 
 # Of what instances take no more than there is on all nodes together: limits, the figures that they are about,
@@ -83,14 +83,17 @@ def offline_candidates(state: State) -> Ints:
 
 def online_candidates(state: State) -> Ints:
     """Nodes that may be powered up: offline, with a standby tag."""
-    standby = [any(tag.startswith(STANDBY) for tag in node.tags) for node in state.cluster.nodes]
-    return np.flatnonzero(state.columns.offline & np.array(standby, np.bool_))
+    tagged = np.array([standby(node.tags) for node in state.cluster.nodes], np.bool_)
+    return np.flatnonzero(state.columns.offline & tagged)
 
 
 def room_on_all(state: State, scope: Bools, wanted: Instance) -> bool:
-    """Whether each single node in scope, offline or not, could take an instance that is not placed yet."""
+    """Whether each single online node in scope could take an instance that is not placed yet.
+
+    Nodes that are offline say nothing about the room of the others, and have no figures on a live cluster.
+    """
     _, codes = node_rules.add_primary(state.columns, state.ask(wanted), 0, 0)
-    return bool((codes == FITS)[scope].all())
+    return bool((codes == FITS)[scope & ~state.columns.offline].all())
 
 
 def obstacle(
@@ -98,13 +101,14 @@ def obstacle(
     action: Action,
     nodes: Sequence[str],
     steps: Sequence[NamedStep],
-    target: Instance,
+    wanted: Instance | None,
     movable: Bools,
 ) -> str | None:
     """Why the rest of a plan cannot be carried out on a state; None if it can.
 
     ``nodes`` are those that are still to be powered down, or up; nodes that are powered down have to be
-    empty by then, and the others of their groups have to keep room for ``target``.
+    empty by then. There has to be room for ``wanted`` on all nodes of their groups that remain, or on all
+    nodes once others are powered up; if it is None, the plan does not promise any.
     """
     gone = [name for name in nodes if name not in state.nodes]
     if gone:
@@ -125,13 +129,17 @@ def obstacle(
     marked = switched(state, rows, down)
     everywhere = np.ones(len(state.group), np.bool_)
     problem = recheck.obstacle(marked, everywhere, steps, TO_THE_END, movable)
-    if problem or not down:
+    if problem:
         return problem
+    if not down:
+        enough = wanted is None or room_on_all(marked, everywhere, wanted)
+        return None if enough else "nodes would not have the minimal resources free"
     emptied = np.isin(marked.pnode, rows) | np.isin(marked.snode, rows)
     for left in np.flatnonzero(emptied & ~marked.forthcoming).tolist():
         return f"instance {state.cluster.instances[left].name} would be left on a node that is powered down"
     groups = np.isin(marked.group, marked.group[rows])
-    return None if room_on_all(marked, groups, target) else "nodes would not keep the target resources free"
+    kept = wanted is None or room_on_all(marked, groups, wanted)
+    return None if kept else "nodes would not keep the target resources free"
 
 
 def plan(
@@ -144,14 +152,18 @@ def plan(
     """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows.
 
     Each node group is planned by itself: no instance leaves it. As long as groups need nodes, none is
-    powered down.
+    powered down. ``target`` is at least ``minimum``: what has been powered down once is not powered up again
+    as long as instances stay as they are, and of a cluster that was powered down nothing more is.
     """
     scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
     lacking = [scope for scope in scopes if not room_on_all(state, scope, minimum)]
     parts = [PowerPlan(Action.NOTHING, (), (), state)]
     for scope in lacking or scopes:
         group = _power_group(parts[-1].state, scope, movable)
-        parts.append(_power_up(group, minimum, progress) if lacking else _power_down(group, target, progress))
+        if lacking:
+            parts.append(_power_up(group, minimum, target, progress))
+        else:
+            parts.append(_power_down_to_rest(group, target, progress))
     nodes = tuple(node for part in parts for node in part.nodes)
     action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
     enough = all(part.enough for part in parts)
@@ -238,6 +250,25 @@ def _of(group: _PowerGroup, nodes: Ints) -> list[int]:
     return found
 
 
+def _power_down_to_rest(group: _PowerGroup, target: Instance, progress: Progress) -> PowerPlan:
+    """Power down, and what can be powered down once that is done, until nothing more can.
+
+    Balancing starts anew from where the moves lead, and may find what it did not find before.
+    """
+    found = _power_down(group, target, progress)
+    while found.nodes:
+        after = _power_group(found.state, group.scope, group.movable)
+        more = _power_down(after, target, progress)
+        if not more.nodes:
+            break
+        nodes = (*more.nodes, *found.nodes)
+        state, steps = group.balanced(nodes, True)  # at once, if that leads there with fewer moves
+        if not (group.housed(state) and room_on_all(state, group.scope, target)):
+            state, steps = more.state, (*found.steps, *more.steps)
+        found = PowerPlan(Action.OFFLINE, nodes, steps, state)
+    return found
+
+
 def _power_down(group: _PowerGroup, target: Instance, progress: Progress) -> PowerPlan:
     """Of the candidates, those with fewest instances first, each that can join those before it."""
     candidates = _of(group, offline_candidates(group.state))
@@ -253,8 +284,11 @@ def _power_down(group: _PowerGroup, target: Instance, progress: Progress) -> Pow
     return best
 
 
-def _power_up(group: _PowerGroup, minimum: Instance, progress: Progress) -> PowerPlan:
-    """As many of the candidates, in order, as it takes; all if that is not enough either."""
+def _power_up(group: _PowerGroup, minimum: Instance, target: Instance, progress: Progress) -> PowerPlan:
+    """As many of the candidates, in order, as it takes; all if that is not enough either.
+
+    Those of them that could be powered down at once again are left out.
+    """
     candidates = _of(group, online_candidates(group.state))
     for count in range(len(candidates) + 1):
         progress(count, len(candidates) + 1)
@@ -265,5 +299,18 @@ def _power_up(group: _PowerGroup, minimum: Instance, progress: Progress) -> Powe
         state, steps = group.balanced(nodes, False)
         enough = group.housed(state) and room_on_all(state, group.scope, minimum)
         if enough or last:
-            return PowerPlan(Action.ONLINE, nodes, steps, state, enough)
+            found = PowerPlan(Action.ONLINE, nodes, steps, state, enough)
+            return _without_idle(group, found, minimum, target) if enough else found
     raise AssertionError("the last round returns")
+
+
+def _without_idle(group: _PowerGroup, found: PowerPlan, minimum: Instance, target: Instance) -> PowerPlan:
+    """A plan that powers nodes up, without those that could be powered down again once it is made."""
+    after = _power_group(found.state, group.scope, group.movable)
+    idle = _power_down_to_rest(after, target, lambda _a, _b: None).nodes
+    nodes = tuple(node for node in found.nodes if node not in idle)
+    if len(nodes) == len(found.nodes):
+        return found
+    state, steps = group.balanced(nodes, False)
+    enough = group.housed(state) and room_on_all(state, group.scope, minimum)
+    return PowerPlan(Action.ONLINE, nodes, steps, state) if enough else found

@@ -6,6 +6,7 @@ import pytest
 
 from ganeti_htools.cli import hsqueeze
 from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.planning.hsqueeze import Options
 
 # Four nodes that are nearly empty; node1 is the master.
 FILE = """\
@@ -142,4 +143,62 @@ def test_the_largest_factor_asks_for_too_much_of_everything(
 
 
 def test_defaults_are_those_of_ganeti() -> None:
-    assert (CommandLine().minimal_resources, CommandLine().target_resources) == (2.0, 2.0)
+    assert hsqueeze._options(CommandLine()).factors == (2.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "target", "used"),
+    [(None, 1.0, (1.0, 1.0)), (None, 5.0, (2.0, 5.0)), (4.0, None, (4.0, 4.0)), (0.0, None, (0.0, 2.0))],
+)
+def test_one_factor_keeps_the_other_in_its_place(
+    minimum: float | None, target: float | None, used: tuple[float, float]
+) -> None:
+    options = Options(minimal_resources=minimum, target_resources=target)
+    assert (options.factors, options.raised) == (used, None)
+
+
+def test_a_target_below_the_minimum_is_raised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, LOOSE, "--minimal-resources=2", "--target-resources=1") == 0
+    raised = capsys.readouterr()
+    said = "Warning: target resources 1 are below the minimal resources: 2 is used"
+    assert said in raised.err.splitlines()
+    assert run(tmp_path, LOOSE, "--minimal-resources=2", "--target-resources=2") == 0
+    usual = capsys.readouterr()
+    assert (usual.out, said in usual.err) == (raised.out, False)
+
+
+# What a live cluster tells of nodes that are off: nothing.
+OFF = """\
+g|u|preferred||
+
+node1.org|8000|0|6500|1000|1000|40|M|u
+node2.org|16000|0|16000|1000|1000|40|N|u
+node4.org|0|0|0|0|0|0|Y|u|1|htools:standby:auto
+
+inst1.org|1000|10|1|running|Y|node1.org||ext|
+inst4.org|500|10|1|running|Y|node1.org||ext|
+
+"""
+
+
+def test_nodes_that_are_off_need_no_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, OFF, "--minimal-resources=1", "--target-resources=100") == 0
+    assert capsys.readouterr().out == "'No action'\n"
+
+
+def test_what_standby_nodes_will_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What they had before, else what the smallest similar node has; the standard instance has 128 MiB."""
+    full = OFF.replace("node1.org|8000|0|6500", "node1.org|8000|0|100").replace("|1000|10|", "|7400|10|", 1)
+    full = full.replace("node2.org|16000|0|16000", "node2.org|8000|0|100")
+    full = full.replace("\n\ninst1", "\n\ninst2.org|7900|10|1|running|Y|node2.org||ext|\ninst1")
+    assert run(tmp_path, full, "--minimal-resources=1", "-S", str(tmp_path / "x")) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["'Nodes to online'", "node4.org"]
+    assert "\nnode4.org|8000|0|" in (tmp_path / "x.squeezed").read_text()
+    assert "\nnode4.org|0|0|0|" in (tmp_path / "x.original").read_text()
+    before = tmp_path / "before.data"
+    before.write_text(full.replace("node4.org|0|0|0|0|0|0|Y", "node4.org|9000|0|9000|1000|1000|40|N"))
+    options = ("--minimal-resources=1", f"--standby-data={before}", "-S", str(tmp_path / "y"))
+    assert run(tmp_path, full, *options) == 0
+    assert "\nnode4.org|9000|0|" in (tmp_path / "y.squeezed").read_text()
+    assert run(tmp_path, full, f"--standby-data={tmp_path}/none") == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith("Error: --standby-data: ")
