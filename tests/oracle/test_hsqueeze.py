@@ -92,7 +92,9 @@ def test_what_a_second_run_would_power_down_goes_with_the_first(
     theirs = set[str]()
     for _ in range(2):
         argv = [oracle.hbal.with_name("hsqueeze"), "-t", str(source), "--no-headers", *options]
-        told = subprocess.run([*argv, "-S", str(tmp_path / "t")], capture_output=True, text=True, check=True)
+        told = subprocess.run(
+            [*map(str, argv), "-S", str(tmp_path / "t")], capture_output=True, text=True, check=True
+        )
         assert not ours <= theirs
         theirs |= set(told.stdout.split())
         source = tmp_path / "t.squeezed"
