@@ -434,8 +434,9 @@ def assert_settled(daemon: Daemon, descriptors: int) -> None:
 
 
 def test_no_client_makes_it_keep_files_open(daemon: Daemon, request_path: Path) -> None:
-    behaves(daemon.socket, request_path)  # starts the worker thread
+    behaves(daemon.socket, request_path)  # starts the worker thread, and opens the history
     wait_until(lambda: daemon.status()["connections"] == 1)
+    wait_until(lambda: daemon.status()["history"]["waiting"] == 0)
     before = daemon.descriptors()
     order = CLIENTS * 10
     random.Random(4).shuffle(order)
