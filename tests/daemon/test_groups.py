@@ -102,3 +102,30 @@ def test_a_group_is_emptied(tmp_path: Path) -> None:
         status, told = regroup("compress", f"-D{daemon.socket}", "-X", "--group=rack-b")
         assert (status, told["emptied"]) == (0, ["rack-b"])
         assert not any("b" in there for there in racks(ganeti).values())
+
+
+# Two racks of two nodes with little on them.
+ROOMY = Cluster(
+    RACKS.groups[:2],
+    tuple(
+        node(f"{rack}{number}", used=used, group=f"uuid-{rack}")
+        for rack, used in (("a", 3000), ("b", 1000))
+        for number, used in (("1", used), ("2", 0))
+    ),
+    (
+        instance("large", DiskTemplate.EXT, "a1", mem=2000),
+        instance("small", DiskTemplate.EXT, "a1", mem=1000),
+        instance("other", DiskTemplate.EXT, "b1", mem=1000),
+    ),
+)
+
+
+def test_the_daemon_plans_as_the_tool_does(tmp_path: Path) -> None:
+    with following(tmp_path, ROOMY) as (daemon, ganeti):
+        for action in ("compress", "balance"):
+            asked = [regroup(action, f"-{source}") for source in (f"D{daemon.socket}", f"L{ganeti.socket}")]
+            (by_daemon, told), (alone, found) = asked
+            assert (by_daemon, alone) == (0, 0)
+            assert told == found
+            assert told["moves"]
+        assert len(regroup("compress", f"-D{daemon.socket}")[1]["possible"]) == 2
