@@ -5,7 +5,8 @@ disk, then CPUs (Ganeti's design "Synchronising htools to Ganeti 2.3").
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
 from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import State
+
+Tell = Callable[[int, int], None]  # called with how many instances of how many have a place
 
 # Of groups that have at least this part of what the best one has free, the one that copies least comes first.
 SIMILAR = 0.9
@@ -40,10 +43,12 @@ def compress(
     start, spare, closed = Regrouping(state, rules), math.ceil(reserve), _vacant(state)
     now, done = start, list[int]()
     failed, possible = list[tuple[int, str]](), list[Possible]()
-    order = [group for group in empty if len(_rows(state, group))] if empty else candidates(start)
+    order = [group for group in empty if len(_rows(state, group))]
+    if not empty:
+        order, failed = candidates(start)
     for at, group in enumerate(order):
-        progress(f"{at} of {len(order)} groups tried")
-        tried = _emptied(start, group, empty or closed, spare, limits)
+        tell = partial(_tell, progress, f"{at} of {len(order)} groups tried")
+        tried = _emptied(start, group, empty or closed, spare, limits, tell)
         if isinstance(tried, str):
             failed.append((group, tried))
             continue
@@ -53,46 +58,58 @@ def compress(
         if empty or len(done) < number:
             after: Regrouping | str = tried
             if done:  # those that are emptied already must not fill this one, so they are emptied anew
-                after = _all_emptied(start, [*done, group], {*done, group, *(empty or closed)}, spare, limits)
+                shut = {*done, group, *(empty or closed)}
+                after = _all_emptied(start, [*done, group], shut, spare, limits, tell)
             if isinstance(after, Regrouping):
                 now, done = after, [*done, group]
+            elif empty:
+                failed.append((group, after))
     return Outcome(now, tuple(done), tuple(failed), tuple(possible))
 
 
+def _tell(progress: Progress, before: str, moved: int, number: int) -> None:
+    progress(f"{before}, {moved} of {number} instances have a place")
+
+
 def _all_emptied(
-    start: Regrouping, groups: Sequence[int], closed: Collection[int], spare: int, limits: Limits
+    start: Regrouping, groups: Sequence[int], closed: Collection[int], spare: int, limits: Limits, tell: Tell
 ) -> Regrouping | str:
     """The cluster with some groups emptied one after the other, into none of those that are closed."""
     now = start
     for group in groups:
-        after = _emptied(now, group, closed, spare, limits)
+        after = _emptied(now, group, closed, spare, limits, tell)
         if isinstance(after, str):
             return after
         now = after
     return now
 
 
-def candidates(now: Regrouping) -> list[int]:
+def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
     """Groups with instances that use no more memory, disk and CPUs than those they can go to have free.
 
-    What has the most free memory comes first, then disk, then CPUs; of similar ones what copies least.
+    What has the most free memory comes first, then disk, then CPUs; of similar ones what copies least. And
+    why other groups with instances are none.
     """
     state = now.state
     free, vacant = room.free(state), _vacant(state)
-    taken, data = room.used(state, room.amounts(state)), {}
-    for group in now.rules.groups:
-        rows = _rows(state, group)
-        others = [other for other in now.neighbours(group) if other not in vacant]
-        if len(rows) and (taken[:, group] <= free[:, others].sum(axis=1)).all():
+    taken, data, others = room.used(state, room.amounts(state)), dict[int, int](), list[tuple[int, str]]()
+    for group in sorted(now.rules.groups):
+        rows, left = _rows(state, group), free[:, [n for n in now.neighbours(group) if n not in vacant]]
+        if not len(rows):
+            continue
+        if not left.size:
+            others.append((group, "there is no other group with instances that it can give its own to"))
+        elif (why := room.lacking(state, taken[:, group], left.sum(axis=1))) is not None:
+            others.append((group, why))
+        else:
             data[group] = sum(now.copied(index) for index in rows.tolist())
-    left = sorted(data, key=lambda group: (*(-free[:, group]), group))
-    found = []
-    while left:
-        enough = SIMILAR * free[:, left[0]]
-        similar = [group for group in left if (free[:, group] >= enough).all()]
+    rest, found = sorted(data, key=lambda group: (*(-free[:, group]), group)), list[int]()
+    while rest:
+        enough = SIMILAR * free[:, rest[0]]
+        similar = [group for group in rest if (free[:, group] >= enough).all()]
         found.append(min(similar, key=lambda group: data[group]))
-        left.remove(found[-1])
-    return found
+        rest.remove(found[-1])
+    return found, others
 
 
 def _rows(state: State, group: int) -> Ints:
@@ -109,7 +126,7 @@ def _vacant(state: State) -> set[int]:
 
 
 def _emptied(
-    now: Regrouping, group: int, closed: Collection[int], spare: int, limits: Limits
+    now: Regrouping, group: int, closed: Collection[int], spare: int, limits: Limits, tell: Tell
 ) -> Regrouping | str:
     """The cluster with a group emptied into those that are not closed; why it cannot be, if it cannot."""
     state, rows = now.state, _rows(now.state, group).tolist()
@@ -127,7 +144,7 @@ def _emptied(
     targets = {index: [each for each in now.targets(index) if each in ready] for index in rows}
     first = [index for index in rows if not targets[index]]
     for _ in range(0 if first else PATIENCE):
-        stuck, after = _moved(now, _in_order(now, targets, first), targets, spare)
+        stuck, after = _moved(now, _in_order(now, targets, first), targets, spare, tell)
         if stuck is None:
             allowed = limits.allow(state.cluster.instances, after.moved)
             return after if allowed else "it copies more than the limits allow"
@@ -168,7 +185,7 @@ def _in_order(now: Regrouping, targets: Mapping[int, Sequence[int]], first: Sequ
 
 
 def _moved(
-    now: Regrouping, order: Sequence[int], targets: Mapping[int, Sequence[int]], spare: int
+    now: Regrouping, order: Sequence[int], targets: Mapping[int, Sequence[int]], spare: int, tell: Tell
 ) -> tuple[int | None, Regrouping]:
     """Move instances one by one, each to the group where it takes the smallest part of what is free.
 
@@ -176,7 +193,8 @@ def _moved(
     """
     needs, free, vacant = room.amounts(now.state), room.free(now.state), _vacant(now.state)
     after = now
-    for index in order:
+    for moved, index in enumerate(order):
+        tell(moved, len(order))
         parts = room.part(needs[:, index], free)
 
         def rank(group: int, parts: Floats = parts) -> tuple[float, ...]:

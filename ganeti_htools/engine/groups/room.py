@@ -42,3 +42,12 @@ def part(need: Ints, left: Floats) -> Floats:
     np.divide(need[wanted, np.newaxis], left[wanted], out=parts[1:], where=left[wanted] > 0)
     parts[0] = 0
     return np.asarray(parts.max(axis=0))
+
+
+def lacking(state: State, need: Ints, left: Floats) -> str | None:
+    """Of what more is needed than is left, in words; None if there is enough of everything."""
+    disks = [f"MiB on {unit}" if state.units.known else "MiB of disk" for unit in state.units.local]
+    for name, wanted, there in zip(("MiB of memory", *disks, "virtual CPUs"), need, left, strict=True):
+        if wanted > there:
+            return f"it uses {wanted} {name}, the groups that it can give instances to have {there:.0f} free"
+    return None

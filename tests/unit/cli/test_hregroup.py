@@ -110,7 +110,8 @@ def test_no_group_can_be_emptied_into_an_empty_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, "compress") == 0
-    assert capsys.readouterr().out == "Nothing to do\n"
+    why = "there is no other group with instances that it can give its own to"
+    assert capsys.readouterr().out == f"Not emptied: rack1: {why}\n"
 
 
 def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
