@@ -24,9 +24,12 @@ SSD = DesiredUnit(StorageType.LVM_VG, "ssdvg")
 POOLS = (DesiredUnit(StorageType.EXT, "san"), DesiredUnit(StorageType.EXT, "nas"))
 
 
-def super_cluster(rng: Random) -> Cluster:
-    """Groups of 2 to 4 nodes, some offline or overcommitted, and perhaps one instance between two groups."""
-    told = rng.random() < 0.4  # whether nodes tell their storage units
+def super_cluster(rng: Random, *, told: bool = True, between: bool = True) -> Cluster:
+    """Groups of 2 to 4 nodes, some offline or overcommitted.
+
+    Perhaps nodes are ``told`` to have storage units, and perhaps there is an instance ``between`` two groups.
+    """
+    told = rng.random() < 0.4 and told
     networks = rng.random() < 0.3
     groups = tuple(_group(rng, number, networks) for number in range(rng.choice((2, 3, 3, 4))))
     members = {
@@ -41,7 +44,7 @@ def super_cluster(rng: Random) -> Cluster:
         if networks and rng.random() < 0.5 and group.networks:
             row = replace(row, nics=(Nic(network=rng.choice(group.networks)),))
         rows.append(_on_units(rng, row, seen[group.name]) if told else row)
-    if rng.random() < 0.15:
+    if rng.random() < 0.15 and between:
         rows = _one_between(rng, rows, members)
     tags = tuple(tag for tag in TAGS if rng.random() < 0.4)
     tags += ("htools:nointergroup",) if rng.random() < 0.05 else ()

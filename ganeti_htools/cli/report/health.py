@@ -63,8 +63,8 @@ def reasons(state: State, ill: Illness) -> Iterator[str]:
     if ill.stranded:
         yield f"offline nodes still have {some([rows[row].name for row in ill.stranded])}"
     if ill.failing:
-        nodes = some(state.names(ill.failing))
-        yield f"{nodes} fail N+1, with {some([rows[row].name for row in ill.pressing])}"
+        nodes, verb = some(state.names(ill.failing)), "fails" if len(ill.failing) == 1 else "fail"
+        yield f"{nodes} {verb} N+1, with {some([rows[row].name for row in ill.pressing])}"
     if ill.fragile:
         yield f"{some(state.names(ill.fragile))} cannot be lost"
     if ill.between:

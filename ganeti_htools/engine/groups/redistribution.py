@@ -228,7 +228,8 @@ def _in_the_way(now: Regrouping, group: int) -> str:
     """Why nothing more can be moved, though the group is not repaired."""
     state, found = now.state, now.health(group)
     causes = next((causes for causes in _causes(now, group) if causes), [])
-    nodes = "" if found.stranded else f"{some(state.names(found.failing))} fail N+1; "
+    verb = "fails" if len(found.failing) == 1 else "fail"
+    nodes = "" if found.stranded else f"{some(state.names(found.failing))} {verb} N+1; "
     if not causes:
         return f"{nodes}no instance can be moved that would help"
     return nodes + _refused(now, min(causes, key=lambda each: (each.lack, each.row)).row)
@@ -242,7 +243,7 @@ def _refused(now: Regrouping, index: int) -> str:
         return f"instance {name}: {obstacle}"
     full, ill, others = [groups[home].name for home in now.homes(index)], list[str](), list[str]()
     for group in sorted_unique(now.state.group).tolist():
-        if group in now.homes(index):
+        if group in now.homes(index) or group not in now.rules.groups:
             continue
         if (why := now.refusal(index, group)) is not None:
             others.append(why)

@@ -49,7 +49,7 @@ def test_more_is_told_on_request() -> None:
         "    Nodes that may be lost one after the other, largest first: 1",
         "    Health: unhealthy",
         "        offline nodes still have i",
-        "        n1 fail N+1, with i",
+        "        n1 fails N+1, with i",
     }
     assert health.tolerated(Tolerance(1, 2)).endswith(": 1 (2 if data may be lost)")
 
@@ -71,7 +71,7 @@ def test_what_redistribution_would_come_to(why: str | None, told: str) -> None:
 def test_the_health_in_words_as_json() -> None:
     (group,) = health.as_json(STATE, FOUND, None)["groups"]
     assert (group["health"], group["redistribution"]) == ("unhealthy", None)
-    assert group["why"] == ["offline nodes still have i", "n1 fail N+1, with i"]
+    assert group["why"] == ["offline nodes still have i", "n1 fails N+1, with i"]
 
 
 def test_json_has_null_for_what_was_not_simulated() -> None:
