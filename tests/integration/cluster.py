@@ -5,10 +5,12 @@ For use inside the namespaces that ``run`` makes.
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,7 +70,7 @@ def environment(node: str = MASTER) -> dict[str, str]:
 
 def run(*commands: Command, node: str = MASTER) -> list[str]:
     """Run programs side by side on a node, each to success; what they print."""
-    running = [_start(command, node) for command in commands]
+    running = [start(command, node) for command in commands]
 
     def give_up() -> None:
         for process in running:
@@ -94,13 +96,14 @@ def succeed(*commands: Command) -> None:
 
 def refusal(command: Command) -> str:
     """Run a program on the master; how it fails."""
-    process = _start(command, MASTER)
+    process = start(command, MASTER)
     _out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     return err
 
 
-def _start(command: Command, node: str) -> subprocess.Popen[str]:
+def start(command: Command, node: str = MASTER) -> subprocess.Popen[str]:
+    """A program that has been started on a node."""
     return subprocess.Popen(
         [str(word) for word in command],
         env=environment(node),
@@ -109,6 +112,31 @@ def _start(command: Command, node: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def switch_off(node: str) -> None:
+    """Take the power from a node: its daemon, its instances and its ends of mirrors are gone at once.
+
+    Ganeti is not told.
+    """
+    run(["/usr/lib/ganeti/daemon-util", "stop", "ganeti-noded"], node=node)
+    for instance in (TOP / node / "var/run/ganeti/fake-hypervisor").iterdir():
+        instance.unlink()
+    for minor in re.findall(r"(?m)^ *(\d+): cs:", (TOP / node / "drbd").read_text()):
+        run(["drbdsetup", "down", f"resource{minor}"], node=node)
+
+
+def switch_on(node: str) -> None:
+    """Give a node its power back; nothing runs there."""
+    run(["/usr/lib/ganeti/daemon-util", "start", "ganeti-noded"], node=node)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for something in Ganeti."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def table(program: str, fields: str, *names: str) -> list[list[str]]:
