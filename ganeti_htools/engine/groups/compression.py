@@ -136,6 +136,10 @@ def _emptied(
     for index in rows:
         if (why := now.obstacle(index)) is not None:
             return f"instance {names[index]}: {why}"
+    copied = sum(cost(state.cluster.instances, each) for each in now.moved)
+    copied += sum(now.copied(index) for index in rows if len(now.homes(index)) == 1)  # others may copy less
+    if 0 <= limits.copy < copied:
+        return f"it copies {copied} MiB"
     ready = {
         other
         for other in now.rules.groups - {group, *closed}

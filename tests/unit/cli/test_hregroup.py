@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,8 @@ def test_a_group_that_cannot_be_emptied(tmp_path: Path, capsys: pytest.CaptureFi
     assert run(tmp_path, "compress", "--group=rack1", "--max-moves=2", "--json") == 3
     told = json.loads(capsys.readouterr().out)
     assert told["unrepairable"] == [{"group": "rack1", "why": "it takes 3 moves"}]
+    assert run(tmp_path, "compress", "--group=rack1", "--max-copy=1000") == 3
+    assert re.search("Not emptied: rack1: it copies [0-9]+ MiB", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
