@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import htoolsctl as program
+from ganeti_htools.planning import group_health
+from tests.support.clusters import Shape
 from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
+from tests.support.rows import generated
 from tests.unit.test_json_keys import check
 
 
@@ -73,7 +76,8 @@ def test_decide_lists_the_groups(daemon: Daemon, tmp_path: Path) -> None:
 
 
 def test_the_manual_has_every_key_of_the_status(daemon: Daemon) -> None:
-    check("htoolsctl.1.md", [json.loads(htoolsctl(daemon, "status", "--json").stdout)])
+    groups = group_health.told(generated(1, Shape()))  # this daemon knows of none
+    check("htoolsctl.1.md", [json.loads(htoolsctl(daemon, "status", "--json").stdout), groups])
 
 
 def test_decide_relays_the_exit_status(daemon: Daemon) -> None:

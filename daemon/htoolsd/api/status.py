@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
+from htoolsd.api.group_health import GroupHealth
 from htoolsd.history.history import History
 from htoolsd.plans.plans import Plans
 from htoolsd.socket import alone
@@ -25,7 +26,7 @@ def teller(
     socket: str, server: Server, sync: Sync, decisions: Decisions, plans: Plans, history: History
 ) -> Handler:
     """The handler of ``status``. Times are seconds of the epoch unless their name says otherwise."""
-    started, clock = time.time(), time.monotonic()
+    started, clock, groups = time.time(), time.monotonic(), GroupHealth(sync)
 
     async def run(_args: Args, _file: File) -> object:
         return {
@@ -37,6 +38,7 @@ def teller(
             "connections": server.connections,
             "luxi": asdict(sync.luxi),
             "cluster": sync.status(),
+            "groups": await groups.told(),
             "decisions": decisions.status() | alone.status(socket),
             "plans": plans.status(),
             "history": history.status(),

@@ -13,9 +13,12 @@ _LONG = 50_000  # bytes; more are worked on in a thread, so that the event loop 
 Result = TypeVar("Result")
 
 
-async def aside(size: int, work: Callable[[], Result]) -> Result:
-    """The result of ``work`` on so many bytes: computed in a thread if they are many."""
-    return await trio.to_thread.run_sync(work) if size > _LONG else work()
+async def aside(size: int, work: Callable[[], Result], abandon: bool = False) -> Result:
+    """The result of ``work`` on so many bytes: computed in a thread if they are many.
+
+    With ``abandon``, a cancelled caller does not wait for the thread.
+    """
+    return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon) if size > _LONG else work()
 
 
 class Request:

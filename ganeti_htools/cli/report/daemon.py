@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ganeti_htools.cli.report.layout import some
+
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
 
 
@@ -25,6 +27,8 @@ def _status(answer: Any) -> Iterator[str]:
     storage = answer["cluster"].get("storage")
     if storage and storage["mode"] != "never":
         yield f"  storage    {_storage(storage)}"
+    if answer.get("groups"):
+        yield f"  groups     {_groups(answer['groups'])}"
     if answer["plans"]:
         yield f"  plans      {', '.join(f'{count} {state}' for state, count in answer['plans'].items())}"
     kept = answer.get("history")
@@ -54,6 +58,17 @@ def _cluster(cluster: Any) -> str:
         return "not known yet"
     known = f"{cluster['nodes']} nodes, {cluster['instances']} instances; {ages(cluster['ages'])}"
     return known + " (late)" if cluster["late"] else known
+
+
+def _groups(groups: Any) -> str:
+    """How many groups have which health, and the names of those that are not healthy."""
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        found.setdefault(group["health"], []).append(group["name"])
+    return ", ".join(
+        f"{len(names)} {word}" + (f" ({some(names)})" if word != "healthy" else "")
+        for word, names in found.items()
+    )
 
 
 def _storage(storage: Any) -> str:

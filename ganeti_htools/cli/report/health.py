@@ -6,8 +6,8 @@ from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import keys
-from ganeti_htools.cli.report.layout import some
 from ganeti_htools.engine.groups.health import Health as Illness
+from ganeti_htools.engine.groups.health import reasons
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.check import Health, Tolerance
 from ganeti_htools.model.state import State
@@ -55,20 +55,6 @@ def group_keys(state: State) -> str:
     """The ``KEY=VALUE`` lines with the UUIDs of the groups."""
     uuids = [(f"GROUP_UUID_{row}", group.uuid) for row, group in enumerate(state.cluster.groups)]
     return keys.lines("HCHECK", uuids)
-
-
-def reasons(state: State, ill: Illness) -> Iterator[str]:
-    """What is wrong with a group, a line each."""
-    rows = state.cluster.instances
-    if ill.stranded:
-        yield f"offline nodes still have {some([rows[row].name for row in ill.stranded])}"
-    if ill.failing:
-        nodes, verb = some(state.names(ill.failing)), "fails" if len(ill.failing) == 1 else "fail"
-        yield f"{nodes} {verb} N+1, with {some([rows[row].name for row in ill.pressing])}"
-    if ill.fragile:
-        yield f"{some(state.names(ill.fragile))} cannot be lost"
-    if ill.between:
-        yield f"{some([rows[row].name for row in ill.between])} have their secondary in another group"
 
 
 def as_keys(findings: Findings, phase: str, rebalancing: bool) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.cli.report.health import reasons
 from ganeti_htools.cli.report.layout import table
 from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.groups.health import reasons
 from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, Loads, measured
 from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.engine.groups.partitions import exchanges, methods

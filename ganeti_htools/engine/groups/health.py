@@ -1,9 +1,11 @@
 """The health of a node group (Ganeti's design "Synchronising htools to Ganeti 2.3", "Redistribution")."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import State
@@ -71,6 +73,21 @@ def health(state: State, scope: Bools, fragile: tuple[int, ...] | None = None) -
     return Health(
         tuple(dict.fromkeys(stranded)), _rows(bad), tuple(dict.fromkeys(pressing)), fragile, _rows(apart)
     )
+
+
+def reasons(state: State, found: Health) -> Iterator[str]:
+    """What is wrong with a group, a line each."""
+    names = [row.name for row in state.cluster.instances]
+    if found.stranded:
+        yield f"offline nodes still have {some([names[row] for row in found.stranded])}"
+    if found.failing:
+        nodes, verb = some(state.names(found.failing)), "fails" if len(found.failing) == 1 else "fail"
+        yield f"{nodes} {verb} N+1, with {some([names[row] for row in found.pressing])}"
+    if found.fragile:
+        yield f"{some(state.names(found.fragile))} cannot be lost"
+    if found.between:
+        verb = "has its" if len(found.between) == 1 else "have their"
+        yield f"{some([names[row] for row in found.between])} {verb} secondary in another group"
 
 
 def _rows(which: Bools) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ STATUS: dict[str, Any] = {
     "connections": 2,
     "luxi": {"state": "connected", "since": 0.0, "error": None, "path": "/run/luxi"},
     "cluster": {"nodes": 3, "instances": 5, "ages": {"live": 4}, "late": False, "silent": []},
+    "groups": None,
     "plans": {},
     "decisions": {
         **dict.fromkeys(
@@ -53,6 +54,15 @@ def test_a_daemon_with_nothing_to_tell() -> None:
     assert "0 given up" in lines["decisions"]
     assert lines["now"] == "1 waiting, 0 running"
     assert lines["memory"] == "100 MiB, with 3 nodes and 5 instances of the last request"
+
+
+def test_the_health_of_groups() -> None:
+    def group(name: str, health: str) -> dict[str, Any]:
+        return {"name": name, "health": health, "why": []}
+
+    groups = [group("a", "healthy"), group("b", "unhealthy"), group("c", "healthy"), group("d", "unhealthy")]
+    assert told(groups=groups)["groups"] == "2 healthy, 2 unhealthy (b, d)"
+    assert "groups" not in told(groups=None)
 
 
 def test_a_cluster_that_is_not_as_it_should_be() -> None:

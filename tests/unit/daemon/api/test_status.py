@@ -18,6 +18,8 @@ from htoolsd.socket.server import Server
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer
 
+WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
+
 
 async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tmp_path: Path) -> None:
     socket = str(tmp_path / "socket")
@@ -40,6 +42,8 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
     assert told["connections"] == 1
     assert told["luxi"]["state"] == "reachable"
     assert (told["cluster"]["master"], told["cluster"]["nodes"]) == (True, 4)
+    assert {group["health"] for group in told["groups"]} <= WORDS
+    assert [group["name"] for group in told["groups"]] == ["default"]
     assert (told["decisions"]["served"], told["decisions"]["alone"]) == (0, 0)
     assert told["plans"] == {}
     assert (told["history"]["waiting"], told["history"]["error"]) == (0, None)

@@ -1,0 +1,23 @@
+"""The health of the node groups of a cluster, in the words of ``hregroup(1)``."""
+
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.groups.health import health, reasons
+from ganeti_htools.engine.redundancy import check
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.planning import view
+from ganeti_htools.planning.view import View
+
+
+def told(cluster: Cluster) -> list[dict[str, Any]]:
+    """Each group that has nodes, with its health and why, as JSON."""
+    state, found = view.state_of(cluster, View()), []
+    for row in check.groups(state):
+        scope = state.group == row
+        fragile = tuple(np.flatnonzero(check.fragile_nodes(state, scope)).tolist())
+        ill = health(state, scope, fragile)
+        why = list(reasons(state, ill))
+        found.append({"name": cluster.groups[row].name, "health": ill.word, "why": why})
+    return found

@@ -1,0 +1,53 @@
+"""The health of groups in words."""
+
+from dataclasses import replace
+
+from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning import group_health
+from tests.support import by_hand
+
+DRBD, EXT = DiskTemplate.DRBD, DiskTemplate.EXT
+
+
+def cluster(*rows: str, offline: str = "") -> Cluster:
+    """Two groups of two nodes; instances like ``i a0`` or, mirrored, ``i a0 a1``, of 6000 MiB."""
+    instances = []
+    for row in rows:
+        name, pnode, snode, *_ = (*row.split(), None)
+        template = EXT if snode is None else DRBD
+        instances.append(by_hand.instance(str(name), template, str(pnode), snode, mem=6000))
+    made = by_hand.cluster(dict.fromkeys(("a0", "a1", "b0", "b1"), 10_000), instances)
+    nodes = tuple(replace(node, group=node.name[0], offline=node.name == offline) for node in made.nodes)
+    return replace(made, groups=(Group("a", "a"), Group("b", "b")), nodes=nodes)
+
+
+def health(described: Cluster) -> tuple[str, list[str]]:
+    """Of the first group; the other one is healthy."""
+    first, other = group_health.told(described)
+    assert (first["name"], other) == ("a", {"name": "b", "health": "healthy", "why": []})
+    return first["health"], first["why"]
+
+
+def test_a_group_in_good_health() -> None:
+    assert health(cluster("i a0")) == ("healthy", [])
+
+
+def test_an_offline_node_with_instances() -> None:
+    word, why = health(cluster("i a0", offline="a0"))
+    assert (word, why[0]) == ("unhealthy", "offline nodes still have i")
+
+
+def test_a_node_that_fails_n1() -> None:
+    word, why = health(cluster("i a0 a1", "j a1"))
+    assert (word, why[0]) == ("weakly unhealthy", "a1 fails N+1, with i, j")
+
+
+def test_a_node_that_cannot_be_lost() -> None:
+    assert health(cluster("i a0", "j a1")) == ("not redundant", ["a0, a1 cannot be lost"])
+
+
+def test_an_instance_between_groups() -> None:
+    word, why = health(cluster("i a0 b0"))
+    assert "i has its secondary in another group" in why
+    assert word in ("healthy", "not redundant")
