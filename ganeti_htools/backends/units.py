@@ -13,7 +13,7 @@ from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit, holds
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units import default_units
+from ganeti_htools.model.units import default_units, named_by
 
 UNKNOWN = "-"
 # A word that means something by itself is encoded as well.
@@ -193,9 +193,7 @@ def differ(cluster: Cluster) -> bool:
     """Whether disks say more than their size: nodes tell their units, or disks name different ones."""
     if any(node.storage is not None for node in cluster.nodes):
         return True
-    disks = [disk for row in cluster.instances for disk in row.disks]
-    named = {disk.unit for disk in disks if disk.unit}
-    named |= {DesiredUnit(StorageType.LVM_VG, disk.metavg) for disk in disks if disk.metavg}
+    named = named_by(cluster.instances)
     return len({unit.type for unit in named}) < len(named)
 
 

@@ -125,9 +125,9 @@ def place(
         if not outcome.solution or not outcome.solution.trial:
             info += _why(state, asked, count, [outcome], options)
         return _settled(state, asked, outcome, info, reporter, (outcome,))
-    in_best_group = exclusive_storage.in_best_group if dedicated else allocate.in_best_group
+    in_groups = exclusive_storage.in_groups if dedicated else allocate.in_groups
     roomy = [group for group, lacks in zip(groups, full, strict=True) if lacks is None]
-    _, outcomes = in_best_group(state, asked, count, options, roomy, reporter)
+    outcomes = in_groups(state, asked, count, options, roomy, reporter)
     lines = [outcome_line(state, outcome, asked.row.name) for outcome in outcomes]
     ranked = allocate.ranked(state, outcomes)
     if not ranked:

@@ -136,7 +136,7 @@ def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     defaults = default_units(cluster)
     mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
-    units = Units((DesiredUnit(StorageType.LVM_VG, ""),), (), types, mirrored, defaults)
+    units = SINGLE._replace(told=types, mirrored=mirrored, defaults=defaults)
     first = units.default(StorageType.LVM_VG)
     new = {made_in(group, row) for row in requested for group in cluster.groups}
     wanted = _wanted(units, (*cluster.instances, *requested, *new))
@@ -153,10 +153,8 @@ def _hidden(cluster: Cluster, pools: Iterable[DesiredUnit]) -> tuple[DesiredUnit
 def named_by(rows: Iterable[Instance]) -> set[DesiredUnit]:
     """The units that disks name, also for their metadata."""
     disks = [disk for row in rows for disk in row.disks]
-    groups = {disk.metavg for disk in disks if disk.metavg}
-    return {disk.unit for disk in disks if disk.unit} | {
-        DesiredUnit(StorageType.LVM_VG, key) for key in groups
-    }
+    named = {disk.unit for disk in disks if disk.unit}
+    return named | {DesiredUnit(StorageType.LVM_VG, key) for key in {disk.metavg for disk in disks} if key}
 
 
 def pools_met(cluster: Cluster, units: Units) -> set[DesiredUnit]:

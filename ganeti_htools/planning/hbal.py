@@ -11,7 +11,7 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.engine.balancing.balance import Balancing, Step, score_of, stepwise
-from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.balancing.recheck import NamedStep, obstacle
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools, sorted_unique
 from ganeti_htools.model.errors import DataError, HtoolsError
@@ -22,7 +22,6 @@ from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Propo
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
-    from ganeti_htools.engine.balancing.recheck import NamedStep
     from ganeti_htools.engine.balancing.replay import RatedPlan
     from ganeti_htools.execution.jobs import Jobsets
     from ganeti_htools.execution.review import Check, Review
@@ -297,7 +296,6 @@ def reviewer(
     Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it, from the first group
     on in which something is left to be done.
     """
-    from ganeti_htools.engine.balancing import recheck
     from ganeti_htools.execution.review import Review
 
     def check(cluster: Cluster, rest: "Jobsets", made: int) -> "Review":
@@ -308,19 +306,19 @@ def reviewer(
         after, movable = state.copy(), view.movable(state, options.view)
         steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
         left = _by_group(state, groups, steps)
-        obstacle = None
+        why = None
         for name, those in left.items():
             scope = scopes[name]
-            obstacle = recheck.obstacle(after, scope, those, options.balancing, movable)
-            if obstacle is None and not score_of(after, scope) < score_of(state, scope):
-                obstacle = "the rest of it would not improve the score any more"
-            if obstacle is not None:
+            why = obstacle(after, scope, those, options.balancing, movable)
+            if why is None and not score_of(after, scope) < score_of(state, scope):
+                why = "the rest of it would not improve the score any more"
+            if why is not None:
                 break
-        if obstacle is None:
+        if why is None:
             return Review()
         if on_change == "stop":
-            return Review(obstacle)
-        say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
+            return Review(why)
+        say(f"The plan does not fit the cluster any more: {why}", "Planning anew...")
 
         def balance(start: State, _name: str, scope: Bools, options: Options) -> Balanced:
             return plan(start, scope, options, say, progress)
@@ -328,14 +326,12 @@ def reviewer(
         begun = min(map(list(scopes).index, left))
         with watched() as progress:
             new = list(in_turn(state, list(scopes.items())[begun:], _without(options, made), balance))
-        return Review(obstacle, jobs(new, options))
+        return Review(why, jobs(new, options))
 
     return check
 
 
-def _by_group(
-    state: State, groups: Sequence[str], steps: Iterable["NamedStep"]
-) -> dict[str, list["NamedStep"]]:
+def _by_group(state: State, groups: Sequence[str], steps: Iterable[NamedStep]) -> dict[str, list[NamedStep]]:
     """Steps by the group that their instance is in. Steps of an instance that is in none of these groups any
     more stand with those before them: there they cannot be made.
     """

@@ -77,8 +77,8 @@ def test_with_so_much_more_it_is_enough(force: bool, case: tuple[State, Instance
     new = replace(new, mem=8 * new.mem, vcpus=8 * new.vcpus, **with_larger_disks(new))
     asked, count = state.ask(new), new.template.required_nodes
     options = Options(capacity=False, ignore_soft_errors=force)
-    best, outcomes = allocate.in_best_group(state, asked, count, options)
-    told = None if best else explain(state, asked, count, outcomes, options)
+    outcomes = allocate.in_groups(state, asked, count, options, range(len(state.cluster.groups)))
+    told = None if allocate.ranked(state, outcomes) else explain(state, asked, count, outcomes, options)
     match = LACKS.fullmatch(told) if told else None
     if match is None or match[1] == "spindles by the policy's ratio":
         return

@@ -4,31 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from ganeti_htools.engine.allocation.move_parts import tried_on
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import crowding_change, tried
-from ganeti_htools.engine.rules import affinity, placements, settling
-from ganeti_htools.engine.rules.move_kinds import MIRRORED, SHARED, Operation
+from ganeti_htools.engine.rules import affinity, settling
+from ganeti_htools.engine.rules.move_kinds import MIRRORED, SHARED
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import CHANGING, NOWHERE
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
 from tests.property.narrow import cases
-
-
-def operation(state: State, row: int, operation: Operation, node: int, force: bool) -> Trial:
-    """One operation by itself."""
-    asked, target, scope = state.instance(row), np.array([node]), np.ones(len(state.group), np.bool_)
-    match operation:
-        case Operation.FAILOVER:
-            return placements.failover(state, asked, scope, force)
-        case Operation.FAILOVER_TO:
-            return placements.failover_to(state, asked, target, scope, force)
-        case Operation.REPLACE_SECONDARY:
-            return placements.replace_secondary(state, asked, target, force)
-        case Operation.MOVE:
-            return placements.move_to(state, asked, target, scope, force)
 
 
 @settings(max_examples=60)
@@ -48,7 +35,8 @@ def test_moves_are_their_operations(force: bool, case: tuple[State, Instance]) -
                 after, expected, codes = state.copy(), state.copy(), []
                 settling.settle(after, found)
                 for each in kind.operations:
-                    trial = operation(expected, row, each, node, force)
+                    asked, options = expected.instance(row), Options(ignore_soft_errors=force)
+                    trial = tried_on(expected, asked, each, np.array([node]), options)
                     codes.append(int(trial.codes[0]))
                     settling.settle(expected, trial)
                 assert (after.pnode[row], after.snode[row]) == (expected.pnode[row], expected.snode[row])

@@ -98,25 +98,23 @@ def in_group(
     return GroupOutcome(group, in_scope(state, asked, count, nodes, scope, options, redundancy, reporter))
 
 
-def in_best_group(
+def in_groups(
     state: State,
     asked: Asked,
     count: int,
     options: Options,
-    groups: Sequence[int] | None = None,
+    groups: Sequence[int],
     reporter: Reporter = SILENT,
-) -> tuple[GroupOutcome | None, list[GroupOutcome]]:
-    """A new instance in the best group (of those given), and what came of each in input order.
+) -> list[GroupOutcome]:
+    """A new instance tried in each of some groups (rows), in input order; :func:`ranked` has the best.
 
-    Groups without nodes are left out, those that lack a network come first. Of equally good groups
-    the last is chosen. None if no allocable group has a place.
+    Groups without nodes are left out, those that lack a network come first.
     """
     everyone = np.ones(len(state.group), np.bool_)
     reporter.starting(state, asked, everyone)
     redundancy = assess(state, everyone, options) if options.capacity else None
-    present = sorted_unique(state.group).tolist()
     skipped, tried = [], []
-    for group in present if groups is None else [group for group in present if group in groups]:
+    for group in [group for group in sorted_unique(state.group).tolist() if group in groups]:
         nodes = candidates(state, state.group == group, options.restrict_to)
         reporter.trying(group, nodes)
         if lacks_network(state, group, asked):
@@ -130,7 +128,7 @@ def in_best_group(
             tried.append(GroupOutcome(group, solution))
         except RequestFailed as failed:
             tried.append(GroupOutcome(group, error=f"{failed}"))
-    return best_outcome(state, tried), [*skipped, *tried]
+    return [*skipped, *tried]
 
 
 def listening(state: State, group: int, nodes: Ints, reporter: Reporter) -> Reporter:

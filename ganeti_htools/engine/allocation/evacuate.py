@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.allocate import in_best_group
+from ganeti_htools.engine.allocation.allocate import best_outcome, in_groups
 from ganeti_htools.engine.allocation.leave import leave
 from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
@@ -107,7 +107,8 @@ def change_group(
     def move(index: int) -> list[MovePart]:
         asked = state.instance(index)
         count = asked.row.template.required_nodes
-        best, outcomes = in_best_group(state, asked, count, options, allowed, reporter)
+        outcomes = in_groups(state, asked, count, options, allowed, reporter)
+        best = best_outcome(state, outcomes)
         if best is None:
             raise RequestFailed(_no_group(state, asked, allowed, outcomes))
         usable = (state.group == best.group) & ~state.columns.offline

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import (
-    best_outcome,
     candidates,
     check_networks,
     check_number,
@@ -149,15 +148,15 @@ def in_group(
     return GroupOutcome(group, _solution(state, asked, count, group, nodes, options, reporter))
 
 
-def in_best_group(
+def in_groups(
     state: State,
     asked: Asked,
     count: int,
     options: Options,
     groups: Sequence[int],
     reporter: Reporter = SILENT,
-) -> tuple[GroupOutcome | None, list[GroupOutcome]]:
-    """A new instance in that of the groups where it costs least, and what came of each in input order."""
+) -> list[GroupOutcome]:
+    """A new instance tried in each of the groups, in input order."""
     reporter.starting(state, asked, np.ones(len(state.group), np.bool_), rated=False)
     outcomes = []
     for group in [group for group in sorted_unique(state.group).tolist() if group in groups]:
@@ -169,7 +168,7 @@ def in_best_group(
             outcomes.append(GroupOutcome(group, solution))
         except RequestFailed as failure:
             outcomes.append(GroupOutcome(group, error=str(failure)))
-    return best_outcome(state, outcomes), outcomes
+    return outcomes
 
 
 def _solution(

@@ -78,9 +78,9 @@ class Redundancy:
     ``looked`` are the nodes whose loss counts, ``broken`` those whose loss cannot be survived.
     ``load[p, s]`` is the memory (MiB) that instances of ``p`` need on ``s`` should ``p`` be lost;
     ``pairs`` are the rows of the ``p`` and ``s`` between which there are any, ``mirrored`` those of the
-    instances. ``tried`` tells of nodes
-    whether a loss that was simulated is survived, ``doubtful`` of groups which losses have to be. ``lost``
-    are lost nodes once their mirrored instances have failed over, None where this cannot be simulated.
+    instances. ``tried`` tells of nodes whether a loss that was simulated is survived, ``doubtful`` of groups
+    which losses have to be. ``lost`` are lost nodes once their mirrored instances have failed over, None
+    where this cannot be simulated.
     """
 
     state: State

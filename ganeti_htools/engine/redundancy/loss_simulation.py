@@ -250,10 +250,10 @@ class Displaced(NamedTuple):
 class LostNode:
     """A lost node on a state, and its ``instances`` that need room, in order; see :func:`lost_node`.
 
-    ``mates`` are the nodes of its group in scope, ``moving`` and ``recreating`` the nodes whose balance
-    counts for instances on shared storage and for others, ``reach`` the rows of the nodes that take any.
-    ``memory`` and ``disk`` are what all instances want together. ``reserved`` is memory that nodes keep free,
-    ``exclusive`` where spindles count, None if nowhere.
+    ``moving`` and ``recreating`` are the nodes whose balance counts for instances on shared storage and for
+    others, ``reach`` the rows of the nodes that take any. ``memory`` and ``disk`` are what all instances
+    want together. ``reserved`` is memory that nodes keep free, ``exclusive`` where spindles count, None if
+    nowhere.
     """
 
     state: State

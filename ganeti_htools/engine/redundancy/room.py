@@ -62,10 +62,8 @@ def surely_missing(displaced: Displaced, node: int, free: Free) -> bool:
     """Whether the largest instance that a node displaces fits on none of some nodes with this much free, or
     there are more instances than there is room for. Nodes without room for the smallest take none.
     """
-    takes, disks = (
-        free.memory > displaced.memory.least[node],
-        list(zip(free.disk, displaced.disk, strict=True)),
-    )
+    takes = free.memory > displaced.memory.least[node]
+    disks = list(zip(free.disk, displaced.disk, strict=True))
     for room, amounts in disks:
         if amounts.least[node]:
             takes &= room > amounts.least[node]
@@ -76,14 +74,8 @@ def surely_missing(displaced: Displaced, node: int, free: Free) -> bool:
 
 
 def _missing(left: Ints, amounts: Amounts, node: int, number: int) -> bool:
-    wanted = Wanted(
-        number,
-        int(amounts.total[node]),
-        int(amounts.largest[node]),
-        int(amounts.least[node]),
-        int(amounts.unit[node]),
-    )
-    return lacking(left.tolist(), wanted)
+    figures = (amounts.total, amounts.largest, amounts.least, amounts.unit)
+    return lacking(left.tolist(), Wanted(number, *(int(figure[node]) for figure in figures)))
 
 
 class Wanted(NamedTuple):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.engine.allocation.allocate import candidates, in_best_group, in_group
+from ganeti_htools.engine.allocation.allocate import best_outcome, candidates, in_group, in_groups
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group, Nic
 from ganeti_htools.model.derive import derive
@@ -47,7 +47,8 @@ def test_candidates() -> None:
 )
 def test_the_most_willing_group_wins(policies: tuple[AllocPolicy, ...], expected: int | None) -> None:
     state = state_of(*policies)
-    best, outcomes = in_best_group(state, asked_of(state), 1, OPTIONS)
+    outcomes = in_groups(state, asked_of(state), 1, OPTIONS, range(2))
+    best = best_outcome(state, outcomes)
     assert (best and best.group) == expected
     assert [outcome.group for outcome in outcomes] == [0, 1]
     # A group that is named is used even so.
@@ -57,7 +58,8 @@ def test_the_most_willing_group_wins(policies: tuple[AllocPolicy, ...], expected
 def test_a_group_without_the_network() -> None:
     state = state_of(AllocPolicy.PREFERRED, AllocPolicy.LAST_RESORT)
     asked = asked_of(state, DiskTemplate.PLAIN, "net")
-    best, outcomes = in_best_group(state, asked, 1, OPTIONS)
+    outcomes = in_groups(state, asked, 1, OPTIONS, range(2))
+    best = best_outcome(state, outcomes)
     assert best is not None
     assert best.group == 1
     assert [outcome.unconnected for outcome in outcomes] == [True, False]
