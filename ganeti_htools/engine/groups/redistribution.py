@@ -241,6 +241,12 @@ def _refused(now: Regrouping, index: int) -> str:
     obstacle = _obstacle(now, index)
     if obstacle is not None:
         return f"instance {name}: {obstacle}"
+    state, secondary = now.state, int(now.state.snode[index])
+    if secondary != NOWHERE and state.columns.offline[state.pnode[index]]:
+        fail = now.fault(index, [MovePart(Operation.FAILOVER)])
+        if fail is not None:
+            taker = state.cluster.nodes[secondary].name
+            return f"instance {name}: its secondary {taker} cannot take it over ({fail.value})"
     full, ill, others = [groups[home].name for home in now.homes(index)], list[str](), list[str]()
     for group in sorted_unique(now.state.group).tolist():
         if group in now.homes(index) or group not in now.rules.groups:

@@ -125,6 +125,11 @@ def test_why_not(group: Group, told: str) -> None:
     assert why(repaired(cluster)) == f"instance e: no room in a; {told}"
 
 
+def test_a_secondary_without_room() -> None:
+    cluster = made({**ROOMY, "a1": 500}, [instance("m", DRBD, "a0", "a1")], "a0")
+    assert why(repaired(cluster)) == "instance m: its secondary a1 cannot take it over (FailMem)"
+
+
 def test_a_cluster_that_does_not_want_it_is_repaired_from_inside() -> None:
     rows = [instance("e", EXT, "a0", mem=3000)]
     closed = replace(made(FULL, rows, "a0"), tags=(NO_INTERGROUP,))
