@@ -161,7 +161,7 @@ def about(
     for each in outcome.possible:
         yield f"Could be emptied: {groups[each.group].name}: {each.moves} moves, {each.copied} MiB"
     if options.action == "balance":
-        yield from _about_load(state, outcome)
+        yield from _about_load(state, outcome, verbose)
     if moves:
         total = cost_of(moves)
         copied = f"{total['disk_mib']} MiB of disks and {total['memory_mib']} MiB of memory copied"
@@ -170,17 +170,19 @@ def about(
         yield "Nothing to do"
 
 
-def _about_load(state: State, outcome: Outcome) -> Iterator[str]:
-    """Lines about the load of groups, and those that are far from the mean."""
+def _about_load(state: State, outcome: Outcome, verbose: int) -> Iterator[str]:
+    """Lines about the load of groups: those that are far from the mean, or all."""
     before, after = _loads(state, outcome)
     if before.names == STATIC:
         yield "No dynamic utilisation is known: virtual CPUs and memory are balanced"
     yield f"Load score {fixed(before.score, 8)} => {fixed(after.score, 8)}"
     for component, name in enumerate(before.names):
         for at, group in enumerate(before.groups):
-            if (group, name) in {*before.outliers, *after.outliers}:
+            outlying = (group, name) in {*before.outliers, *after.outliers}
+            if outlying or verbose > 1:
                 was, now = (fixed(float(each.relative[component, at]), 2) for each in (before, after))
-                yield f"Outlier: {state.cluster.groups[group].name}: {name} {was} => {now} times the mean"
+                what = f"{state.cluster.groups[group].name}: {name} {was} => {now} times the mean"
+                yield f"{'Outlier' if outlying else 'Load'}: {what}"
 
 
 def _loads(state: State, outcome: Outcome) -> tuple[Loads, Loads]:

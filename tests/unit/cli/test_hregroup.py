@@ -210,6 +210,10 @@ def test_the_load_of_groups_is_balanced(tmp_path: Path, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert "No dynamic utilisation is known: virtual CPUs and memory are balanced" in out
     assert "Outlier: west: vcpus 2.25 => 1.50 times the mean" in out
+    assert "Load: " not in out
+    loads = "small 1 1 1 1\nother 1 1 1 1\nlarge 1.5 1 1 1\nhuge 1 1 1 1\n"
+    assert full(tmp_path, "balance", "-v", "-Gwest", "-Geast", loads=loads) == 0
+    assert "Load: east: cpu 0.89 => 0.89 times the mean" in capsys.readouterr().out
 
 
 def test_dynamic_load_decides_if_it_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
