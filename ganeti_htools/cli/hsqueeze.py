@@ -87,7 +87,7 @@ def _plan(state: State, options: Options, told: Any) -> PowerPlan:
     if told is not None:
         return planning.plan_again(state, options, told["found"])
     with progress() as live:
-        return planning.plan(state, state.cluster.ipolicy.std, options, live)
+        return planning.plan(state, options, live)
 
 
 def _before(line: CommandLine) -> Cluster | None:

@@ -76,13 +76,13 @@ def seen(cluster: Cluster, options: Options, before: Cluster | None = None) -> S
     return view.state_of(standby.furnished(cluster, before), options.view)
 
 
-def plan(state: State, standard: ISpec, options: Options, progress: Progress) -> PowerPlan:
-    """The nodes to power down or up, and the moves. ``standard`` is the size of the standard instance."""
+def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
+    """The nodes to power down or up, and the moves."""
     minimum, target = options.factors
     return squeeze.plan(
         state,
-        minimum=_instance(standard, minimum),
-        target=_instance(standard, target),
+        minimum=_kept(state, minimum),
+        target=_kept(state, target),
         movable=view.movable(state, options.view),
         progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
     )
@@ -95,6 +95,11 @@ def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Powe
     after = squeeze.switched(state, rows, action is Action.OFFLINE)
     steps = tuple(proposal.retraced(after, view.movable(state, options.view), found["steps"]))
     return PowerPlan(action, rows, steps, after, found["enough"])
+
+
+def _kept(state: State, factor: float) -> list[Instance]:
+    """What has to be free on each node of a group, by the standard size of the group's own policy."""
+    return [_instance(policy.std, factor) for policy in state.policies]
 
 
 def _instance(spec: ISpec, factor: float) -> Instance:
@@ -168,7 +173,7 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
     It names all groups, since it may touch any node when it is made anew.
     """
     state = seen(cluster, options)
-    found = plan(state, cluster.ipolicy.std, options, progress)
+    found = plan(state, options, progress)
     sets = sets_of(state, found)
     everywhere = np.ones(len(state.group), np.bool_)
     return Proposal(
@@ -209,7 +214,7 @@ def reviewer(
     def check(cluster: Cluster, rest: "Jobsets", _made: int) -> "Review":
         nonlocal action, nodes, enough
         state = seen(cluster, options, before)
-        minimum, target = (_instance(cluster.ipolicy.std, factor) for factor in options.factors)
+        minimum, target = (_kept(state, factor) for factor in options.factors)
         wanted = target if action is Action.OFFLINE else minimum if enough else None
         steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
         powering = any(job.step is None for jobs in rest for job in jobs)
@@ -224,7 +229,7 @@ def reviewer(
             return Review(obstacle)
         say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
         with watched() as progress:
-            new = plan(state, cluster.ipolicy.std, options, progress)
+            new = plan(state, options, progress)
         action, nodes, enough = new.action, state.names(new.nodes), new.enough
         vainly = powered.intersection(nodes) if action is Action.ONLINE else ()
         if vainly:

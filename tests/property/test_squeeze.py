@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
+from ganeti_htools.engine.balancing.recheck import named, retrace
 from ganeti_htools.engine.balancing.shared_instances import regular
 from ganeti_htools.engine.maintenance import squeeze
+from ganeti_htools.engine.maintenance.squeeze import redundant
+from ganeti_htools.engine.redundancy.n1 import bad_nodes
+from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
@@ -21,6 +26,8 @@ from ganeti_htools.planning import standby
 from tests.support.clusters import TIGHT, Shape, cluster
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
+
+NOTHING = Instance("nothing", 0, 0, (), 0, auto_balance=False, template=DiskTemplate.EXT)
 
 
 def state_of(seed: int) -> State:
@@ -51,7 +58,7 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
         rng, state = random.Random(seed), state_of(seed)
         everyone = np.ones(len(state.pnode), np.bool_)
         everywhere = np.ones(len(state.group), np.bool_)
-        trial = squeeze._power_group(state, everywhere, everyone)
+        trial = squeeze._power_group(state, everywhere, everyone, NOTHING, NOTHING)
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
@@ -60,7 +67,7 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
             ):
                 dismissed += 1
                 after, _ = trial.balanced(nodes, offline)
-                assert not (trial.housed(after) and squeeze.room_on_all(after, everywhere, room))
+                assert not (trial.housed(after) and squeeze.room_on_all(after, everywhere, [room]))
     assert dismissed > 10
 
 
@@ -73,7 +80,7 @@ def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest
         for row in rng.sample(range(1, len(nodes)), rng.randint(0, 2)):
             nodes[row] = replace(nodes[row], offline=True, tags=(*nodes[row].tags, f"{STANDBY}auto"))
         state = derive(replace(state.cluster, nodes=tuple(nodes)))
-        cases.append((state, wanted(rng), wanted(rng), np.ones(len(state.pnode), np.bool_)))
+        cases.append((state, [wanted(rng)], [wanted(rng)], np.ones(len(state.pnode), np.bool_)))
     quick = [squeeze.plan(*case) for case in cases]
     monkeypatch.setattr(squeeze._PowerGroup, "hopeless", lambda *_: False)
     monkeypatch.setattr(squeeze, "shared_instances", lambda *_: None)
@@ -128,7 +135,7 @@ def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
         for _ in range(4):
             state = derive(standby.furnished(told, rng.choice((before, None))))
             everyone = np.ones(len(state.pnode), np.bool_)
-            found = squeeze.plan(state, minimum, target, everyone)
+            found = squeeze.plan(state, [minimum], [target], everyone)
             if not found.nodes and not found.steps:
                 break
             actions.append(found.action)
@@ -143,3 +150,29 @@ def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
         ), seed
         seen.add(tuple(actions))
     assert {(squeeze.Action.OFFLINE,)} <= seen
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 80, 20)])
+def test_redundancy_is_kept_on_the_way(seeds: range) -> None:
+    """By losing each node in turn after each move, the nodes that are emptied among them."""
+    kept = 0
+    for seed in seeds:
+        rng, first = random.Random(seed), state_of(seed)
+        nodes = (replace(first.cluster.nodes[0], master=True), *first.cluster.nodes[1:])
+        state = derive(replace(first.cluster, nodes=nodes))
+        everyone, everywhere = np.ones(len(state.pnode), np.bool_), np.ones(len(state.group), np.bool_)
+        room = replace(wanted(rng), mem=128)
+        found = squeeze.plan(state, [NOTHING], [room], everyone)
+        if found.action is not squeeze.Action.OFFLINE:
+            continue
+        told = named(state, found.steps)
+        now = squeeze.switched(state, found.nodes, True)
+        for _ in retrace(now, everyone, ((step, 0.0) for step in told)):
+            assert not bad_nodes(now, everywhere).any()
+            up = ~now.columns.offline
+            for node in range(len(now.group)):
+                assert all(each.node != NOWHERE for each in recover(now.copy(), node, everywhere, up))
+            kept += 1
+        assert np.count_nonzero(~now.columns.offline) > 1
+        assert redundant(state, everywhere)
+    assert kept > 5

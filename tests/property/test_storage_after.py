@@ -135,7 +135,8 @@ def test_squeezing() -> None:
             Instance("room", rng.choice((0, 2048, 8192)), 0, (), 1, template=DiskTemplate.EXT)
             for _ in range(2)
         ]
-        found = squeeze.plan(state, room[0], room[1], movable)
+        minimum, target = ([each] * len(state.policies) for each in room)
+        found = squeeze.plan(state, minimum, target, movable)
         actions[found.action] += 1
         came += check(state, found.state)
         if found.action is Action.OFFLINE:

@@ -14,14 +14,18 @@ from operator import attrgetter
 import numpy as np
 
 from ganeti_htools.engine.balancing import recheck, shared_storage
-from ganeti_htools.engine.balancing.balance import Balancing, Step, rebalance
+from ganeti_htools.engine.balancing.balance import Balancing, Step, candidates, rebalance
 from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
+from ganeti_htools.engine.redundancy.check import fragile_nodes
+from ganeti_htools.engine.redundancy.n1 import bad_nodes
+from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.resources import CPU_RATIO, MEMORY, VIEWS, Limit
 from ganeti_htools.model.cluster import MAX_MIB, Instance
-from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.tags import standby
 from ganeti_htools.model.types import Mirror
@@ -60,6 +64,9 @@ class PowerPlan:
     enough: bool = True
 
 
+# What has to be free on each node of a group, by the group's row: an instance that is not placed.
+Wanted = Sequence[Instance]
+
 # Called with how many candidates have been tried, and how many there are.
 Progress = Callable[[int, int], None]
 
@@ -87,13 +94,40 @@ def online_candidates(state: State) -> Ints:
     return np.flatnonzero(state.columns.offline & tagged)
 
 
-def room_on_all(state: State, scope: Bools, wanted: Instance) -> bool:
-    """Whether each single online node in scope could take an instance that is not placed yet.
+def room_on_all(state: State, scope: Bools, wanted: Wanted) -> bool:
+    """Whether each single online node in scope could take what its group wants to be free.
 
     Nodes that are offline say nothing about the room of the others, and have no figures on a live cluster.
     """
-    _, codes = node_rules.add_primary(state.columns, state.ask(wanted), 0, 0)
-    return bool((codes == FITS)[scope & ~state.columns.offline].all())
+    online = scope & ~state.columns.offline
+    for group in sorted_unique(state.group[online]).tolist():
+        _, codes = node_rules.add_primary(state.columns, state.ask(wanted[group]), 0, 0)
+        if not (codes == FITS)[online & (state.group == group)].all():
+            return False
+    return True
+
+
+def redundant(state: State, scope: Bools) -> bool:
+    """Whether the group in scope holds N+1: its nodes keep what their mirrors need, and any can be lost.
+
+    Unlike with ``hcheck(1)`` nodes that are offline take nothing. Those of them with instances can be lost,
+    too. Where instances are bound to storage units, the only other node that has one must not go.
+    """
+    online = scope & ~state.columns.offline
+    if bad_nodes(state, scope).any() or fragile_nodes(state, online).any():
+        return False
+    hosts = scope & (state.columns.primaries > 0)
+    tried = np.flatnonzero(hosts if state.columns.shape.binds else hosts & ~online).tolist()
+    return all(
+        recovery.node != NOWHERE
+        for node in tried
+        for recovery in recover(state.copy(), node, scope, ~state.columns.offline)
+    )
+
+
+def nothing_kept(wanted: Instance) -> bool:
+    """Whether nothing at all is to be kept free, and so no N+1 either (``--target-resources=0``)."""
+    return not (wanted.mem or wanted.vcpus or wanted.dsk)
 
 
 def obstacle(
@@ -101,7 +135,7 @@ def obstacle(
     action: Action,
     nodes: Sequence[str],
     steps: Sequence[NamedStep],
-    wanted: Instance | None,
+    wanted: Wanted | None,
     movable: Bools,
 ) -> str | None:
     """Why the rest of a plan cannot be carried out on a state; None if it can.
@@ -138,32 +172,37 @@ def obstacle(
     for left in np.flatnonzero(emptied & ~marked.forthcoming).tolist():
         return f"instance {state.cluster.instances[left].name} would be left on a node that is powered down"
     groups = np.isin(marked.group, marked.group[rows])
-    kept = wanted is None or room_on_all(marked, groups, wanted)
-    return None if kept else "nodes would not keep the target resources free"
+    if wanted is None:
+        return None
+    if not room_on_all(marked, groups, wanted):
+        return "nodes would not keep the target resources free"
+    for group in sorted_unique(marked.group[rows]).tolist():
+        if not nothing_kept(wanted[group]) and not redundant(marked, marked.group == group):
+            return f"group {marked.cluster.groups[group].name} would not hold N+1"
+    return None
 
 
 def plan(
     state: State,
-    minimum: Instance,
-    target: Instance,
+    minimum: Wanted,
+    target: Wanted,
     movable: Bools,
     progress: Progress = lambda _a, _b: None,
 ) -> PowerPlan:
     """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows.
 
     Each node group is planned by itself: no instance leaves it. As long as groups need nodes, none is
-    powered down. ``target`` is at least ``minimum``: what has been powered down once is not powered up again
-    as long as instances stay as they are, and of a cluster that was powered down nothing more is.
+    powered down, and none of a group that does not hold N+1. ``target`` is at least ``minimum``: what has
+    been powered down once is not powered up again as long as instances stay as they are, and of a cluster
+    that was powered down nothing more is.
     """
     scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
     lacking = [scope for scope in scopes if not room_on_all(state, scope, minimum)]
     parts = [PowerPlan(Action.NOTHING, (), (), state)]
     for scope in lacking or scopes:
-        group = _power_group(parts[-1].state, scope, movable)
-        if lacking:
-            parts.append(_power_up(group, minimum, target, progress))
-        else:
-            parts.append(_power_down_to_rest(group, target, progress))
+        row = int(state.group[scope][0])
+        group = _power_group(parts[-1].state, scope, movable, minimum[row], target[row])
+        parts.append(_power_up(group, progress) if lacking else _power_down_to_rest(group, progress))
     nodes = tuple(node for part in parts for node in part.nodes)
     action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
     enough = all(part.enough for part in parts)
@@ -177,12 +216,21 @@ def _alternating(plans: Sequence[Sequence[Step]]) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _PowerGroup:
-    """One group (``scope``) of a state, to try sets of nodes on, and the instances that may be moved."""
+    """One group (``scope``) of a state, to try sets of nodes on, and the instances that may be moved.
+
+    ``minimum`` and ``target`` are what has to be free on each node.
+    """
 
     state: State
     scope: Bools
     movable: Bools
     shared: SharedInstances | None
+    minimum: Instance
+    target: Instance
+
+    def then(self, state: State) -> "_PowerGroup":
+        """The group on another state."""
+        return _power_group(state, self.scope, self.movable, self.minimum, self.target)
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
         """With these nodes set offline or online, and all steps that balancing then makes."""
@@ -198,6 +246,28 @@ class _PowerGroup:
     def housed(self, state: State) -> bool:
         """Whether the group's instances are on online nodes on a state."""
         return not (state.columns.offline & self.scope)[state.pnode].any()
+
+    def leaves(self, state: State, wanted: Instance) -> bool:
+        """Whether the group's instances are on online nodes on a state, each with room for another."""
+        return self.housed(state) and room_on_all(state, self.scope, [wanted] * len(state.policies))
+
+    def goes(self, state: State) -> bool:
+        """Whether what is left of the group on a state is enough: room on each node, N+1, not a last node."""
+        if not self.leaves(state, self.target):
+            return False
+        left = int(np.count_nonzero(self.scope & ~state.columns.offline))
+        return nothing_kept(self.target) or (left > 1 and redundant(state, self.scope))
+
+    def redundant_on_way(self, found: PowerPlan) -> bool:
+        """Whether N+1 holds after each step of a plan that powers nodes down."""
+        if nothing_kept(self.target):
+            return True
+        marked = switched(self.state, found.nodes, True)
+        way = Replay(marked, self.scope, TO_THE_END, candidates(marked, self.scope, self.movable))
+        return all(
+            way.make(step.instance, step.kind, step.node) and redundant(way.state, self.scope)
+            for step in found.steps
+        )
 
     def hopeless(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> bool:
         """Whether no moves whatever make room and leave all instances on online nodes.
@@ -219,9 +289,11 @@ class _PowerGroup:
         )
 
 
-def _power_group(state: State, scope: Bools, movable: Bools) -> _PowerGroup:
+def _power_group(
+    state: State, scope: Bools, movable: Bools, minimum: Instance, target: Instance
+) -> _PowerGroup:
     here: Bools = movable & scope[state.pnode]
-    return _PowerGroup(state, scope, here, shared_instances(state, here))
+    return _PowerGroup(state, scope, here, shared_instances(state, here), minimum, target)
 
 
 def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
@@ -250,67 +322,71 @@ def _of(group: _PowerGroup, nodes: Ints) -> list[int]:
     return found
 
 
-def _power_down_to_rest(group: _PowerGroup, target: Instance, progress: Progress) -> PowerPlan:
+def _power_down_to_rest(group: _PowerGroup, progress: Progress) -> PowerPlan:
     """Power down, and what can be powered down once that is done, until nothing more can.
 
     Balancing starts anew from where the moves lead, and may find what it did not find before.
     """
-    found = _power_down(group, target, progress)
-    while found.nodes:
-        after = _power_group(found.state, group.scope, group.movable)
-        more = _power_down(after, target, progress)
-        if not more.nodes:
+    nothing = PowerPlan(Action.NOTHING, (), (), group.state)
+    if not nothing_kept(group.target) and not redundant(group.state, group.scope):
+        return nothing
+    plans = [nothing, *_power_down(group, progress)]
+    while found := plans[-1].nodes:
+        more = _power_down(group.then(plans[-1].state), progress)
+        if not more:
             break
-        nodes = (*more.nodes, *found.nodes)
+        nodes = (*more[-1].nodes, *found)
         state, steps = group.balanced(nodes, True)  # at once, if that leads there with fewer moves
-        if not (group.housed(state) and room_on_all(state, group.scope, target)):
-            state, steps = more.state, (*found.steps, *more.steps)
-        found = PowerPlan(Action.OFFLINE, nodes, steps, state)
-    return found
+        if not group.goes(state):
+            state, steps = more[-1].state, (*plans[-1].steps, *more[-1].steps)
+        plans.append(PowerPlan(Action.OFFLINE, nodes, steps, state))
+    return next((each for each in reversed(plans) if group.redundant_on_way(each)), nothing)
 
 
-def _power_down(group: _PowerGroup, target: Instance, progress: Progress) -> PowerPlan:
-    """Of the candidates, those with fewest instances first, each that can join those before it."""
-    candidates = _of(group, offline_candidates(group.state))
-    best = PowerPlan(Action.NOTHING, (), (), group.state)
-    for tried, node in enumerate(reversed(candidates)):
-        progress(tried, len(candidates))
-        nodes = (node, *best.nodes)
-        if group.hopeless(nodes, True, target):
+def _power_down(group: _PowerGroup, progress: Progress) -> list[PowerPlan]:
+    """Of the candidates, those with fewest instances first, each that can join those before it.
+
+    The result is a plan for each that joined, with those before it.
+    """
+    possible = _of(group, offline_candidates(group.state))
+    plans: list[PowerPlan] = []
+    for tried, node in enumerate(reversed(possible)):
+        progress(tried, len(possible))
+        nodes = (node, *(plans[-1].nodes if plans else ()))
+        if group.hopeless(nodes, True, group.target):
             continue
         state, steps = group.balanced(nodes, True)
-        if group.housed(state) and room_on_all(state, group.scope, target):
-            best = PowerPlan(Action.OFFLINE, nodes, steps, state)
-    return best
+        if group.goes(state):
+            plans.append(PowerPlan(Action.OFFLINE, nodes, steps, state))
+    return plans
 
 
-def _power_up(group: _PowerGroup, minimum: Instance, target: Instance, progress: Progress) -> PowerPlan:
+def _power_up(group: _PowerGroup, progress: Progress) -> PowerPlan:
     """As many of the candidates, in order, as it takes; all if that is not enough either.
 
     Those of them that could be powered down at once again are left out.
     """
-    candidates = _of(group, online_candidates(group.state))
-    for count in range(len(candidates) + 1):
-        progress(count, len(candidates) + 1)
-        nodes = tuple(candidates[:count])
-        last = count == len(candidates)
-        if group.hopeless(nodes, False, minimum) and not last:
+    possible = _of(group, online_candidates(group.state))
+    for count in range(len(possible) + 1):
+        progress(count, len(possible) + 1)
+        nodes = tuple(possible[:count])
+        last = count == len(possible)
+        if group.hopeless(nodes, False, group.minimum) and not last:
             continue
         state, steps = group.balanced(nodes, False)
-        enough = group.housed(state) and room_on_all(state, group.scope, minimum)
+        enough = group.leaves(state, group.minimum)
         if enough or last:
             found = PowerPlan(Action.ONLINE, nodes, steps, state, enough)
-            return _without_idle(group, found, minimum, target) if enough else found
+            return _without_idle(group, found) if enough else found
     raise AssertionError("the last round returns")
 
 
-def _without_idle(group: _PowerGroup, found: PowerPlan, minimum: Instance, target: Instance) -> PowerPlan:
+def _without_idle(group: _PowerGroup, found: PowerPlan) -> PowerPlan:
     """A plan that powers nodes up, without those that could be powered down again once it is made."""
-    after = _power_group(found.state, group.scope, group.movable)
-    idle = _power_down_to_rest(after, target, lambda _a, _b: None).nodes
+    idle = _power_down_to_rest(group.then(found.state), lambda _a, _b: None).nodes
     nodes = tuple(node for node in found.nodes if node not in idle)
     if len(nodes) == len(found.nodes):
         return found
     state, steps = group.balanced(nodes, False)
-    enough = group.housed(state) and room_on_all(state, group.scope, minimum)
+    enough = group.leaves(state, group.minimum)
     return PowerPlan(Action.ONLINE, nodes, steps, state) if enough else found

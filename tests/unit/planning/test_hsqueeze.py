@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.policy import DEFAULT_IPOLICY
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.hsqueeze import Options
+from tests.support import by_hand
+from tests.support.by_hand import instance
 from tests.support.clusters import Shape
 from tests.support.rows import with_master
 
@@ -56,3 +60,26 @@ def test_a_node_that_is_gone(spacious: Cluster) -> None:
     assert review.plan is not None
     assert said[1] == "Planning anew..."
     assert said[2] in hsqueeze.TITLES.values()
+
+
+def test_each_group_keeps_its_own_standard_instance_free() -> None:
+    """A group whose standard instance is too large for its nodes stays, the other does not."""
+    std = DEFAULT_IPOLICY.std
+    large = replace(DEFAULT_IPOLICY, std=replace(std, memory_size=9000))
+    rows = [instance(f"i{row}", DiskTemplate.EXT, f"n{row % 6}") for row in range(12)]
+    made = by_hand.cluster({f"n{row}": 10_000 for row in range(6)}, rows)
+    first, *others = made.nodes
+    far = [replace(node, group="uuid-2") for node in others[2:]]
+    groups = made.groups[0], Group("group2", "uuid-2")
+    for policies, freed in (
+        ((large, DEFAULT_IPOLICY), {"n3", "n4", "n5"}),
+        ((DEFAULT_IPOLICY, large), {"n1", "n2"}),
+    ):
+        cluster = replace(
+            made,
+            groups=tuple(replace(group, ipolicy=each) for group, each in zip(groups, policies, strict=True)),
+            nodes=(replace(first, master=True), *others[:2], *far),
+        )
+        found = hsqueeze.propose(cluster, Options(minimal_resources=0.0, target_resources=1.0), ignore).found
+        assert found["nodes"]
+        assert set(found["nodes"]) <= freed

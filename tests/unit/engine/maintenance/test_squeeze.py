@@ -11,11 +11,13 @@ from ganeti_htools.engine.maintenance.squeeze import Action
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
 
 SMALL = Instance("small", 100, 0, (), 1, auto_balance=False, template=DiskTemplate.EXT)
+NOTHING = replace(SMALL, mem=0, vcpus=0)
 HUGE = replace(SMALL, mem=9500)
 AWAY = NamedStep("a", MoveKind.FAILOVER_TO, "n0", ("n2",), ("n0",))
 
@@ -36,7 +38,7 @@ def obstacle(
     target: Instance = SMALL,
 ) -> str | None:
     state = derive(cluster)
-    return squeeze.obstacle(state, action, nodes, steps, target, np.ones(len(state.pnode), np.bool_))
+    return squeeze.obstacle(state, action, nodes, steps, [target] * 2, np.ones(len(state.pnode), np.bool_))
 
 
 def test_a_node_that_will_be_empty() -> None:
@@ -96,7 +98,7 @@ def test_no_instance_leaves_its_group(others: list[Instance]) -> None:
     far = tuple(replace(node, group="uuid-2") for node in made.nodes[2:])
     groups = (*made.groups, Group("group2", "uuid-2"))
     state = derive(replace(made, groups=groups, nodes=(*made.nodes[:2], *far)))
-    plan = squeeze.plan(state, SMALL, SMALL, np.ones(len(state.pnode), np.bool_))
+    plan = squeeze.plan(state, [NOTHING] * 2, [NOTHING] * 2, np.ones(len(state.pnode), np.bool_))
     assert plan.action is Action.OFFLINE
     assert plan.steps
     assert np.array_equal(state.group[plan.state.pnode], state.group[state.pnode])
@@ -115,16 +117,17 @@ def test_no_instance_leaves_its_group(others: list[Instance]) -> None:
     ],
 )
 def test_nodes_are_powered_down_to_the_last_bit_of_room(
-    target: dict[str, int], nodes: tuple[int, ...]
+    target: dict[str, int], nodes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """12 instances on three nodes, which two of them can share evenly."""
+    """12 instances on three nodes, which two of them can share evenly, N+1 aside."""
+    monkeypatch.setattr(squeeze, "nothing_kept", lambda _wanted: True)
     rows = [instance(f"i{row}", DiskTemplate.EXT, f"n{row % 3}", mem=1500) for row in range(12)]
     made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows, t_cpu=2.0)
     n0, n1, n2 = made.nodes
     state = derive(replace(made, nodes=(replace(n0, master=True), replace(n1, master=True), n2)))
     nothing = replace(SMALL, mem=0, vcpus=0)
     wanted = replace(nothing, **target)  # type: ignore[arg-type]
-    assert squeeze.plan(state, nothing, wanted, np.ones(12, np.bool_)).nodes == nodes
+    assert squeeze.plan(state, [nothing], [wanted], np.ones(12, np.bool_)).nodes == nodes
 
 
 def test_groups_that_have_enough_wait_for_those_that_lack() -> None:
@@ -133,7 +136,7 @@ def test_groups_that_have_enough_wait_for_those_that_lack() -> None:
     n0, n1, n2, n3 = made.nodes
     nodes = n0, n1, replace(n2, group="uuid-2", f_mem=50), replace(n3, **asleep)  # type: ignore[arg-type]
     state = derive(replace(made, groups=(*made.groups, Group("group2", "uuid-2")), nodes=nodes))
-    plan = squeeze.plan(state, SMALL, SMALL, np.ones(0, np.bool_))
+    plan = squeeze.plan(state, [SMALL] * 2, [SMALL] * 2, np.ones(0, np.bool_))
     assert (plan.action, plan.nodes, plan.enough) == (Action.ONLINE, (3,), False)
 
 
@@ -145,3 +148,55 @@ def test_powering_up() -> None:
         assert obstacle(other, Action.ONLINE, steps=()) == "node n2 is not offline with a standby tag"
     assert obstacle(asleep, Action.ONLINE, nodes=(), steps=(back,)) == "node n2 is offline or drained"
     assert obstacle(described(), Action.ONLINE, nodes=(), steps=(back,)) is None
+
+
+def spread(nodes: int, mem: int, **changes: object) -> State:
+    """Nodes of 10,000 MiB, each with two instances of ``mem``; the first is the master."""
+    names = [f"n{row}" for row in range(nodes)]
+    rows = [instance(f"{name}-{row}", DiskTemplate.EXT, name, mem=mem) for name in names for row in range(2)]
+    made = by_hand.cluster(dict.fromkeys(names, 10_000), rows)
+    first, *others = made.nodes
+    return derive(replace(made, nodes=(replace(first, master=True), *others), **changes))  # type: ignore[arg-type]
+
+
+def powered_down(state: State, target: Instance) -> int:
+    groups = len(state.policies)
+    everyone = np.ones(len(state.pnode), np.bool_)
+    found = squeeze.plan(state, [NOTHING] * groups, [target] * groups, everyone)
+    assert found.action is (Action.OFFLINE if found.nodes else Action.NOTHING)
+    return len(found.nodes)
+
+
+def test_any_node_that_remains_can_be_lost() -> None:
+    """8 instances of 3000 MiB fit on 3 nodes with room for a small one; should one be lost, they do not."""
+    assert powered_down(spread(4, 3000), NOTHING) == 1
+    assert powered_down(spread(4, 3000), SMALL) == 0
+    assert powered_down(spread(5, 900), SMALL) == 3
+
+
+def test_no_node_is_left_alone() -> None:
+    assert powered_down(spread(4, 10), SMALL) == 2
+    assert powered_down(spread(2, 10), SMALL) == 0
+    assert powered_down(spread(2, 10), NOTHING) == 1
+
+
+def test_a_group_that_cannot_lose_a_node_stays() -> None:
+    """A plain instance would come back nowhere; what moves could all be moved."""
+    state = spread(4, 1000)
+    large = instance("large", DiskTemplate.PLAIN, "n0", mem=7500)
+    first, *rest = state.cluster.nodes
+    nodes = (replace(first, f_mem=500), *(replace(node, t_mem=12000.0, f_mem=10_000) for node in rest))
+    more = (*state.cluster.instances, large)
+    assert powered_down(derive(replace(state.cluster, nodes=nodes, instances=more)), SMALL) > 0
+    others = tuple(replace(node, t_mem=6000.0, f_mem=4000) for node in nodes[1:])
+    tight = derive(replace(state.cluster, nodes=(nodes[0], *others), instances=more))
+    assert powered_down(tight, SMALL) == 0
+    assert powered_down(tight, NOTHING) > 0
+
+
+def test_obstacle_of_redundancy() -> None:
+    """n1 has room for what is wanted, but not for what would have to come from n0."""
+    cluster = described()
+    tight = (cluster.nodes[0], replace(cluster.nodes[1], t_mem=1600.0, f_mem=600), cluster.nodes[2])
+    assert obstacle(replace(cluster, nodes=tight)) == "group group1 would not hold N+1"
+    assert obstacle(replace(cluster, nodes=tight), target=NOTHING) is None
