@@ -12,7 +12,6 @@ from ganeti_htools.simulator.fields import QueryTable
 from ganeti_htools.simulator.job_table import JOBS
 from ganeti_htools.simulator.jobs import Jobs, QueuedJob
 from ganeti_htools.simulator.locks import LOCKS, locks
-from ganeti_htools.simulator.logical_units import tagged
 from ganeti_htools.simulator.opcodes import OpcodeError
 from ganeti_htools.simulator.queries import (
     RowTexts,
@@ -23,6 +22,7 @@ from ganeti_htools.simulator.queries import (
     matcher,
     query,
 )
+from ganeti_htools.simulator.tags import tagged
 
 _TABLES: Mapping[str, QueryTable] = {
     "node": tables.NODES,

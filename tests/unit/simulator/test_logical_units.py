@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from ganeti_htools.model.types import Status
-from ganeti_htools.simulator.logical_units import begun, carry_out, tagged
+from ganeti_htools.simulator.logical_units import begun, carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check
+from ganeti_htools.simulator.tags import tagged
 from ganeti_htools.simulator.world import World, lose
 from tests.support.worlds import migrate, move, opcode, replace_disks, role, world
 
