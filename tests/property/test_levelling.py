@@ -52,6 +52,7 @@ def test_the_score_drops_and_no_group_gets_worse(described: Cluster, plain: bool
         assert not after.health(group).worse_than(before.health(group))
     for move in moves:
         assert after.health(move.group).good
+        assert not before.last_resort(move.group)
         assert before.group_of(move.instance) != move.group
 
 

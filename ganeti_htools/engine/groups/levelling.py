@@ -118,8 +118,11 @@ class _Search:
         return allowed
 
     def _made(self, now: Regrouping, index: int, group: int) -> Regrouping | None:
-        """The cluster with an instance in another group that is healthy, and no group worse; else None."""
-        if group not in now.targets(index) or not now.health(group).good:
+        """The cluster with an instance in another group that is healthy, and no group worse; else None.
+
+        Groups of the last resort take none: it has a place where it is.
+        """
+        if group not in now.targets(index) or now.last_resort(group) or not now.health(group).good:
             return None
         way = now.way_to(index, group)
         return None if way is None else now.made(index, way)
