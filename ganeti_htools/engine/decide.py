@@ -13,7 +13,8 @@ from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.shortage import explain
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric
 from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
-from ganeti_htools.engine.redundancy.global_n1 import Unmirrored, assess
+from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.redundancy.unmirrored import Unmirrored
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, lacking, pool_room

@@ -80,39 +80,39 @@ def respond(
     """
     cache = cache or Cache()
     message = cache.reader.read(data)
-    cluster, request, note, named = message.cluster, message.request, "", False
+    cluster, request, note = message.cluster, message.request, ""
     if len(cluster.nodes) > MOST_NODES:
         raise TooLargeError(f"the request has more than {MOST_NODES} nodes")
     if known:
-        there, unused = known.cluster, unused_units(_requested(request), known.cluster)
-        if unused and known.naming:
-            there = known.naming(unused)
-        cluster = with_known(cluster, request, there, cache.furnished)
-        if cluster.nodes is not message.cluster.nodes:
-            note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
-        named = names_units(_requested(request), known.cluster)
-        if named and known.to_be_asked:
-            note = "; storage units, which the request lacks, are not known yet and will be asked for"
-        if lacks_disks(message.cluster, request):
-            filled = with_disks(cluster, known.cluster, cache)
-            if filled is not cluster:
-                note += f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
-                cluster = filled
+        cluster, note = _furnished(cluster, request, known, cache)
     cluster, options, more = prepared(cluster, request, options, known.cluster if known else None)
-    note += more
     state = state_for(cluster, request, options, cache.figures)
     cache.figures = state.figures
-    warnings = (*message.warnings, *missing_resources(state))
-    outcome = _outcome(state, request, options)
-    disabled = any(not_enabled(cluster, row) for row in _requested(request))
+    outcome, requested = _outcome(state, request, options), _requested(request)
     return Response(
-        _answer(request, outcome, note),
-        warnings,
+        _answer(request, outcome, note + more),
+        (*message.warnings, *missing_resources(state)),
         gist(request, outcome),
-        named,
-        disabled,
+        known is not None and names_units(requested, known.cluster),
+        any(not_enabled(cluster, row) for row in requested),
         _ranking(request, outcome),
     )
+
+
+def _furnished(cluster: Cluster, request: Request, known: Known, cache: Cache) -> tuple[Cluster, str]:
+    """The cluster of a request with what that cannot say, and what there is to tell of it."""
+    requested, note = _requested(request), ""
+    unused = unused_units(requested, known.cluster)
+    there = known.naming(unused) if unused and known.naming else known.cluster
+    furnished = with_known(cluster, request, there, cache.furnished)
+    if furnished.nodes is not cluster.nodes:
+        note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
+    if known.to_be_asked and names_units(requested, known.cluster):
+        note = "; storage units, which the request lacks, are not known yet and will be asked for"
+    filled = with_disks(furnished, known.cluster, cache) if lacks_disks(cluster, request) else furnished
+    if filled is not furnished:
+        note += f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
+    return filled, note
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 
 from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.solution import Solution
+from ganeti_htools.engine.redundancy.arrivals import Arrivals
 from ganeti_htools.engine.redundancy.displaced import Amounts
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy, Unmirrored, assess
-from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost
+from ganeti_htools.engine.redundancy.unmirrored import Unmirrored
 from ganeti_htools.engine.rules import affinity, choice, node_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options

@@ -8,8 +8,9 @@ import numpy as np
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.redundancy import n1
+from ganeti_htools.engine.redundancy.arrivals import Arrivals
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
-from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode
+from ganeti_htools.engine.redundancy.loss_simulation import LostNode
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, pool_room

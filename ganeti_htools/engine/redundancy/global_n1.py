@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ganeti_htools.engine.redundancy.arrivals import Arrivals
 from ganeti_htools.engine.redundancy.displaced import (
     DRBD,
     SURVIVES,
@@ -18,7 +19,7 @@ from ganeti_htools.engine.redundancy.displaced import (
     displaced_by_node,
     spindles_of,
 )
-from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, LostNode
+from ganeti_htools.engine.redundancy.loss_simulation import LostNode
 from ganeti_htools.engine.redundancy.node_loss import (
     all_can_be_lost,
     bound,
@@ -379,39 +380,6 @@ class Redundancy:
             doubtful = node in self.unsettled()
             self.tried[node] = not doubtful or self._survived(node)
         return not self.tried[node]
-
-
-@dataclass(frozen=True, slots=True)
-class Unmirrored:
-    """Redundancy where an instance only gets a secondary: it counts as what it still is without.
-
-    ``before`` is of the state in which it has none.
-    """
-
-    before: Redundancy
-
-    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
-        """As :class:`Check` says."""
-        assert secondaries is not None
-        return np.full((len(primaries), len(secondaries)), not self.before.missing)
-
-    def confirms(self, trial: Trial, suspects: list[int]) -> bool:
-        """As :class:`Check` says: nodes have the figures they get, the instance is what it was."""
-        asked, primary, secondary = trial.asked, int(trial.pnode[0]), int(trial.snode[0])
-        unsettled = self.before.unsettled(replace(asked, record_mem=0), primary).tolist()
-        state = self.before.state.copy()
-        for node in trial.changes:
-            state.columns.put(int(node.rows[0]), node.new)
-        if not asked.forthcoming:
-            state.peers[primary, secondary] += asked.secondary_mem
-        known = self.before
-        return all_can_be_lost(
-            lambda node: can_be_lost(state, node, known.scope, known.arrivals), unsettled, suspects
-        )
-
-    def hopeless(self, suspects: list[int]) -> bool:
-        """As :class:`Check` says."""
-        return self.before.hopeless(suspects)
 
 
 def _less(values: Ints, row: int | slice, amount: int) -> Ints:

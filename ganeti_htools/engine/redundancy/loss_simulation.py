@@ -1,37 +1,26 @@
 """Whether the instances of a lost node find room, when many placements are tried on one state.
 
 The twin of :func:`.node_loss.recover` for what does not fail over, with the same choices: one instance after
-the other goes where the nodes are best balanced then. What an instance changes on a node is the same
-whatever else is there (``proportional`` components), so it is found out once, by :mod:`.node_rules`, and
-remembered; each step is then some arithmetic with the figures of the nodes that have room, in plain Python
-where they are few. Restated are the hard limits of ``node_rules.add_primary`` and its N+1 rule; a property
-test compares with :func:`.node_loss.recover`.
+the other goes where the nodes are best balanced then. What an instance changes on a node is remembered
+(:mod:`.arrivals`); each step is then some arithmetic with what nodes have left (:mod:`.nodes_left`). Restated
+are the hard limits of ``node_rules.add_primary`` and its N+1 rule; a property test compares with
+:func:`.node_loss.recover`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from math import gcd, sqrt
+from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ganeti_htools.engine.redundancy.arrivals import Arrival, Arrivals, need_of
+from ganeti_htools.engine.redundancy.nodes_left import Balance, Nodes
 from ganeti_htools.engine.redundancy.room import Wanted, lacking, wanted
-from ganeti_htools.engine.rules import affinity, choice, instance_policy, node_rules
-from ganeti_htools.engine.rules.components import (
-    AGGREGATES,
-    CLUSTER,
-    COMPONENTS,
-    CROWDING,
-    INDEX,
-    LOST,
-    SPREAD,
-    WEIGHTS,
-)
-from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules import affinity, choice
+from ganeti_htools.engine.rules.components import COMPONENTS, CROWDING, INDEX, WEIGHTS
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
-from ganeti_htools.engine.rules.score import distinct_spreads, node_values
-from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import NOWHERE, Bools, Floats
+from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import Asked, State
 
 N1, TAGS, LOCATION = INDEX["n1_cnt"], INDEX["pri_tags_score"], INDEX["location_score"]
@@ -44,196 +33,8 @@ _UNKNOWN = [
 if _UNKNOWN:
     raise ValueError(f"the simulation of lost nodes does not know what changes {', '.join(_UNKNOWN)}")
 
-# What _Nodes keeps account of; these are all hard limits there are.
+# What Nodes keeps account of; these are all hard limits there are.
 check_hard((MEMORY, DISK, SPINDLES), "the simulation of lost nodes")
-
-# More than so many instances are not remembered.
-ENOUGH = 50_000
-
-# From so many candidates on, their scores are computed in arrays.
-MANY = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """What an instance changes on each node to which it comes as primary.
-
-    ``spreads`` (``table`` as an array) has for each node the changes of the components that are spreads, 0
-    where the node does not count; ``counts`` are the weighted changes of the sums. ``allowed`` tells where
-    policies admit it, ``welcome`` whether they do everywhere.
-    """
-
-    spreads: list[list[float]]
-    table: Floats
-    counts: list[float]
-    allowed: list[bool]
-    welcome: bool
-
-
-@dataclass(slots=True)
-class Arrivals:
-    """What instances change, by what they need; it holds for all states with the same nodes and policies."""
-
-    needs: dict[Any, Arrival] = field(default_factory=dict)
-    rows: dict[int, tuple[Instance, Asked, Any]] = field(default_factory=dict)
-
-    def tidy(self) -> None:
-        """Forget everything if it is too much."""
-        if max(len(self.needs), len(self.rows)) > ENOUGH:
-            self.needs, self.rows = {}, {}
-
-    def asked(self, state: State, index: int) -> tuple[Asked, Any]:
-        """The instance of a row, and what it needs."""
-        row = state.cluster.instances[index]
-        known = self.rows.get(id(row))
-        if known is None or known[1].index != index:
-            asked = state.instance(index)
-            known = self.rows[id(row)] = row, asked, need_of(asked)  # kept, so that no other has its identity
-        return known[1:]
-
-    def of(self, state: State, asked: Asked, need: Any, score: "_Score") -> Arrival:
-        """What an instance changes."""
-        known = self.needs.get((need, score.rows))
-        if known is None:
-            known = self.needs[need, score.rows] = _arrival(state, asked, score)
-        return known
-
-
-def need_of(asked: Asked) -> Any:
-    """All that decides what an instance changes where it comes to, tags aside."""
-    return asked.needs, asked.row.template.survives_node, asked.row.demand
-
-
-@dataclass(frozen=True, slots=True)
-class _Score:
-    """How the score is made up; components that are one object are one row, with the sum of their weights."""
-
-    rows: tuple[int, ...]
-    weights: tuple[float, ...]
-
-
-def _spreads(score: _Score, values: Sequence[Any], online: Bools) -> Floats:
-    """The nodes' values (rows) of the components that are spreads, 0 for offline nodes."""
-    table = np.empty((len(online), len(score.rows)))
-    for at, which in enumerate(score.rows):
-        table[:, at] = values[which]
-    table[~online] = 0.0
-    return table
-
-
-def _arrival(state: State, asked: Asked, score: _Score) -> Arrival:
-    columns, online = state.columns, ~state.columns.offline
-    values = node_values(columns)
-    new, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
-    then = node_values(new, (columns, values))
-    spreads = _spreads(score, then, online) - _spreads(score, values, online)
-    counts = np.zeros(len(online))
-    for which, (component, aggregate) in enumerate(zip(COMPONENTS, AGGREGATES, strict=True)):
-        if component.proportional and aggregate not in (SPREAD, CLUSTER):
-            counted = ~online if aggregate is LOST else online
-            counts += np.where(counted, WEIGHTS[which] * (then[which] - values[which]), 0.0)
-    allowed = np.ones(len(online), np.bool_)
-    if not asked.row.template.survives_node:
-        allowed = instance_policy.codes(state, asked, np.arange(len(online))) == FITS
-    return Arrival(spreads.tolist(), spreads, counts.tolist(), allowed.tolist(), bool(allowed.all()))
-
-
-class _Balance:
-    """The sums and variances of the components that are spreads, and what changed values make of them."""
-
-    def __init__(self, values: list[list[float]], counted: Bools) -> None:
-        self.counted = counted
-        self.number = number = float(np.count_nonzero(counted))
-        if number:
-            table = np.array(values)[counted]
-            sums = table.sum(axis=0)
-            table -= sums / number
-            self.sums: list[float] = sums.tolist()
-            self.variances: list[float] = ((table * table).sum(axis=0) / number).tolist()
-            # A value x that becomes x + d adds d * (each * x - all * sum + bend * d) to the variance.
-            self.each, self.all = 2 / number, 2 / (number * number)
-            self.bend = (number - 1) / (number * number)
-
-    def copy(self) -> "_Balance":
-        """One of its own to be changed."""
-        copy = object.__new__(_Balance)
-        copy.__dict__.update(self.__dict__)
-        return copy
-
-    def change(self, values: list[float], changes: list[float]) -> None:
-        """The values of a node change, in place."""
-        each, every, bend = self.each, self.all, self.bend
-        self.variances = [
-            max(0.0, variance + d * (each * x - every * total + bend * d))
-            for variance, total, x, d in zip(self.variances, self.sums, values, changes, strict=True)
-        ]
-        self.sums = [total + d for total, d in zip(self.sums, changes, strict=True)]
-
-    def deviations(self, weights: tuple[float, ...], values: list[float], changes: list[float]) -> float:
-        """The weighted standard deviations after the values of a node have changed."""
-        each, every, bend = self.each, self.all, self.bend
-        score = 0.0
-        for weight, variance, total, x, d in zip(
-            weights, self.variances, self.sums, values, changes, strict=True
-        ):
-            variance += d * (each * x - every * total + bend * d)
-            if variance > 0.0:
-                score += weight * sqrt(variance)
-        return score
-
-    def many_deviations(self, weights: tuple[float, ...], values: Floats, changes: Floats) -> list[float]:
-        """The deviations for many nodes (rows), each by itself."""
-        slopes = self.each * values - self.all * np.array(self.sums)
-        variances = np.maximum(np.array(self.variances) + changes * (slopes + self.bend * changes), 0.0)
-        scores: list[float] = (np.sqrt(variances) @ np.array(weights)).tolist()
-        return scores
-
-
-class _Nodes:
-    """What the nodes have left, and what their score is made of: plain numbers, by row of the node."""
-
-    def __init__(self, state: State, exclusive: bool) -> None:
-        columns = state.columns
-        self.mem: list[int] = columns.unallocated.tolist()
-        self.disk: list[int] = columns.f_dsk.tolist()
-        self.spindles: list[int] = columns.f_spindles.tolist() if exclusive else []
-        self.number: list[int] = (columns.primaries + columns.secondaries).tolist()
-        base, online = node_values(columns), ~columns.offline
-        self.failing: list[int] = base[N1].tolist()
-        weights = distinct_spreads(AGGREGATES, WEIGHTS, base)
-        self.score = _Score(tuple(weights), tuple(weights.values()))
-        spreads = _spreads(self.score, base, online)
-        self.rated = bool(np.isfinite(spreads).all())
-        self.values: list[list[float]] = spreads.tolist()
-        self.table = spreads if len(online) >= MANY else None  # the values, where arrays are faster
-        self.balance: _Balance | None = None
-
-    def copy(self) -> "_Nodes":
-        """Nodes of its own to be changed; values of a node are replaced, never changed."""
-        copy = object.__new__(_Nodes)
-        copy.__dict__.update(self.__dict__)
-        copy.mem, copy.disk, copy.spindles = self.mem.copy(), self.disk.copy(), self.spindles.copy()
-        copy.number, copy.failing = self.number.copy(), self.failing.copy()
-        copy.values = self.values.copy()
-        copy.table = None if self.table is None else self.table.copy()
-        copy.balance = None if self.balance is None else self.balance.copy()
-        return copy
-
-    def balanced(self, counted: Bools) -> _Balance:
-        """The balance of some nodes."""
-        known = self.balance
-        if known is None or not (known.counted is counted or np.array_equal(known.counted, counted)):
-            known = self.balance = _Balance(self.values, counted)
-        return known
-
-    def change(self, node: int, changes: list[float]) -> None:
-        """The values of a node change."""
-        values = self.values[node]
-        if self.balance is not None and self.balance.number and self.balance.counted[node]:
-            self.balance.change(values, changes)
-        self.values[node] = [value + change for value, change in zip(values, changes, strict=True)]
-        if self.table is not None:
-            self.table[node] = self.values[node]
 
 
 class Displaced(NamedTuple):
@@ -268,7 +69,7 @@ class LostNode:
     instances: list[Displaced]
     memory: Wanted
     disk: Wanted
-    nodes: _Nodes
+    nodes: Nodes
 
     def placed(self, asked: Asked, primary: int) -> "LostNode | None":
         """With a new instance with that primary only, None if this cannot be told here."""
@@ -286,7 +87,7 @@ class LostNode:
         new = _displaced(self.state, self.node, self.reach, asked, arrival)
         return self._of([*self.instances[:at], new, *self.instances[at:]], nodes)
 
-    def _of(self, instances: list[Displaced], nodes: _Nodes) -> "LostNode":
+    def _of(self, instances: list[Displaced], nodes: Nodes) -> "LostNode":
         """With these instances."""
         memory, disk = _wanted(instances)
         return replace(self, instances=instances, memory=memory, disk=disk, nodes=nodes)
@@ -294,7 +95,7 @@ class LostNode:
     def _arrival(self, asked: Asked) -> Arrival:
         return self.known.of(self.state, asked, need_of(asked), self.nodes.score)
 
-    def own_nodes(self) -> _Nodes:
+    def own_nodes(self) -> Nodes:
         """Nodes to be changed, with the balance that counts first."""
         if self.instances:
             self.nodes.balanced(self._counted(self.instances[0].asked))
@@ -370,7 +171,7 @@ class LostNode:
             taken_disk += need_disk or 0
         return len(self.instances)
 
-    def _tried(self, nodes: _Nodes) -> bool:
+    def _tried(self, nodes: Nodes) -> bool:
         """Whether all instances find room, by trying; ``nodes`` are changed."""
         places, sure, number = self.places(nodes), 0, len(self.instances)
         for at in range(number):
@@ -382,7 +183,7 @@ class LostNode:
                 return False
         return True
 
-    def places(self, nodes: _Nodes) -> Iterator[int]:
+    def places(self, nodes: Nodes) -> Iterator[int]:
         """The node of each instance, one after the other, NOWHERE for the first that finds no room.
 
         ``nodes`` are changed on the way.
@@ -411,7 +212,7 @@ class LostNode:
                 table[asked.tags, self.node] -= moves
             yield best
 
-    def _with_room(self, nodes: _Nodes, displaced: Displaced) -> list[int]:
+    def _with_room(self, nodes: Nodes, displaced: Displaced) -> list[int]:
         """The nodes with room for an instance."""
         asked, _, need, need_disk, targets = displaced
         mem, disk = nodes.mem, nodes.disk
@@ -423,7 +224,7 @@ class LostNode:
                 places = [at for at in places if not counted[at] or spindles[at] >= needed]
         return places
 
-    def _place(self, nodes: _Nodes, asked: Asked, arrival: Arrival, node: int) -> None:
+    def _place(self, nodes: Nodes, asked: Asked, arrival: Arrival, node: int) -> None:
         """An instance comes to a node."""
         nodes.mem[node] -= asked.record_mem
         nodes.disk[node] -= asked.dsk if asked.local else 0
@@ -436,8 +237,8 @@ class LostNode:
     def _best(
         self,
         state: State,
-        nodes: _Nodes,
-        balance: _Balance,
+        nodes: Nodes,
+        balance: Balance,
         asked: Asked,
         arrival: Arrival,
         places: list[int],
@@ -445,11 +246,7 @@ class LostNode:
         """The node that is best for an instance."""
         if not balance.number:
             return places[-1]
-        weights, values, spreads = nodes.score.weights, nodes.values, arrival.spreads
-        if nodes.table is None or len(places) < MANY:
-            scores = [balance.deviations(weights, values[at], spreads[at]) for at in places]
-        else:
-            scores = balance.many_deviations(weights, nodes.table[places], arrival.table[places])
+        scores = nodes.deviations(balance, arrival, places)
         n1, mem, counts, online = WEIGHTS[N1], asked.record_mem, arrival.counts, self.online
         for which, at in enumerate(places):
             scores[which] += counts[at]
@@ -511,7 +308,7 @@ def lost_node(
     alike = (
         each.nodes for each in others if each and each.state is state and bool(each.exclusive) is exclusive
     )
-    nodes = next(alike, None) or _Nodes(state, exclusive)
+    nodes = next(alike, None) or Nodes(state, exclusive)
     if not nodes.rated:
         return None
     reach = [at for at in np.flatnonzero(mates).tolist() if at != node]

@@ -139,12 +139,17 @@ def test_units_that_only_the_request_names() -> None:
     assert unused(Disk(1, unit=SSD, metavg="fast")) == {fast}
 
 
-def test_the_first_instance_on_a_group_finds_room_there() -> None:
-    """No disk is on it yet, so the cluster that is known leaves it out."""
+def allocation(group: str | None) -> bytes:
+    """A request for a plain instance on an empty cluster, whose disk may name a volume group."""
     data = cluster(3, Shape(nodes=3, instances=0, templates={"plain": 1}))
     request = messages.allocate("new.example.org", "plain", disks=[2048])
-    request["disks"][0]["vg"] = "ssd"
-    text = messages.encode(messages.message(data, request)).encode()
+    request["disks"][0] |= {"vg": group} if group else {}
+    return messages.encode(messages.message(data, request)).encode()
+
+
+def test_the_first_instance_on_a_group_finds_room_there() -> None:
+    """No disk is on it yet, so the cluster that is known leaves it out."""
+    text = allocation("ssd")
     rows = iallocator.read(text).cluster
     last = rows.nodes[-1].name
 
@@ -168,10 +173,7 @@ def test_the_first_instance_on_a_group_finds_room_there() -> None:
 
 def test_a_group_that_is_full_is_not_chosen_although_the_request_does_not_tell() -> None:
     """The node that is the best by the request alone has a full second group."""
-    data = cluster(3, Shape(nodes=3, instances=0, templates={"plain": 1}))
-    request = messages.allocate("new.example.org", "plain", disks=[2048])
-    request["disks"][0]["vg"] = "ssd"
-    text = messages.encode(messages.message(data, request)).encode()
+    text = allocation("ssd")
     rows = iallocator.read(text).cluster
     chosen = json.loads(respond(text, parse_options([])).answer)["result"][0]
 
@@ -247,10 +249,7 @@ def test_the_answer_says_that_units_which_are_named_are_not_known_yet(
     group: str | None, to_be_asked: bool
 ) -> None:
     """Nobody waits for them: a job that asks nodes waits for locks that the asker's job holds."""
-    data = cluster(3, Shape(nodes=3, instances=0, templates={"plain": 1}))
-    request = messages.allocate("new.example.org", "plain", disks=[2048])
-    request["disks"][0] |= {"vg": group} if group else {}
-    text = messages.encode(messages.message(data, request)).encode()
+    text = allocation(group)
     there = replace(iallocator.read(text).cluster, default_units=(DesiredUnit(LVM, "xenvg"),))
     alone = json.loads(respond(text, parse_options([])).answer)
     response = respond(text, parse_options([]), None, Known(there, 3.0, to_be_asked=to_be_asked))

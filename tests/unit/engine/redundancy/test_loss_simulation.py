@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine.redundancy import loss_simulation
-from ganeti_htools.engine.redundancy.loss_simulation import Arrivals, lost_node
+from ganeti_htools.engine.redundancy import nodes_left
+from ganeti_htools.engine.redundancy.arrivals import Arrivals
+from ganeti_htools.engine.redundancy.loss_simulation import lost_node
 from ganeti_htools.engine.redundancy.node_loss import Means, can_be_lost, failed_over, recover
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -53,12 +54,12 @@ def test_simulations_agree_where_room_is_scarce(seed: int) -> None:
             assert can_be_lost(state, node, scope, known) == can_be_lost(state, node, scope)
 
 
-@pytest.mark.parametrize("many", [2, loss_simulation.MANY])
+@pytest.mark.parametrize("many", [2, nodes_left.MANY])
 @pytest.mark.parametrize("seed", range(25))
 def test_one_more_instance_is_as_if_it_had_been_there(
     seed: int, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss_simulation, "MANY", many)
+    monkeypatch.setattr(nodes_left, "MANY", many)
     state, rng = scarce(seed), random.Random(seed)
     everyone, known, rows = np.ones(len(state.group), np.bool_), Arrivals(), np.arange(len(state.group))
     template = rng.choice((DiskTemplate.PLAIN, DiskTemplate.EXT))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.redundancy import node_loss
+from ganeti_htools.engine.redundancy.arrivals import Arrivals
 from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.redundancy.loss_simulation import Arrivals
 from ganeti_htools.engine.redundancy.node_loss import Means, Recovery
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Disk, Instance

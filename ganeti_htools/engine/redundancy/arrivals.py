@@ -1,0 +1,106 @@
+"""What an instance changes on the nodes to which it comes.
+
+It is the same whatever else is there (``proportional`` components), so it is found out once, by
+:mod:`.node_rules`, and remembered.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.rules import instance_policy, node_rules
+from ganeti_htools.engine.rules.components import AGGREGATES, CLUSTER, COMPONENTS, LOST, SPREAD, WEIGHTS
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.score import node_values
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import Bools, Floats
+from ganeti_htools.model.state import Asked, State
+
+# More than so many instances are not remembered.
+ENOUGH = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What an instance changes on each node to which it comes as primary.
+
+    ``spreads`` (``table`` as an array) has for each node the changes of the components that are spreads, 0
+    where the node does not count; ``counts`` are the weighted changes of the sums. ``allowed`` tells where
+    policies admit it, ``welcome`` whether they do everywhere.
+    """
+
+    spreads: list[list[float]]
+    table: Floats
+    counts: list[float]
+    allowed: list[bool]
+    welcome: bool
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """What instances change, by what they need; it holds for all states with the same nodes and policies."""
+
+    needs: dict[Any, Arrival] = field(default_factory=dict)
+    rows: dict[int, tuple[Instance, Asked, Any]] = field(default_factory=dict)
+
+    def tidy(self) -> None:
+        """Forget everything if it is too much."""
+        if max(len(self.needs), len(self.rows)) > ENOUGH:
+            self.needs, self.rows = {}, {}
+
+    def asked(self, state: State, index: int) -> tuple[Asked, Any]:
+        """The instance of a row, and what it needs."""
+        row = state.cluster.instances[index]
+        known = self.rows.get(id(row))
+        if known is None or known[1].index != index:
+            asked = state.instance(index)
+            known = self.rows[id(row)] = row, asked, need_of(asked)  # kept, so that no other has its identity
+        return known[1:]
+
+    def of(self, state: State, asked: Asked, need: Any, score: "Score") -> Arrival:
+        """What an instance changes."""
+        known = self.needs.get((need, score.rows))
+        if known is None:
+            known = self.needs[need, score.rows] = _arrival(state, asked, score)
+        return known
+
+
+def need_of(asked: Asked) -> Any:
+    """All that decides what an instance changes where it comes to, tags aside."""
+    return asked.needs, asked.row.template.survives_node, asked.row.demand
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How the score is made up; components that are one object are one row, with the sum of their weights."""
+
+    rows: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+def spreads_of(score: Score, values: Sequence[Any], online: Bools) -> Floats:
+    """The nodes' values (rows) of the components that are spreads, 0 for offline nodes."""
+    table = np.empty((len(online), len(score.rows)))
+    for at, which in enumerate(score.rows):
+        table[:, at] = values[which]
+    table[~online] = 0.0
+    return table
+
+
+def _arrival(state: State, asked: Asked, score: Score) -> Arrival:
+    columns, online = state.columns, ~state.columns.offline
+    values = node_values(columns)
+    new, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
+    then = node_values(new, (columns, values))
+    spreads = spreads_of(score, then, online) - spreads_of(score, values, online)
+    counts = np.zeros(len(online))
+    for which, (component, aggregate) in enumerate(zip(COMPONENTS, AGGREGATES, strict=True)):
+        if component.proportional and aggregate not in (SPREAD, CLUSTER):
+            counted = ~online if aggregate is LOST else online
+            counts += np.where(counted, WEIGHTS[which] * (then[which] - values[which]), 0.0)
+    allowed = np.ones(len(online), np.bool_)
+    if not asked.row.template.survives_node:
+        allowed = instance_policy.codes(state, asked, np.arange(len(online))) == FITS
+    return Arrival(spreads.tolist(), spreads, counts.tolist(), allowed.tolist(), bool(allowed.all()))
