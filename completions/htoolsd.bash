@@ -345,7 +345,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,cancel,history,why,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,cancel,policies,run,history,why,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -391,6 +391,19 @@ END
 --json none
 oneplan 1 1
 --now none
+END
+            ;;
+        'htoolsctl policies') cat <<'END'
+-h,--help none
+--explain choices=rebalance
+--json none
+END
+            ;;
+        'htoolsctl run') cat <<'END'
+-h,--help none
+choices=rebalance 1 1
+--forget-failures none
+--json none
 END
             ;;
         'htoolsctl history') cat <<'END'

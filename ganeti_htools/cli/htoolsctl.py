@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ganeti_htools import streams
-from ganeti_htools.cli.report import daemon, daemon_plans, decisions, history, storage
+from ganeti_htools.cli.report import daemon, daemon_plans, decisions, history, policies, storage
 from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socket
 from ganeti_htools.client.following import changes
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
@@ -89,7 +89,16 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "cancel":
             command.add_argument("--now", action="store_true", help="do not wait for the jobs under way")
-    past = add("history", _history, "Lists what the daemon has decided, and the plans made and ended.")
+    listed = add("policies", _policies, "Lists the policies: mode, last decision, next time, what is left.")
+    listed.add_argument(
+        "--explain", metavar="POLICY", help="tell what a policy would do now, and what holds it back"
+    )
+    wanted = add("run", _run, "Has a policy considered at once, and does not wait for that.")
+    wanted.add_argument("policy", metavar="POLICY", help="its name, like rebalance")
+    wanted.add_argument(
+        "--forget-failures", action="store_true", help="go on where plans that failed have switched it off"
+    )
+    past = add("history", _history, "Lists what the daemon and its policies have decided, and plans.")
     past.add_argument("--instance", metavar="INSTANCE", help="only what names this instance")
     past.add_argument("--node", metavar="NODE", help="only what names this node")
     since = "only since then: 2026-01-31, 2026-01-31T18:00, or 2h or 3d ago"
@@ -97,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     past.add_argument("--most", metavar="N", type=_count, help="at most so many, the newest (100)")
     why = add("why", _why, "Tells why an instance is where it is.")
     why.add_argument("instance", metavar="INSTANCE", help="its name, or the beginning up to a dot")
-    for command in (past, why):
+    for command in (listed, wanted, past, why):
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
     decide = add("decide", _decide, "Decides an iallocator request.")
     decide.usage = "htoolsctl decide FILE [--alternates=N] [--KEY=VALUE ...]"
@@ -180,6 +189,20 @@ def _follow(options: Namespace) -> int:
 def _cancel(options: Namespace) -> int:
     told = ask(options.socket, "cancel", {"plan": options.plan, "now": options.now}, patience=PATIENCE)
     return _print(options, told, lambda plan: daemon_plans.cancelled(plan, options.now))
+
+
+def _policies(options: Namespace) -> int:
+    if options.explain is None:
+        return _print(options, ask(options.socket, "policies", {}, patience=PATIENCE), policies.summaries)
+    _look(options)
+    told = ask(options.socket, "explain", {"policy": options.explain}, patience=_PLANNING)
+    return _print(options, told, policies.explanation)
+
+
+def _run(options: Namespace) -> int:
+    wish = {"forget_failures": True} if options.forget_failures else {}
+    told = ask(options.socket, "run", {"policy": options.policy, **wish}, patience=PATIENCE)
+    return _print(options, told, lambda told: policies.considered(options.policy, told))
 
 
 def _history(options: Namespace) -> int:

@@ -293,6 +293,16 @@ async def cancel(client: Client, job: int, kill: bool = False) -> tuple[bool, st
     return await _ask(client, "CancelJob", [job, kill], read)
 
 
+async def watcher_pause(client: Client) -> float | None:
+    """Until when ganeti-watcher does not act, in seconds of the epoch; None if it is not paused."""
+
+    def read(answer: Any) -> float | None:
+        [until] = _listed(answer, 1)
+        return None if until is None else float(until)
+
+    return await _ask(client, "QueryConfigValues", [["watcher_pause"]], read)
+
+
 async def set_watcher_pause(client: Client, until: float | None) -> None:
     """Keep ganeti-watcher from acting until a time, in seconds of the epoch; None ends the pause."""
     await client.call("SetWatcherPause", [until])

@@ -5,6 +5,7 @@ instances only to nodes that may receive all of its migration tags. Location: no
 tag fail together. Desired location: an instance prefers a node with the same location tag. Bandwidth:
 how fast nodes with such tags reach each other (Ganeti's design "migration speed accounting in hbal").
 No intergroup: instances are not moved out of the group, or between any groups of the cluster.
+Pinned: policies of the daemon leave the instance where it is (``htoolsd(8)``).
 """
 
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ LOCATION = "htools:nlocation:"
 DESIRED_LOCATION = "htools:desiredlocation:"
 BANDWIDTH = "htools:bandwidth:"
 NO_INTERGROUP = "htools:nointergroup"
+PINNED = "htools:pinned"
 MAX_SPEED = 1 << 40  # Mbit/s; larger figures are taken for damage
 
 

@@ -47,7 +47,10 @@ def test_status_for_programs_is_the_daemons_answer(daemon: Daemon) -> None:
 
 def test_methods_are_listed(daemon: Daemon) -> None:
     methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
-    names = "cancel cluster decide execute follow history methods plan plans refresh status storage why"
+    names = (
+        "cancel cluster decide execute explain follow history methods plan plans policies refresh run status"
+        " storage why"
+    )
     assert [method["name"] for method in methods] == names.split()
     table = htoolsctl(daemon, "methods").stdout
     for method in methods:

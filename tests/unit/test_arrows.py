@@ -51,15 +51,19 @@ MAY_IMPORT = {
     "cli.runs": f"{_LIBRARY} commandline cli.terminal cli.report cli.cluster",
     "cli": f"{_LIBRARY} commandline cli.terminal cli.report cli.cluster cli.runs",
     "htoolsd.reading": "",
+    "htoolsd.keys": "model",
     "htoolsd.socket": "model backends luxi client sockets",
     "htoolsd.sync": "model backends luxi sources htoolsd.reading",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.reading htoolsd.sync",
     "htoolsd.history": _LIBRARY,
+    "htoolsd.policies": f"{_LIBRARY} htoolsd.reading htoolsd.keys htoolsd.sync htoolsd.plans htoolsd.history",
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
+        " htoolsd.policies"
     ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.api"
+        " htoolsd.keys htoolsd.policies"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

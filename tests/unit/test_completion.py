@@ -46,7 +46,8 @@ def test_choices() -> None:
     assert complete("hail", "--mond", "=") == ["yes", "no"]
     assert complete("hail", "--mond", "=", "y") == ["yes"]
     about_plans = ["plans", "plan", "execute", "cancel"]
-    commands = ["status", "refresh", "storage", "methods", *about_plans, "history", "why", "decide"]
+    commands = ["status", "refresh", "storage", "methods", *about_plans]
+    commands += ["policies", "run", "history", "why", "decide"]
     assert complete("htoolsctl", "") == commands
 
 

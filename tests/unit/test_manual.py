@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -55,10 +54,11 @@ def test_every_option_of_the_other_programs(name: str) -> None:
 
 
 def test_every_key_of_the_configuration() -> None:
-    for key in fields(config.Config):
-        default = f'"{key.default}"' if isinstance(key.default, str) else str(key.default)
-        setting = f"[[{key.name}]]" if key.default == () else f"{key.name} = {default}"
-        assert f"\n{setting}\n:   " in page("htoolsd.8")
+    for line in config.describe().splitlines():
+        table, setting = re.fullmatch(r"(?:(\w+)\.)?(\w+ = .*)", line[:47].strip()).groups()  # type: ignore[union-attr]
+        term = "[[pool]]" if setting == "pool = []" else setting
+        assert table is None or f"\n[{table}]\n:   " in page("htoolsd.8")
+        assert f"\n{term}\n:   " in page("htoolsd.8")
 
 
 def test_every_page_is_told_of_where_the_tools_are_listed() -> None:

@@ -1,6 +1,6 @@
 """All methods of the socket, by subject; ``htoolsctl methods`` lists them.
 
-What carries them out stands in one module per subject. A new subject (policies, the ledger) is a
+What carries them out stands in one module per subject. A new subject (the ledger) is a
 module beside this one, an argument of :func:`declared` and a section there.
 """
 
@@ -11,10 +11,13 @@ from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.plans import PlanMethods
+from htoolsd.api.policies import PolicyMethods
+from htoolsd.policies.policies import POLICIES
 from htoolsd.socket.methods import Handler, Method
 
 _NAMES = " or ".join(TOOLS)
 _OPTIONS = "; ".join(f"for {name} {', '.join(names(tool.options))}" for name, tool in TOOLS.items())
+_POLICIES = " or ".join(POLICIES)
 _PLAN = "id of a plan, or its beginning"
 
 
@@ -22,6 +25,7 @@ def declared(
     decisions: Decisions,
     cluster: ClusterMethods,
     plans: PlanMethods,
+    policies: PolicyMethods,
     history: HistoryMethods,
     status: Handler,
 ) -> tuple[Method, ...]:
@@ -117,11 +121,39 @@ def declared(
             {"plan": _PLAN, "now": "true to leave the jobs alone at once, which go on; optional"},
             plans.cancel,
         ),
+        # Policies
+        Method(
+            "policies",
+            1,
+            "Lists the policies: the mode of each, what it decided last in each node group and why, when it"
+            " is considered next, what the budgets of the day leave, and how many plans failed in a row.",
+            {},
+            policies.summaries,
+        ),
+        Method(
+            "explain",
+            1,
+            "Tells what a policy would do now in each node group, and which conditions hold it back.",
+            {"policy": _POLICIES},
+            policies.explain,
+        ),
+        Method(
+            "run",
+            1,
+            "Has a policy considered at once, and does not wait for that. Tells whether this is the master"
+            " node, where alone policies are considered, and the policy's mode.",
+            {
+                "policy": _POLICIES,
+                "forget_failures": "true to go on where plans that failed have switched it off; optional",
+            },
+            policies.run,
+        ),
         # The history
         Method(
             "history",
             1,
-            "Tells of decisions and of plans that were made or have ended, the newest last.",
+            "Tells of decisions, of plans that were made or have ended, and of what policies have decided,"
+            " the newest last.",
             {
                 "instance": "only what names this instance, or its beginning up to a dot; optional",
                 "node": "the same for a node; optional",

@@ -1,6 +1,5 @@
 """The methods about plans. A plan is made in a thread, with the code of the tools."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast, get_args
@@ -11,13 +10,13 @@ import trio
 from ganeti_htools.client.following import LONGEST
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.record import record
-from ganeti_htools.execution.run import Run
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
-from ganeti_htools.planning.options import from_json, to_json
+from ganeti_htools.planning.options import from_json
 from ganeti_htools.planning.proposal import OnChange, Proposal, begin
 from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.sources.source import unheard
+from htoolsd.plans.making import made
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
@@ -48,29 +47,17 @@ class PlanMethods:
         model = self._sync.model_of(args.get("generations"))
         if model is None or model.cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known, or has changed since; ask again")
-        proposal, run = await self._proposed(tool, options, model.cluster)
+        proposal = await self._proposed(tool, options, model.cluster)
         client = caller.get()
-        facts = {
-            "id": run.signature.run,
-            "tool": tool,
-            "options": to_json(options),
-            "groups": list(proposal.groups),
-            "made": time.time(),
-            "by": {"uid": client.uid, "pid": client.pid},
-            "generations": model.generations,
-            "score": proposal.score,
-            "cost": proposal.cost,
-            "on_change": options.execution.on_change,
-            "wait_for_nodes": options.execution.wait_for_nodes,
-        }
-        plan = Plan(facts, run, proposal.review)
+        by = {"uid": client.uid, "pid": client.pid}
+        plan = made(tool, options, proposal, model.generations, by)
         await self._plans.add(plan)
         return {**plan.document(), "found": proposal.found}
 
-    async def _proposed(self, tool: str, options: Any, cluster: Cluster) -> tuple[Proposal, Run]:
-        """What a tool would do, and the run that does it."""
+    async def _proposed(self, tool: str, options: Any, cluster: Cluster) -> Proposal:
+        """What a tool would do."""
         try:
-            proposal = await trio.to_thread.run_sync(
+            return await trio.to_thread.run_sync(
                 TOOLS[tool].propose,
                 cluster,
                 options,
@@ -80,7 +67,6 @@ class PlanMethods:
             )
         except HtoolsError as error:
             raise RefusalError(Refusal.ARGUMENTS, str(error)) from None
-        return proposal, begin(tool, proposal.purpose, proposal.jobs, options.execution)
 
     async def _make_again(self, plan: Plan) -> None:
         """Make a plan of an earlier daemon ready to be executed.
@@ -95,11 +81,13 @@ class PlanMethods:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet; ask again")
         if model.silent:
             raise RefusalError(Refusal.CLUSTER, unheard(model.silent))
-        proposal, run = await self._proposed(tool, _options(tool, plan.facts["options"]), model.cluster)
+        options = _options(tool, plan.facts["options"])
+        proposal = await self._proposed(tool, options, model.cluster)
         if plan.state is not PlanState.PLANNED or plan.review is not None:
             return  # another call was faster
-        made, told = ((each.signature.purpose, record(each)["not_submitted"]) for each in (run, plan.run))
-        if made != told or set(plan.facts["groups"]) != set(proposal.groups):
+        run = begin(tool, proposal.purpose, proposal.jobs, options.execution)
+        again, told = ((each.signature.purpose, record(each)["not_submitted"]) for each in (run, plan.run))
+        if again != told or set(plan.facts["groups"]) != set(proposal.groups):
             changed = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"
             raise RefusalError(Refusal.PLAN, f"plan {plan.id} {changed}; make a new one")
         run.signature = replace(run.signature, run=plan.id)

@@ -1,4 +1,4 @@
-"""What the history is made of: decisions and plans, each as a JSON document and the names in it."""
+"""What the history is made of: decisions, plans, and what policies decide; JSON and the names in it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -90,6 +90,18 @@ def plan(time: float, document: Mapping[str, Any]) -> Entry:
         "moves": moves,
     }
     return Entry(time, "plan", lambda: told)
+
+
+def policy(time: float, document: Mapping[str, Any]) -> Entry:
+    """What a policy has decided about a node group, and why."""
+    moves = [{**move, "status": "not submitted"} for move in document["moves"]]
+    told = {
+        **{key: value for key, value in document.items() if key != "time"},
+        "instances": sorted({move["instance"] for move in moves}),
+        "nodes": sorted({node for move in moves for node in (*move["from"], *move["to"])}),
+        "moves": moves,
+    }
+    return Entry(time, "policy", lambda: told)
 
 
 def placed_at(document: Mapping[str, Any], instance: str) -> Sequence[str] | None:

@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, cast
 
@@ -21,9 +22,13 @@ from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.plans import PlanMethods
+from htoolsd.api.policies import PolicyMethods
 from htoolsd.history import entries
 from htoolsd.history.history import History
+from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
+from htoolsd.policies.policies import Policies
+from htoolsd.policies.settings import Settings as PolicySettings
 from htoolsd.process import logs, mastership, signals, watching
 from htoolsd.process.arguments import parser
 from htoolsd.process.config import Config, load
@@ -101,16 +106,25 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew, decided)
     offered = Methods()
     server = Server(offered, _limits(config))
-    plans = Plans(
-        os.path.join(config.state_dir, "plans"),
+
+    def noted(plan: Plan) -> None:
+        history.note(entries.plan(time.time(), plan.document()))
+        policies.ended(plan)
+
+    plans = Plans(os.path.join(config.state_dir, "plans"), sync, noted)
+    policies = Policies(
+        os.path.join(config.state_dir, "policies.json"),
         sync,
-        lambda plan: history.note(entries.plan(time.time(), plan.document())),
+        plans,
+        _policy_settings(config),
+        lambda decision: history.note(entries.policy(decision.time, asdict(decision))),
     )
     offered.add(
         *methods.declared(
             decisions,
             ClusterMethods(sync),
             PlanMethods(plans, sync),
+            PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
             status.teller(config.socket, server, sync, decisions, plans, history),
         )
@@ -125,6 +139,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         sync.pace(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)
         history.limit(*_history_limits(new))
+        policies.limit(_policy_settings(new))
 
     def stop() -> None:
         """Finish what is under way; called again, without waiting for it."""
@@ -151,6 +166,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
                 notify("READY=1")
                 _log.info("ready", version=VERSION, socket=config.socket)
                 nursery.start_soon(sync.run)
+                nursery.start_soon(policies.run)
                 nursery.start_soon(watching.show, door)
                 with accepting:
                     await door.serve(client, clients)
@@ -164,6 +180,10 @@ def _decision_limits(config: Config) -> tuple[float, float, int]:
 
 def _history_limits(config: Config) -> tuple[float, int]:
     return config.history_days, config.history_mib
+
+
+def _policy_settings(config: Config) -> Mapping[str, PolicySettings]:
+    return {"rebalance": config.rebalance}
 
 
 def _storage_settings(config: Config) -> Settings:

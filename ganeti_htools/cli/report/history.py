@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.cli.report import policies
 from ganeti_htools.cli.report.daemon import ages
 from ganeti_htools.cli.report.layout import some
 
@@ -24,8 +25,7 @@ def _when(seconds: float) -> str:
 
 
 def _line(entry: Mapping[str, Any]) -> str:
-    told = _decision(entry) if entry["kind"] == "decision" else _plan(entry)
-    return f"{_when(entry['time'])}  {told}"
+    return f"{_when(entry['time'])}  {_TOLD[entry['kind']](entry)}"
 
 
 def _decision(entry: Mapping[str, Any]) -> str:
@@ -48,6 +48,9 @@ def _plan(entry: Mapping[str, Any]) -> str:
         f"plan {entry['id']} of {entry['tool']} in {groups} is {entry['state']},"
         f" {done} of {len(entry['moves'])} moves made{error}"
     )
+
+
+_TOLD = {"decision": _decision, "plan": _plan, "policy": policies.line}
 
 
 def _why(told: Mapping[str, Any]) -> Iterator[str]:

@@ -9,8 +9,11 @@ from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.methods import declared
 from htoolsd.api.plans import PlanMethods
+from htoolsd.api.policies import PolicyMethods
 from htoolsd.history.history import History
 from htoolsd.plans.plans import Plans
+from htoolsd.policies.policies import Policies
+from htoolsd.policies.settings import Settings
 from htoolsd.socket.methods import Args, File, Method
 from htoolsd.sync.following import Sync
 
@@ -26,10 +29,14 @@ async def status(_args: Args, _file: File) -> object:
 @pytest.fixture
 def methods(tmp_path: Path) -> tuple[Method, ...]:
     sync = Sync("nowhere", nobody, 1.0, 1.0)
-    plans = PlanMethods(Plans(str(tmp_path), sync), sync)
+    kept = Plans(str(tmp_path), sync)
+    plans = PlanMethods(kept, sync)
+    policies = Policies(
+        str(tmp_path / "policies"), sync, kept, {"rebalance": Settings()}, lambda _decision: None
+    )
     history = HistoryMethods(History(str(tmp_path / "history"), 1.0, 1), sync)
     decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))
-    return declared(decisions, ClusterMethods(sync), plans, history, status)
+    return declared(decisions, ClusterMethods(sync), plans, PolicyMethods(policies, sync), history, status)
 
 
 async def test_each_is_named_once_and_described(methods: tuple[Method, ...]) -> None:

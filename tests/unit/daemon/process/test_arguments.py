@@ -1,6 +1,6 @@
 """The command line of the daemon."""
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
 import pytest
 
@@ -22,7 +22,8 @@ def test_what_is_not_given_is_left_to_the_configuration() -> None:
 def test_every_key_of_the_configuration_is_in_the_help() -> None:
     text = parser().format_help()
     for key in fields(Config):
-        assert f"\n  {key.name} = " in text
+        end = ".mode" if is_dataclass(key.default) else ""
+        assert f"\n  {key.name}{end} = " in text
 
 
 @pytest.mark.parametrize("word", ["--stat=x", "--sta", "x"])

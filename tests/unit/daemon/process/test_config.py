@@ -6,6 +6,7 @@ import pytest
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
+from htoolsd.policies.settings import Settings
 from htoolsd.process.config import Config, describe, load, reloaded, sample
 
 SAMPLE = Path(__file__).resolve().parents[4] / "systemd" / "htoolsd.toml"
@@ -49,6 +50,14 @@ def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path
             '[[pool]]\ntype = "rados"\nkey = "x"\ntotal = 5\nreserved = 6',
             "pool 1: key 'reserved': Unable to read Int, expected a whole number from 0 to 5, got 6",
         ),
+        ("rebalance = 5", "rebalance: expected a table, [rebalance]"),
+        ("[rebalance]\nspeed = 1", "rebalance: unknown key 'speed'; known are mode, "),
+        ('[rebalance]\nmode = "on"', "rebalance: mode: expected one of off, shadow, propose, act, not 'on'"),
+        ("[rebalance]\nhold = 0", "rebalance: hold: expected a whole number greater than 0"),
+        ("[rebalance]\nstop = 3", "rebalance: stop: expected no more than start, which is 2"),
+        ('[rebalance]\nhours = "8-24"', "rebalance: hours: expected local times like 22:00-06:00"),
+        ('[rebalance]\nweekdays = ["sunday"]', "rebalance: weekdays: expected a list of strings from mon, "),
+        ("[rebalance]\ngroups = [1]", "rebalance: groups: expected a list of strings"),
         ("x = " + "[" * 5000, "not TOML: "),
         ("connections = " + "9" * 5000, "not TOML: "),
     ],
@@ -74,8 +83,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_every_key_is_described_and_its_default_is_valid(tmp_path: Path) -> None:
     described = describe().splitlines()
-    assert [line.split()[0] for line in described] == [key.name for key in fields(Config)]
-    assert all(key.metadata["doc"] for key in fields(Config))
+    own = [key.name for key in fields(Config) if key.name != "rebalance"]
+    assert [line.split()[0] for line in described] == [
+        *own,
+        *(f"rebalance.{key.name}" for key in fields(Settings)),
+    ]
+    assert all(line[47:].strip() for line in described)
     file = tmp_path / "htoolsd.toml"
     file.write_text("\n".join(line[:47] for line in described))
     assert load(str(file), {}) == Config()
@@ -88,7 +101,8 @@ def test_the_sample_is_what_there_is_to_set(tmp_path: Path) -> None:
     assert max(map(len, sample().splitlines())) <= 120
     uncommented = tmp_path / "htoolsd.toml"
     uncommented.write_text(re.sub("(?m)^# (?=[a-z_]+ = )", "", sample()))
-    assert len(re.findall("(?m)^[a-z]", uncommented.read_text())) == len(fields(Config))
+    keys = len(fields(Config)) - 1 + len(fields(Settings))
+    assert len(re.findall("(?m)^[a-z]", uncommented.read_text())) == keys
     assert load(str(uncommented), {}) == Config()
 
 
@@ -108,3 +122,10 @@ def test_pools(tmp_path: Path) -> None:
     )
     pools = Pool(DesiredUnit(StorageType.RADOS, "a"), 9), Pool(DesiredUnit(StorageType.EXT, "b"), 8, 1)
     assert load(str(file), {}).pool == pools
+
+
+def test_a_policy(tmp_path: Path) -> None:
+    file = tmp_path / "htoolsd.toml"
+    file.write_text('[rebalance]\nmode = "act"\nhours = "22:00-06:00"\nweekdays = ["sat", "sun"]\nhold = 1')
+    expected = Settings(mode="act", hours="22:00-06:00", weekdays=("sat", "sun"), hold=1)
+    assert load(str(file), {}).rebalance == expected

@@ -1,0 +1,166 @@
+"""The conditions under which a policy does something in a node group. Pure functions over plain data."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ganeti_htools.backends.haskell import fixed
+from htoolsd.policies.memory import Memory, Rounds
+from htoolsd.policies.settings import WEEKDAYS, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What is known of a node group when a policy considers it.
+
+    ``local`` is the local time of ``now`` (seconds of the epoch). ``n1`` counts nodes that fail N+1.
+    ``drained``, ``silent`` and ``updating`` (figures older than their instances) are nodes, ``late`` whether
+    the cluster is not known well enough. ``paused`` is until when the watcher is, 0 if it is not. ``jobs``
+    have not ended and touch the group. ``plan`` is one that is carried out there, ``proposal`` one of the
+    policy that waits.
+    """
+
+    now: float
+    local: datetime
+    group: str
+    score: float
+    n1: int = 0
+    drained: Sequence[str] = ()
+    silent: Sequence[str] = ()
+    updating: Sequence[str] = ()
+    late: bool = False
+    paused: float = 0.0
+    jobs: Sequence[int] = ()
+    plan: str | None = None
+    proposal: str | None = None
+
+
+def counted(rounds: Rounds, settings: Settings, seen: Situation) -> Rounds:
+    """The rounds after one more: hysteresis between ``start`` and ``stop``. A score that is no number counts
+    as one below, and rounds in which the group cannot be judged begin the count anew.
+    """
+    if seen.late or seen.silent or seen.drained:
+        return Rounds()
+    high, low = bool(seen.n1) or seen.score >= settings.start, not (seen.n1 or seen.score > settings.stop)
+    over = rounds.over + 1 if high else 0
+    return Rounds(over, not low and (rounds.working or over >= settings.hold))
+
+
+def holding(settings: Settings, memory: Memory, seen: Situation) -> Iterator[tuple[str, str]]:
+    """The conditions that hold a policy back, each with the reason; none if it may go on."""
+    for name, condition in _CONDITIONS.items():
+        reason = condition(settings, memory, seen)
+        if reason is not None:
+            yield name, reason
+
+
+def _mode(settings: Settings, _memory: Memory, _seen: Situation) -> str | None:
+    return "the policy is off" if settings.mode == "off" else None
+
+
+def _failures(settings: Settings, memory: Memory, seen: Situation) -> str | None:
+    if memory.failed >= settings.failures:
+        return f"switched off after {memory.failed} plans that failed, the last one: {memory.error}"
+    if memory.failed and seen.now < memory.rests_until:
+        return f"pauses for {memory.rests_until - seen.now:.0f} s after a plan that failed: {memory.error}"
+    return None
+
+
+def _hours(settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+    day = WEEKDAYS[seen.local.weekday()]
+    if settings.weekdays and day not in settings.weekdays:
+        return f"today is {day}, not {' or '.join(settings.weekdays)}"
+    minute = f"{seen.local:%H:%M}"
+    return None if settings.within_hours(minute) else f"it is {minute}, not within {settings.hours}"
+
+
+def _data(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+    if seen.late:
+        return "what is known of the cluster is too old"
+    return f"figures are older than their instances: {_some(seen.updating)}" if seen.updating else None
+
+
+def _silent(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+    return f"nodes do not report: {_some(seen.silent)}" if seen.silent else None
+
+
+def _drained(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+    return f"nodes are drained: {_some(seen.drained)}" if seen.drained else None
+
+
+def _watcher(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+    seconds = seen.paused - seen.now
+    return f"the watcher is paused for another {seconds:.0f} s" if seconds > 0 else None
+
+
+def _jobs(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+    return f"jobs have not ended: {_some([str(job) for job in seen.jobs])}" if seen.jobs else None
+
+
+def _plan(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+    if seen.plan is not None:
+        return f"plan {seen.plan} is being carried out"
+    return f"plan {seen.proposal} waits for htoolsctl execute" if seen.proposal is not None else None
+
+
+def _budget(settings: Settings, memory: Memory, seen: Situation) -> str | None:
+    left = memory.left(settings, seen.now)
+    if left.moves and left.mib:
+        return None
+    return f"the day's budget is spent: {left.moves} moves and {left.mib} MiB are left"
+
+
+def _score(settings: Settings, memory: Memory, seen: Situation) -> str | None:
+    rounds = memory.rounds.get(seen.group, Rounds())
+    if rounds.working:
+        return None
+    if not rounds.over:
+        return f"score {fixed(seen.score, 8)} is below the start, {settings.start:g}"
+    what = "N+1 is lost" if seen.n1 else f"score {fixed(seen.score, 8)} is over the start"
+    return f"{what} for {rounds.over} of {settings.hold} rounds"
+
+
+Condition = Callable[[Settings, Memory, Situation], str | None]  # why it holds back
+
+_CONDITIONS: Mapping[str, Condition] = {
+    "mode": _mode,
+    "failures": _failures,
+    "hours": _hours,
+    "data": _data,
+    "silent": _silent,
+    "drained": _drained,
+    "watcher": _watcher,
+    "jobs": _jobs,
+    "plan": _plan,
+    "budget": _budget,
+    "score": _score,
+}
+
+
+def touching(opcodes: Sequence[Mapping[str, Any]], here: frozenset[str], known: frozenset[str]) -> bool:
+    """Whether a job touches a node group: one that names something of it (``here`` has the group's name and
+    those of its nodes and instances), or nothing that is ``known`` in the cluster. Jobs that only ask do not.
+    """
+    working = [each for each in opcodes if "_QUERY" not in str(each.get("OP_ID"))]
+    if not working:
+        return False
+    names = {text for each in working for text in _texts(each)}
+    return bool(names & here) or not names & known
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for each in value.values():
+                yield from _texts(each)
+        case list() | tuple():
+            for each in value:
+                yield from _texts(each)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

@@ -1,0 +1,103 @@
+"""What a policy remembers: what moved when, what it has spent, what failed, and how long conditions hold.
+
+Plain data and pure functions; times are seconds of the epoch.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ganeti_htools.execution.shape import Shape, fits
+from htoolsd.policies.settings import Settings
+
+DAY = 86400.0
+
+
+class Spent(NamedTuple):
+    """What a plan takes of the budgets: when it began, how many moves it makes and how many MiB it copies."""
+
+    time: float
+    moves: int
+    mib: int
+
+
+class Room(NamedTuple):
+    """How much more may be done: moves, and MiB."""
+
+    moves: int
+    mib: int
+
+
+class Rounds(NamedTuple):
+    """For how many rounds in a row a group was over the start; whether the policy is at work in it."""
+
+    over: int = 0
+    working: bool = False
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one policy remembers. ``failed`` are plans that failed in a row, ``error`` is why the last one
+    did, ``rests_until`` when it may go on. ``rounds`` are by node group, and begin anew with the daemon.
+    """
+
+    spent: list[Spent] = field(default_factory=list)
+    failed: int = 0
+    error: str = ""
+    rests_until: float = 0.0
+    rounds: dict[str, Rounds] = field(default_factory=dict)
+
+    def spend(self, spent: Spent) -> None:
+        """Count a plan that is about to begin, and forget what does not count any more."""
+        self.spent = [each for each in self.spent if each.time > spent.time - DAY] + [spent]
+
+    def left(self, settings: Settings, now: float) -> Room:
+        """What is left of the day's budgets."""
+        recent = [each for each in self.spent if each.time > now - DAY]
+        moves, mib = sum(each.moves for each in recent), sum(each.mib for each in recent)
+        return Room(max(0, settings.moves_per_day - moves), max(0, settings.mib_per_day - mib))
+
+    def room(self, settings: Settings, now: float) -> Room:
+        """What the next plan may do."""
+        left = self.left(settings, now)
+        return Room(min(settings.max_moves, left.moves), min(settings.max_mib, left.mib))
+
+    def fail(self, settings: Settings, now: float, error: str) -> None:
+        """Count a plan that failed."""
+        self.failed += 1
+        self.error = error
+        self.rests_until = now + settings.back_off_seconds * 2 ** min(self.failed - 1, 10)
+
+    def forget_failures(self) -> None:
+        """Count from 0 again."""
+        self.failed, self.error, self.rests_until = 0, "", 0.0
+
+    def document(self) -> dict[str, Any]:
+        """What has to survive a restart, as JSON."""
+        return {
+            "spent": [list(each) for each in self.spent],
+            "failed": self.failed,
+            "error": self.error,
+            "rests_until": self.rests_until,
+        }
+
+
+def resting(moved: Mapping[str, float], settings: Settings, now: float) -> list[str]:
+    """Of the instances that have moved (by name: when), those that stay for now."""
+    return [name for name, when in moved.items() if when > now - settings.cool_down_seconds]
+
+
+def _number(value: object) -> bool:
+    return type(value) in (int, float)
+
+
+MEMORY: Shape = {"spent": [[_number]], "failed": int, "error": str, "rests_until": _number}
+
+
+def restored(document: Mapping[str, Any]) -> Memory:
+    """What was remembered. Raises ValueError, TypeError."""
+    if not fits(document, MEMORY):
+        raise ValueError(f"expected {', '.join(MEMORY)}, and each of its type")
+    spent: Iterable[Any] = document["spent"]
+    told = {key: document[key] for key in ("failed", "error", "rests_until")}
+    return Memory([Spent(*each) for each in spent], **told)

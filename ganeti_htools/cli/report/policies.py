@@ -1,0 +1,64 @@
+"""What htoolsd tells of its policies, as text."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ganeti_htools.backends.haskell import fixed
+
+
+def summaries(policies: Any) -> str:
+    """The answer to ``policies``."""
+    return "\n".join(line for policy in policies for line in _summary(policy))
+
+
+def explanation(told: Any) -> str:
+    """The answer to ``explain``."""
+    return "\n".join([*_summary(told), *(line for group in told["groups"] for line in _group(group))])
+
+
+def considered(name: str, told: Any) -> str:
+    """The answer to ``run``."""
+    if not told["master"]:
+        return "this is not the master node, so nothing is done"
+    return f"{name} is off" if told["mode"] == "off" else f"{name} is being considered"
+
+
+def line(decision: Mapping[str, Any]) -> str:
+    """A decision of a policy."""
+    where = f" in {decision['group']}" if decision["group"] else ""
+    plan = f", plan {decision['plan']}" if decision["plan"] else ""
+    before, after = decision["score"]["before"], decision["score"]["after"]
+    score = "" if before is None else f" (score {fixed(before, 8)}{_becomes(after)})"
+    told = f"{decision['outcome']}: {decision['reason']}{plan}{score}"
+    return f"{decision['policy']}{where} ({decision['trigger']}) {told}"
+
+
+def _becomes(score: float | None) -> str:
+    return "" if score is None else f" => {fixed(score, 8)}"
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _summary(policy: Mapping[str, Any]) -> Iterator[str]:
+    left, due = policy["left"], policy["next"]
+    state = f"switched off after {policy['failed']} plans that failed" if policy["off"] else policy["mode"]
+    soon = f"; next {_when(due)}" if due is not None else ""
+    yield f"{policy['name']}: {state}{soon}; {left['moves']} moves and {left['mib']} MiB left of the day"
+    if policy["error"]:
+        yield f"  failed in a row: {policy['failed']}, the last one: {policy['error']}"
+    for decision in policy["last"]:
+        yield f"  {_when(decision['time'])}  {line(decision)}"
+
+
+def _group(group: Mapping[str, Any]) -> Iterator[str]:
+    lost = f", {group['n1']} nodes fail N+1" if group["n1"] else ""
+    yield f"Now in {group['group']}: score {fixed(group['score']['before'], 8)}{lost}"
+    for held in group["held"]:
+        yield f"  held back by {held['condition']}: {held['reason']}"
+    if group["moves"]:
+        yield f"  {len(group['moves'])} moves, {group['mib']} MiB, score{_becomes(group['score']['after'])}:"
+    for move in group["moves"]:
+        yield f"    {move['instance']}: {':'.join(move['from'])} => {':'.join(move['to'])}"
