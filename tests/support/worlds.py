@@ -91,3 +91,11 @@ def role(name: str, **roles: bool) -> dict[str, Any]:
 def delay(seconds: float, **fields: Any) -> dict[str, Any]:
     """Nothing but time."""
     return opcode("TEST_DELAY", duration=seconds, **fields)
+
+
+def uneven() -> Cluster:
+    """Three nodes, and all instances on the first one; they are on storage that every node sees."""
+    count = 6
+    nodes = (node("one", f_mem=4000 - 500 * count, t_mem=8192.0), node("two", t_mem=8192.0), node("boss"))
+    rows = [replace(instance(f"web{at}", DiskTemplate.EXT, "one"), mem=500) for at in range(count)]
+    return Cluster((Group("default", "uuid"),), nodes, tuple(rows))

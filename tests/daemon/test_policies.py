@@ -1,0 +1,110 @@
+"""Policies of a running daemon, with a Ganeti master, all as processes."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.daemon.planning import AT_ONCE, FOR_EVER, OFTEN, call, ctl, following, known, submitted
+from tests.support.programs import PROGRAMS, ROOT, Daemon, run, running, script, wait_until
+from tests.support.simulators import Simulator
+from tests.support.worlds import uneven
+
+EAGER = "start = 0.02\nstop = 0.001\nhold = 1\nmin_gain = 0.000001\n"
+HOOK = ROOT / "contrib" / "hooks" / "watcher" / "htoolsd-rebalance"
+
+
+def config(mode: str, more: str = "") -> str:
+    return f'{OFTEN}[rebalance]\nmode = "{mode}"\n{EAGER}{more}'
+
+
+def decided(daemon: Daemon) -> list[Any]:
+    """What the policy has decided so far, as the history tells it."""
+    return [entry for entry in call(daemon, "history") if entry["kind"] == "policy"]
+
+
+def considered(daemon: Daemon) -> Any:
+    """The decision that comes of having the policy considered."""
+    count = len(decided(daemon))
+    assert ctl(daemon, "run", "rebalance").stdout == "rebalance is being considered\n"
+    wait_until(lambda: len(decided(daemon)) > count)
+    return decided(daemon)[count]
+
+
+def jobs(ganeti: Simulator) -> int:
+    return len(ganeti.ask("QueryJobs", [], ["id"]))
+
+
+def test_a_policy_is_off_until_the_configuration_says_otherwise(tmp_path: Path) -> None:
+    with following(tmp_path, uneven()) as (daemon, ganeti):
+        assert ctl(daemon, "run", "rebalance").stdout == "rebalance is off\n"
+        assert ctl(daemon, "policies").stdout.startswith("rebalance: off; 40 moves and 1048576 MiB left")
+        assert not (daemon.state / "policies.json").exists()
+        daemon.configure(config("shadow"))
+        daemon.signal(signal.SIGHUP)
+        wait_until(lambda: call(daemon, "policies")[0]["mode"] == "shadow")
+        told = considered(daemon)
+        assert (told["outcome"], told["trigger"], told["plan"]) == ("would act", "asked", None)
+        assert {move["status"] for move in told["moves"]} == {"not submitted"}
+        assert jobs(ganeti) == 0
+        text = ctl(daemon, "history", f"--instance={told['instances'][0]}").stdout
+        assert "rebalance in default (asked) would act: 4 moves, 2000 MiB (score " in text
+        assert "would act: 4 moves" in ctl(daemon, "policies").stdout
+
+
+def test_a_plan_that_was_proposed_is_executed_by_somebody(tmp_path: Path) -> None:
+    with following(tmp_path, uneven(), config=config("propose")) as (daemon, ganeti):
+        told = considered(daemon)
+        assert (told["outcome"], jobs(ganeti)) == ("proposed", 0)
+        assert "waits for htoolsctl execute" in considered(daemon)["reason"]
+        assert ctl(daemon, "execute", told["plan"]).returncode == 0
+        assert jobs(ganeti) == len(told["moves"])
+
+
+def test_what_it_acts_on_is_done_and_survives_a_kill(tmp_path: Path) -> None:
+    wish = config("act", "max_moves = 3\nmoves_per_day = 3\n")
+    with following(tmp_path, uneven(), FOR_EVER, wish) as (daemon, ganeti):
+        told = considered(daemon)
+        assert (told["outcome"], len(told["moves"])) == ("begun", 3)
+        submitted(daemon, 1)
+        explained = json.loads(ctl(daemon, "policies", "--explain", "rebalance", "--json").stdout)
+        held = {each["condition"] for each in explained["groups"][0]["held"]}
+        assert {"jobs", "plan", "budget"} <= held
+        assert (
+            "held back by budget: the day's budget is spent"
+            in ctl(daemon, "policies", "--explain", "rebalance").stdout
+        )
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        ganeti.finish()
+        with running(tmp_path / "daemon", config=wish) as again:
+            known(again)
+            assert call(again, "policies")[0]["left"]["moves"] == 0
+            wait_until(lambda: considered(again)["reason"].startswith("the day's budget is spent"))
+
+
+def test_the_hook_of_the_watcher_has_it_considered_on_the_master_only(tmp_path: Path) -> None:
+    with following(tmp_path, uneven(), AT_ONCE, config("act")) as (daemon, ganeti):
+        ssconf = tmp_path / "root" / "var" / "lib" / "ganeti"
+        ssconf.mkdir(parents=True)
+        (ssconf / "ssconf_master_node").write_text("boss\n")
+        script(tmp_path / "htoolsctl", f'#!/bin/sh\nexec {PROGRAMS}/htoolsctl "$@"\n')
+        surroundings = {
+            "GANETI_ROOTDIR": str(tmp_path / "root"),
+            "HTOOLSD_SOCKET": str(daemon.socket),
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+        }
+        elsewhere = run(HOOK, environment={**surroundings, "GANETI_HOSTNAME": "two"})
+        assert (elsewhere.returncode, elsewhere.stdout, decided(daemon)) == (0, "", [])
+        here = run(HOOK, environment={**surroundings, "GANETI_HOSTNAME": "boss"})
+        assert (here.returncode, here.stdout) == (0, "rebalance is being considered\n")
+        wait_until(lambda: jobs(ganeti) == 4)
+
+
+def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
+    with running(tmp_path) as daemon:
+        for words in (("run", "squeeze"), ("policies", "--explain=squeeze")):
+            refused = ctl(daemon, *words)
+            assert refused.returncode == 1
+            assert "policy: expected rebalance" in refused.stderr
+        assert ctl(daemon, "policies", "--explain=rebalance").stderr.startswith("htoolsctl: refused (")

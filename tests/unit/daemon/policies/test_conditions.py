@@ -1,0 +1,149 @@
+"""When a policy may do something."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from htoolsd.policies.conditions import Situation, counted, holding, touching
+from htoolsd.policies.memory import Memory, Rounds, Spent
+from htoolsd.policies.settings import Settings
+
+SATURDAY = datetime(2026, 1, 31, 23, 30)
+NOW = 1e6
+ACTING = Settings(mode="act", start=2.0, stop=1.0, hold=2)
+SEEN = Situation(NOW, SATURDAY, "rack1", score=3.0)
+
+
+def ready() -> Memory:
+    return Memory(rounds={"rack1": Rounds(2, True)})
+
+
+def held(settings: Settings = ACTING, memory: Memory | None = None, **seen: Any) -> dict[str, str]:
+    return dict(holding(settings, memory or ready(), replace(SEEN, **seen)))
+
+
+def test_nothing_holds_it_back() -> None:
+    assert held() == {}
+
+
+@pytest.mark.parametrize(
+    ("seen", "condition", "reason"),
+    [
+        ({"late": True}, "data", "what is known of the cluster is too old"),
+        ({"updating": ["node1"]}, "data", "figures are older than their instances: node1"),
+        (
+            {"silent": ["a", "b", "c", "d", "e", "f"]},
+            "silent",
+            "nodes do not report: a, b, c, d, e and 1 more",
+        ),
+        ({"drained": ["node1"]}, "drained", "nodes are drained: node1"),
+        ({"paused": NOW + 60}, "watcher", "the watcher is paused for another 60 s"),
+        ({"jobs": [7]}, "jobs", "jobs have not ended: 7"),
+        ({"plan": "beef"}, "plan", "plan beef is being carried out"),
+        ({"proposal": "beef"}, "plan", "plan beef waits for htoolsctl execute"),
+    ],
+)
+def test_what_is_seen_may_hold_it_back(seen: dict[str, Any], condition: str, reason: str) -> None:
+    assert held(**seen) == {condition: reason}
+
+
+@pytest.mark.parametrize(
+    ("settings", "condition", "reason"),
+    [
+        ({"mode": "off"}, "mode", "the policy is off"),
+        ({"weekdays": ("mon", "sun")}, "hours", "today is sat, not mon or sun"),
+        ({"hours": "22:00-23:30"}, "hours", "it is 23:30, not within 22:00-23:30"),
+        ({"hours": "08:00-18:00"}, "hours", "it is 23:30, not within 08:00-18:00"),
+    ],
+)
+def test_settings_may_hold_it_back(settings: dict[str, Any], condition: str, reason: str) -> None:
+    assert held(replace(ACTING, **settings)) == {condition: reason}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"weekdays": ("sat",)}, {"hours": "22:00-06:00"}, {"hours": "23:30-23:30"}]
+)
+def test_times_that_let_it_go_on(settings: dict[str, Any]) -> None:
+    assert held(replace(ACTING, **settings)) == {}
+
+
+def test_a_watcher_that_acts_again_holds_nothing_back() -> None:
+    assert held(paused=NOW - 1) == {}
+
+
+def test_a_budget_that_is_spent_comes_back_after_a_day() -> None:
+    memory = ready()
+    memory.spend(Spent(NOW - 86399, 30, 5))
+    memory.spend(Spent(NOW - 10, 10, 5))
+    assert held(memory=memory) == {"budget": "the day's budget is spent: 0 moves and 1048566 MiB are left"}
+    assert held(memory=memory, now=NOW + 2) == {}
+    assert tuple(memory.room(ACTING, NOW + 2)) == (10, 262144)
+    assert tuple(memory.room(replace(ACTING, moves_per_day=12), NOW + 2)) == (2, 262144)
+
+
+def test_a_plan_that_failed_makes_it_pause_and_some_switch_it_off() -> None:
+    memory, settings = ready(), replace(ACTING, back_off_seconds=100, failures=3)
+    memory.fail(settings, NOW, "no")
+    assert held(settings, memory) == {"failures": "pauses for 100 s after a plan that failed: no"}
+    assert held(settings, memory, now=NOW + 100) == {}
+    memory.fail(settings, NOW, "no")
+    assert held(settings, memory, now=NOW + 199) == {
+        "failures": "pauses for 1 s after a plan that failed: no"
+    }
+    memory.fail(settings, NOW, "never")
+    off = {"failures": "switched off after 3 plans that failed, the last one: never"}
+    assert held(settings, memory, now=NOW + 1e9) == off
+    memory.forget_failures()
+    assert held(settings, memory) == {}
+
+
+def rounds(*scores: float, settings: Settings = ACTING, **seen: Any) -> list[bool]:
+    """Whether the policy is at work after each of the rounds with these scores."""
+    found, so_far = [], Rounds()
+    for score in scores:
+        so_far = counted(so_far, settings, replace(SEEN, score=score, **seen))
+        found.append(so_far.working)
+    return found
+
+
+def test_it_begins_after_rounds_in_a_row_and_ends_at_the_stop() -> None:
+    scores = [2.0, 1.9, 2.5, 2.5, 1.5, 1.1, 1.0, 1.5, 2.0, 1.99, 2.0]
+    assert rounds(*scores) == [False, False, False, True, True, True, False, False, False, False, False]
+
+
+def test_lost_redundancy_counts_like_a_high_score() -> None:
+    assert rounds(0.5, 0.5, 0.5, n1=1) == [False, True, True]
+
+
+@pytest.mark.parametrize("seen", [{"drained": ["node1"]}, {"silent": ["node1"]}, {"late": True}])
+def test_rounds_that_say_nothing_do_not_count(seen: dict[str, Any]) -> None:
+    assert rounds(9.0, 9.0, 9.0, **seen) == [False, False, False]
+
+
+def test_a_score_that_is_no_number_is_none_to_act_on() -> None:
+    assert rounds(float("nan"), float("nan")) == [False, False]
+
+
+def test_how_far_the_rounds_are_is_told() -> None:
+    assert held(memory=Memory()) == {"score": "score 3.00000000 is below the start, 2"}
+    one = Memory(rounds={"rack1": Rounds(1)})
+    assert held(memory=one) == {"score": "score 3.00000000 is over the start for 1 of 2 rounds"}
+    assert held(memory=one, n1=1) == {"score": "N+1 is lost for 1 of 2 rounds"}
+
+
+@pytest.mark.parametrize(
+    ("opcode", "touches"),
+    [
+        ({"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "web"}, True),
+        ({"OP_ID": "OP_INSTANCE_MOVE", "instance_name": "mail", "target_node": "node1"}, True),
+        ({"OP_ID": "OP_TEST_DELAY", "on_nodes": ["node2", "node1"]}, True),
+        ({"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "mail"}, False),
+        ({"OP_ID": "OP_CLUSTER_VERIFY"}, True),
+        ({"OP_ID": "OP_NODE_QUERY_STORAGE", "nodes": ["node1"]}, False),
+    ],
+)
+def test_jobs_that_touch_a_group(opcode: dict[str, Any], touches: bool) -> None:
+    here = frozenset({"rack1", "node1", "web"})
+    assert touching([opcode], here, here | {"rack2", "node2", "mail"}) is touches

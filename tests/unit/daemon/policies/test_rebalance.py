@@ -1,0 +1,88 @@
+"""What the policy would do that balances node groups."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.tags import PINNED
+from ganeti_htools.planning import hbal
+from htoolsd.policies.conditions import Situation
+from htoolsd.policies.looking import measured
+from htoolsd.policies.memory import Room
+from htoolsd.policies.policy import Planned
+from htoolsd.policies.rebalance import REBALANCE
+from htoolsd.policies.settings import Settings
+from tests.support.worlds import uneven
+
+EAGER = Settings(mode="act", start=0.02, stop=0.001, min_gain=1e-6)
+SEEN = Situation(0.0, datetime(2026, 1, 1), "default", 1.0)
+WIDE = Room(100, 1 << 30)
+
+
+def planned(
+    cluster: Cluster,
+    settings: Settings = EAGER,
+    room: Room = WIDE,
+    resting: tuple[str, ...] = (),
+    **seen: Any,
+) -> Planned:
+    return REBALANCE.planned(cluster, settings, replace(SEEN, **seen), resting, room, lambda _text: None)
+
+
+def names(found: Planned) -> list[str]:
+    return [move["instance"] for move in found.told()]
+
+
+def test_it_measures_each_group() -> None:
+    ((name, score, n1),) = measured(REBALANCE, uneven())
+    assert (name, n1) == ("default", 0)
+    assert score > 0
+
+
+def test_it_makes_the_first_steps_of_hbal() -> None:
+    whole = hbal.propose(uneven(), hbal.Options(), lambda _text: None).found["steps"]
+    found = planned(uneven())
+    assert found.refusal is None
+    assert names(found) == [step["instance"] for step in whole[: found.moves]]
+    assert found.moves == len(whole) == len(set(names(found)))
+    assert found.mib == sum(row.mem for row in uneven().instances if row.name in names(found))
+
+
+def test_it_stops_where_that_is_enough() -> None:
+    whole = planned(uneven()).proposal.found["steps"]
+    enough = replace(EAGER, stop=whole[0]["score"], start=100.0)
+    assert planned(uneven(), enough).moves == 1
+    assert planned(uneven(), enough, n1=1).moves == len(whole)
+
+
+@pytest.mark.parametrize("room", [Room(1, 1 << 30), Room(100, 999)])
+def test_budgets_bound_it(room: Room) -> None:
+    assert planned(uneven(), room=room).moves == 1
+
+
+def test_what_has_no_room_at_all_is_refused() -> None:
+    assert planned(uneven(), room=Room(100, 10)).refusal == "no move fits into the budget"
+    assert planned(uneven(), room=Room(100, 10)).told() == []
+
+
+def test_a_small_gain_is_refused() -> None:
+    found = planned(uneven(), replace(EAGER, min_gain=1000.0))
+    assert found.refusal is not None
+    assert found.refusal.endswith("less than 1000")
+
+
+def test_what_rests_is_excluded_or_pinned_stays() -> None:
+    first = names(planned(uneven()))[0]
+    assert first not in names(planned(uneven(), resting=(first, "gone")))
+    assert first not in names(planned(uneven(), replace(EAGER, exclude_instances=(first,))))
+    rows = tuple(replace(row, tags=(PINNED,)) for row in uneven().instances)
+    assert planned(replace(uneven(), instances=rows)).refusal == "no move improves the score enough"
+
+
+def test_an_exclusion_that_means_nothing_is_an_error() -> None:
+    with pytest.raises(HtoolsError, match="Unknown instance"):
+        planned(uneven(), replace(EAGER, exclude_instances=("nobody",)))
