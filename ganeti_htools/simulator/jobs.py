@@ -106,6 +106,7 @@ class Jobs:
         self.world = world
         self.behaviour = behaviour
         self.drained = False
+        self.paused: float | None = None  # until when the watcher is
         self.archived: set[int] = set()
         self._nursery = nursery
         self._jobs: dict[int, QueuedJob] = {}

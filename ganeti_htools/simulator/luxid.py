@@ -39,7 +39,6 @@ class Luxid:
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._paused: float | None = None
         self._known = RowTexts()
         self._methods: Mapping[str, tuple[int, Callable[..., Awaitable[Any]]]] = {
             "Query": (3, self._query),
@@ -160,7 +159,7 @@ class Luxid:
         values = {
             "cluster_name": "cluster",
             "master_node": self._jobs.world.master,
-            "watcher_pause": self._paused,
+            "watcher_pause": self._jobs.paused,
             "drain_flag": self._jobs.drained,
         }
         return [values.get(name) for name in _texts(names)]
@@ -203,7 +202,7 @@ class Luxid:
     async def _set_watcher_pause(self, until: Any) -> Any:
         if until is not None and type(until) not in (int, float):
             raise _unreadable(until, "Unable to read Double")
-        self._paused = until
+        self._jobs.paused = until
         return until
 
     async def _set_drain_flag(self, flag: Any) -> Any:

@@ -40,9 +40,6 @@ class MemoryGaneti:
     asked: list[tuple[float, str]] = field(default_factory=list)
     _lines: list[trio.CancelScope] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.luxid = Luxid(self.jobs)
-
     async def connect(self, _path: str) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()
         self.attempts.append(trio.current_time())
@@ -67,12 +64,14 @@ class MemoryGaneti:
         return [when for when, asked in self.asked if asked == what]
 
     async def _serve(self, stream: trio.abc.Stream) -> None:
+        luxid = Luxid(self.jobs)
+
         async def answer(message: bytes) -> tuple[bytes, bool]:
             what = self._name(orjson.loads(message))
             self.asked.append((trio.current_time(), what))
             if self.stuck and what.startswith("live"):
                 await trio.sleep_forever()
-            said, goes_on = await self.luxid.answer(message)
+            said, goes_on = await luxid.answer(message)
             return said.replace(*self.garble) if self.garble[0] else said, goes_on
 
         with trio.CancelScope() as line:

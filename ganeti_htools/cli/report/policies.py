@@ -59,6 +59,7 @@ def _group(group: Mapping[str, Any]) -> Iterator[str]:
     for held in group["held"]:
         yield f"  held back by {held['condition']}: {held['reason']}"
     if group["moves"]:
-        yield f"  {len(group['moves'])} moves, {group['mib']} MiB, score{_becomes(group['score']['after'])}:"
+        score = fixed(group["score"]["before"], 8) + _becomes(group["score"]["after"])
+        yield f"  {len(group['moves'])} moves, {group['mib']} MiB, score {score}:"
     for move in group["moves"]:
         yield f"    {move['instance']}: {':'.join(move['from'])} => {':'.join(move['to'])}"

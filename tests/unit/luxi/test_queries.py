@@ -124,6 +124,8 @@ def table(*data: list[list[Any]]) -> dict[str, Any]:
             1795242548.5,
             None,
         ),
+        (queries.watcher_pause, ["QueryConfigValues", [["watcher_pause"]]], [1795242548], 1795242548.0),
+        (queries.watcher_pause, ["QueryConfigValues", [["watcher_pause"]]], [None], None),
         (lambda luxi: queries.set_watcher_pause(luxi, None), ["SetWatcherPause", [None]], None, None),
     ],
 )

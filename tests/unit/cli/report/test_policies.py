@@ -1,0 +1,68 @@
+"""Policies in words."""
+
+from typing import Any
+
+from ganeti_htools.cli.report import policies
+
+DECIDED: dict[str, Any] = {
+    "time": 0.0,
+    "policy": "rebalance",
+    "trigger": "timer",
+    "group": "rack1",
+    "outcome": "begun",
+    "reason": "1 moves, 500 MiB",
+    "score": {"before": 3.0, "after": 1.5},
+    "plan": "beef",
+}
+POLICY: dict[str, Any] = {
+    "name": "rebalance",
+    "mode": "act",
+    "last": [DECIDED],
+    "next": None,
+    "left": {"moves": 3, "mib": 5},
+    "failed": 0,
+    "error": None,
+    "off": False,
+}
+GROUP: dict[str, Any] = {
+    "group": "rack1",
+    "score": {"before": 3.0, "after": 1.5},
+    "n1": 2,
+    "held": [{"condition": "jobs", "reason": "jobs have not ended: 1"}],
+    "moves": [{"instance": "web", "from": ["node1"], "to": ["node2"]}],
+    "mib": 500,
+}
+
+
+def test_a_decision() -> None:
+    told = "rebalance in rack1 (timer) begun: 1 moves, 500 MiB, plan beef (score 3.00000000 => 1.50000000)"
+    assert policies.line(DECIDED) == told
+    about_none = DECIDED | {"group": "", "plan": None, "score": {"before": None, "after": None}}
+    assert policies.line(about_none) == "rebalance (timer) begun: 1 moves, 500 MiB"
+
+
+def test_a_policy_that_is_switched_off() -> None:
+    failed = POLICY | {"failed": 3, "error": "job 1 failed", "off": True, "last": []}
+    assert policies.summaries([failed]).splitlines() == [
+        "rebalance: switched off after 3 plans that failed; 3 moves and 5 MiB left of the day",
+        "  failed in a row: 3, the last one: job 1 failed",
+    ]
+
+
+def test_what_it_would_do() -> None:
+    lines = policies.explanation(POLICY | {"groups": [GROUP]}).splitlines()
+    assert lines[0] == "rebalance: act; 3 moves and 5 MiB left of the day"
+    assert lines[2:] == [
+        "Now in rack1: score 3.00000000, 2 nodes fail N+1",
+        "  held back by jobs: jobs have not ended: 1",
+        "  1 moves, 500 MiB, score 3.00000000 => 1.50000000:",
+        "    web: node1 => node2",
+    ]
+
+
+def test_what_comes_of_a_wish() -> None:
+    told = {"master": True, "mode": "act"}
+    assert policies.considered("rebalance", told) == "rebalance is being considered"
+    assert policies.considered("rebalance", told | {"mode": "off"}) == "rebalance is off"
+    elsewhere = policies.considered("rebalance", told | {"master": False})
+    assert elsewhere == "this is not the master node, so nothing is done"
