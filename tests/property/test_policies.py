@@ -1,6 +1,6 @@
 """A policy over weeks of load that drifts and is noisy: what it may not do, whatever comes."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from random import Random
@@ -100,7 +100,7 @@ def moved_to(cluster: Cluster, targets: dict[str, str]) -> Cluster:
     return replace(cluster, nodes=tuple(nodes), instances=tuple(instances))
 
 
-def drift(cluster: Cluster, random: Random) -> Iterator[Cluster]:
+def drift(cluster: Cluster, random: Random) -> Generator[Cluster, Cluster, None]:
     """The cluster's loads, round after round: a slow walk, and noise upon it."""
     walks = [random.uniform(0.5, 1.5) for _ in cluster.instances]
     while True:
