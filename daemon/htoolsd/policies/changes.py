@@ -15,14 +15,10 @@ def moved(before: Cluster, now: Cluster) -> Iterator[str]:
             yield instance.name
 
 
-def drained(model: Model) -> dict[str, str]:
-    """Nodes that are drained, and the UUIDs of their groups."""
+def drained(model: Model) -> list[str]:
+    """Nodes that are drained."""
     nodes = model.answers.nodes if model.answers else ()
-    return {
-        str(row.values["name"]): str(row.values.get("group.uuid"))
-        for row in nodes
-        if row.values.get("drained")
-    }
+    return [str(row.values["name"]) for row in nodes if row.values.get("drained")]
 
 
 def events(before: Model, now: Model) -> Iterator[str]:

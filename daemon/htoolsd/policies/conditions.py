@@ -1,6 +1,6 @@
 """The conditions under which a policy does something in a node group. Pure functions over plain data."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -98,10 +98,12 @@ def _jobs(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
     return f"jobs have not ended: {_some([str(job) for job in seen.jobs])}" if seen.jobs else None
 
 
-def _plan(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+def _plan(settings: Settings, _memory: Memory, seen: Situation) -> str | None:
     if seen.plan is not None:
         return f"plan {seen.plan} is being carried out"
-    return f"plan {seen.proposal} waits for htoolsctl execute" if seen.proposal is not None else None
+    if seen.proposal is not None and settings.mode == "propose":
+        return f"plan {seen.proposal} waits for htoolsctl execute"
+    return None
 
 
 def _budget(settings: Settings, memory: Memory, seen: Situation) -> str | None:
@@ -138,7 +140,7 @@ _CONDITIONS: Mapping[str, Condition] = {
 }
 
 
-def touching(opcodes: Sequence[Mapping[str, Any]], here: frozenset[str], known: frozenset[str]) -> bool:
+def touching(opcodes: Sequence[Mapping[str, Any]], here: Set[str], known: Set[str]) -> bool:
     """Whether a job touches a node group: one that names something of it (``here`` has the group's name and
     those of its nodes and instances), or nothing that is ``known`` in the cluster. Jobs that only ask do not.
     """

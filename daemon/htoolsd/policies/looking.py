@@ -43,14 +43,13 @@ async def situations(
         paused = await queries.watcher_pause(ganeti)
         jobs = await _unfinished(ganeti)
     found = await trio.to_thread.run_sync(measured, policy, cluster, abandon_on_cancel=True)
-    now, away = clock(), drained(model)
-    known = frozenset(name for group in cluster.groups for name in _names(cluster, group.name))
+    now, away, names = clock(), drained(model), _names(cluster)
+    known = frozenset[str]().union(*names.values())
     seen = []
     for name, score, n1 in found:
         if settings.groups and name not in settings.groups:
             continue
-        here = _names(cluster, name)
-        uuid = next(group.uuid for group in cluster.groups if group.name == name)
+        here = names[name]
         there = [plan for plan in plans.all if name in plan.facts["groups"]]
         seen.append(
             Situation(
@@ -59,7 +58,7 @@ async def situations(
                 name,
                 score,
                 n1,
-                drained=[node for node, group in away.items() if group == uuid],
+                drained=[node for node in away if node in here],
                 silent=model.silent,
                 updating=[node for node in model.updating if node in here],
                 late=sync.late,
@@ -78,12 +77,17 @@ def _waits(plan: Plan, policy: Policy, now: float) -> bool:
     return ours and plan.facts["made"] > now - DAY
 
 
-def _names(cluster: Cluster, group: str) -> frozenset[str]:
-    """The names of a node group, its nodes and their instances."""
-    uuids = {row.uuid for row in cluster.groups if row.name == group}
-    nodes = {node.name for node in cluster.nodes if node.group in uuids}
-    instances = {row.name for row in cluster.instances if row.pnode in nodes or row.snode in nodes}
-    return frozenset({group, *uuids, *nodes, *instances})
+def _names(cluster: Cluster) -> dict[str, set[str]]:
+    """For each node group what names something of it: the group, its nodes and their instances."""
+    found = {group.uuid: {group.name, group.uuid} for group in cluster.groups}
+    groups = {node.name: found[node.group] for node in cluster.nodes}
+    for name, here in groups.items():
+        here.add(name)
+    for row in cluster.instances:
+        for node in (row.pnode, row.snode):
+            if node is not None and node in groups:
+                groups[node].add(row.name)
+    return {group.name: found[group.uuid] for group in cluster.groups}
 
 
 async def _unfinished(ganeti: Client) -> Sequence[tuple[int, Sequence[dict[str, object]]]]:

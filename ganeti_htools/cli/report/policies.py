@@ -29,13 +29,17 @@ def line(decision: Mapping[str, Any]) -> str:
     where = f" in {decision['group']}" if decision["group"] else ""
     plan = f", plan {decision['plan']}" if decision["plan"] else ""
     before, after = decision["score"]["before"], decision["score"]["after"]
-    score = "" if before is None else f" (score {fixed(before, 8)}{_becomes(after)})"
+    score = "" if before is None else f" (score {_score(before)}{_becomes(after)})"
     told = f"{decision['outcome']}: {decision['reason']}{plan}{score}"
     return f"{decision['policy']}{where} ({decision['trigger']}) {told}"
 
 
 def _becomes(score: float | None) -> str:
-    return "" if score is None else f" => {fixed(score, 8)}"
+    return "" if score is None else f" => {_score(score)}"
+
+
+def _score(score: float | None) -> str:
+    return "not finite" if score is None else fixed(score, 8)
 
 
 def _when(seconds: float) -> str:
@@ -55,11 +59,11 @@ def _summary(policy: Mapping[str, Any]) -> Iterator[str]:
 
 def _group(group: Mapping[str, Any]) -> Iterator[str]:
     lost = f", {group['n1']} nodes fail N+1" if group["n1"] else ""
-    yield f"Now in {group['group']}: score {fixed(group['score']['before'], 8)}{lost}"
+    yield f"Now in {group['group']}: score {_score(group['score']['before'])}{lost}"
     for held in group["held"]:
         yield f"  held back by {held['condition']}: {held['reason']}"
     if group["moves"]:
-        score = fixed(group["score"]["before"], 8) + _becomes(group["score"]["after"])
+        score = _score(group["score"]["before"]) + _becomes(group["score"]["after"])
         yield f"  {len(group['moves'])} moves, {group['mib']} MiB, score {score}:"
     for move in group["moves"]:
         yield f"    {move['instance']}: {':'.join(move['from'])} => {':'.join(move['to'])}"

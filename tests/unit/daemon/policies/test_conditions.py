@@ -42,7 +42,6 @@ def test_nothing_holds_it_back() -> None:
         ({"paused": NOW + 60}, "watcher", "the watcher is paused for another 60 s"),
         ({"jobs": [7]}, "jobs", "jobs have not ended: 7"),
         ({"plan": "beef"}, "plan", "plan beef is being carried out"),
-        ({"proposal": "beef"}, "plan", "plan beef waits for htoolsctl execute"),
     ],
 )
 def test_what_is_seen_may_hold_it_back(seen: dict[str, Any], condition: str, reason: str) -> None:
@@ -67,6 +66,12 @@ def test_settings_may_hold_it_back(settings: dict[str, Any], condition: str, rea
 )
 def test_times_that_let_it_go_on(settings: dict[str, Any]) -> None:
     assert held(replace(ACTING, **settings)) == {}
+
+
+def test_what_was_proposed_holds_back_further_proposals_only() -> None:
+    proposing = replace(ACTING, mode="propose")
+    assert held(proposing, proposal="beef") == {"plan": "plan beef waits for htoolsctl execute"}
+    assert held(proposal="beef") == {}
 
 
 def test_a_watcher_that_acts_again_holds_nothing_back() -> None:

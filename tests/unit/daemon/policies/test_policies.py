@@ -190,6 +190,18 @@ async def test_what_cannot_be_recorded_does_not_begin(autojump_clock: MockClock,
         assert daemon.told["left"]["moves"] == EAGER.moves_per_day
 
 
+async def test_what_is_refused_takes_nothing_of_the_budgets(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with working(tmp_path) as daemon:
+        daemon.plans.stop()
+        decision = await daemon.decided()
+        assert (decision.outcome, decision.reason) == ("failed", "not begun: htoolsd is stopping")
+        assert daemon.told["left"]["moves"] == EAGER.moves_per_day
+        assert daemon.submitted == 0
+    assert json.loads(daemon.path.read_text())["moved"] == {}
+
+
 async def test_a_file_of_a_newer_daemon_holds_it_back(autojump_clock: MockClock, tmp_path: Path) -> None:
     (tmp_path / "policies.json").write_text('{"version": 2}')
     async with working(tmp_path) as daemon:
