@@ -406,8 +406,12 @@ class Regrouping:
         return any(self.health(group).worse_than(before.health(group)) for group in {*groups, *last})
 
     def leave(self, index: int, groups: Iterable[int]) -> bool:
-        """Move an instance to the best place in some groups (rows); whether there is any."""
-        return any(self.make(index, place.parts) for place in self.places(index, groups))
+        """Move an instance to the best place in some groups (rows) that makes none worse; whether it did."""
+        for place in self.places(index, groups):
+            after = self.copy()
+            if after.make(index, place.parts) and not after.spoils(self, ()):
+                return self.make(index, place.parts)
+        return False
 
     def has_room(self, group: int, number: int) -> bool:
         """Whether so many standard instances can be placed in a group (row) by its policy.
