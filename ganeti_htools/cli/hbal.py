@@ -31,8 +31,9 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hbal as planning
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hbal import Balanced, NoGroupError, Options, Part
+from ganeti_htools.planning.hbal import Balanced, Options, Part
 from ganeti_htools.planning.jobsets import jobsets
+from ganeti_htools.planning.node_groups import NoGroupError
 from ganeti_htools.planning.proposal import begin
 from ganeti_htools.sources.source import Reading
 

@@ -21,14 +21,14 @@ Bools = NDArray[np.bool_]
 class Shape(NamedTuple):
     """Of which storage there are figures: names of the units, and of pools that some nodes do not see.
 
-    Without ``told`` no node tells its units, and each has the only one. ``default`` are the units that are
-    the cluster's own volume group: the first, and that group for mirrored disks if there is one.
+    Without ``told`` no node tells its units, and each has the only one. ``own_group`` are the units that
+    are the cluster's own volume group: the first, and that group for mirrored disks if there is one.
     """
 
     units: tuple[str, ...] = ("",)
     pools: tuple[str, ...] = ()
     told: bool = False
-    default: tuple[int, ...] = (0,)
+    own_group: tuple[int, ...] = (0,)
 
     @property
     def binds(self) -> bool:

@@ -1,6 +1,5 @@
 """What ``hbal`` would do: the moves that balance a node group (``hbal(1)``)."""
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,11 +12,12 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.engine.balancing.balance import Balancing, Step, score_of, stepwise
 from ganeti_htools.engine.balancing.recheck import NamedStep, obstacle
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.columns import Bools, sorted_unique
-from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import proposal, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
+from ganeti_htools.planning.node_groups import select, worst_first
 from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
 from ganeti_htools.planning.view import View
 
@@ -72,42 +72,9 @@ class Balanced:
     greedy: Sequence[Move] | None = None
 
 
-class NoGroupError(HtoolsError):
-    """It is not clear which node group is meant. ``title`` says why, ``names`` are the groups there are."""
-
-    def __init__(self, title: str, names: Iterable[str]) -> None:
-        self.title, self.names = title, tuple(names)
-        super().__init__(f"{title} {', '.join(self.names)}")
-
-
-def select_group(state: State, wanted: str | None) -> tuple[str, Bools]:
-    """Name and nodes of the group to be balanced. Raises NoGroupError."""
-    groups = state.cluster.groups
-    if wanted is None:
-        present = sorted(set(state.group.tolist()))
-        if len(present) != 1:
-            raise NoGroupError("Found multiple node groups:", (groups[row].name for row in present))
-        return groups[present[0]].name, np.ones(len(state.group), np.bool_)
-    rows = [row for row, group in enumerate(groups) if wanted in (group.name, group.uuid)]
-    if len(rows) != 1:
-        title = f"Node group {wanted} not found. Node group list is:"
-        raise NoGroupError(title, (group.name for group in groups))
-    return groups[rows[0]].name, state.group == rows[0]
-
-
 def select_groups(state: State, options: Options) -> list[tuple[str, Bools]]:
-    """Names and nodes of the groups to be balanced, in order. Raises NoGroupError.
-
-    Several are ordered by score, the worst first; a score that is no number comes last, for nothing improves
-    it. (Ganeti's design "synchronising htools to Ganeti 2.3", balancing changes.)
-    """
-    if not options.ranks_groups:
-        return [select_group(state, options.group)]
-    scopes = [state.group == row for row in sorted_unique(state.group).tolist()]
-    scores = [score_of(state, scope) for scope in scopes]
-    order = sorted(range(len(scopes)), key=lambda at: (math.isnan(scores[at]), -scores[at]))
-    rows = [int(state.group[scopes[at]][0]) for at in order]
-    return [(state.cluster.groups[row].name, scopes[at]) for row, at in zip(rows, order, strict=True)]
+    """Names and nodes of the groups to be balanced, in order. Raises NoGroupError."""
+    return worst_first(state) if options.ranks_groups else [select(state, options.group)]
 
 
 class Part(NamedTuple):

@@ -19,7 +19,7 @@ from ganeti_htools.model.furnished import (
     with_storage,
 )
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from ganeti_htools.model.units import POOL_TAG, Units, named_by
+from ganeti_htools.model.units import Units, named_by, tagged
 
 # What disks take (MiB) of each unit, by the names of nodes.
 Taken = Mapping[str, Mapping[DesiredUnit, int]]
@@ -136,5 +136,4 @@ def others_named(cluster: Cluster) -> bool:
     met = named_by(cluster.instances) | {pool.unit for pool in cluster.pools}
     named = {unit for unit in met if unit.type in REPORTED}
     groups = {unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG}
-    owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
-    return bool(named - groups) or any(tag.startswith(POOL_TAG) for tags in owners for tag in tags)
+    return bool(named - groups or tagged(cluster))

@@ -205,9 +205,11 @@ def _room(shape: Shape, unit: int) -> Limit:
 
 @dataclass(frozen=True, slots=True)
 class _Spare:
-    """What an instance wants to stay free of a unit where its disks are made: on all nodes of a new one, on
-    the secondary of one that becomes mirrored. On its primary that is only the metadata, which is counted if
-    it has a unit of its own. Two for the same are equal, as limits are compared.
+    """What has to stay free of a unit where Ganeti makes the disks of an instance (:attr:`.Asked.spare`).
+
+    Those are all nodes of a new one, and the secondary of one that becomes mirrored. On the primary of the
+    latter only metadata is made: where that is on a unit of its own it is counted there, and nothing else has
+    to stay free. Two for the same are equal, as limits are compared.
     """
 
     unit: int
@@ -261,7 +263,7 @@ def _default_group(shape: Shape) -> Limit:
     tell, one that has the group for mirrored disks has it.
     """
     name = shape.units[0]
-    mirrored = [of_unit("t_dsk", unit) for unit in shape.default[1:]]
+    mirrored = [of_unit("t_dsk", unit) for unit in shape.own_group[1:]]
 
     def applies(columns: Columns) -> Any:
         there = columns.offline

@@ -12,7 +12,8 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal, view
-from ganeti_htools.planning.hbal import Balanced, NoGroupError, Options
+from ganeti_htools.planning.hbal import Balanced, Options
+from ganeti_htools.planning.node_groups import NoGroupError, select
 from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.planning.view import View
 from tests.support import by_hand
@@ -52,10 +53,10 @@ def test_only_the_first_jobset() -> None:
 def test_the_groups_that_there_are() -> None:
     state = view.state_of(CLUSTER, View())
     (group,) = CLUSTER.groups
-    name, scope = hbal.select_group(state, group.uuid)
+    name, scope = select(state, group.uuid)
     assert (name, scope.tolist()) == (group.name, [True] * 3)
     with pytest.raises(NoGroupError) as caught:
-        hbal.select_group(state, "nowhere")
+        select(state, "nowhere")
     assert caught.value.title == "Node group nowhere not found. Node group list is:"
     assert caught.value.names == (group.name,)
 
