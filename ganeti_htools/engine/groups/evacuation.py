@@ -31,16 +31,13 @@ def evacuate_over_groups(
     now = Regrouping(inside.state, Rules(everyone, frozenset(others)))
     stuck = dict(inside.failed)
     left = dict[int, str]()
-    while True:  # what leaves may make way for what could not leave before
-        gone = {
-            index: why
-            for index, why in stuck.items()
-            if _lacks_room(now, index, mode) and now.leave(index, now.targets(index))
-        }
-        if not gone:
-            break
-        left |= gone
-        stuck = {index: why for index, why in stuck.items() if index not in gone}
+    waiting = list[int]()
+    while waiting != list(stuck):  # what leaves may make way for what could not leave before
+        waiting = list(stuck)
+        for index in waiting:
+            after = now.left(index) if _lacks_room(now, index, mode) else None
+            if after is not None:
+                now, left[index] = after, stuck.pop(index)
     failed = [
         (index, f"{why}; {_refusals(now, index)}" if _lacks_room(now, index, mode) else why)
         for index, why in stuck.items()

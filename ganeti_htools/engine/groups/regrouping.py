@@ -301,13 +301,12 @@ class Regrouping:
         return tuple(self.part(group).nodes[list(solution.nodes)].tolist())
 
     def _known(self, index: int, group: int) -> Solution | None:
-        """The best place in a group, which is the same for instances that ask for the same."""
+        """The best place in a group: the same for all that ask for the same and reach the same nodes."""
         part, asked = self.part(group), replace(self.state.instance(index), index=NOWHERE)
-        lost = tuple(self.state.columns.offline[list(self.nodes_after(index, ()))].tolist())
-        source = NOWHERE if self.state.migrates is None else self._source(index)
-        key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), source, lost
+        reached = self._reached(index, part)
+        key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), reached.tobytes()
         if key not in part.known:
-            part.known[key] = self._solution(part, asked, self._reached(index, part))
+            part.known[key] = self._solution(part, asked, reached)
         return part.known[key]
 
     def _reached(self, index: int, part: Part) -> Ints:
@@ -405,13 +404,10 @@ class Regrouping:
         last = self.homes(self.moved[-1].instance) if self.moved else ()
         return any(self.health(group).worse_than(before.health(group)) for group in {*groups, *last})
 
-    def leave(self, index: int, groups: Iterable[int]) -> bool:
-        """Move an instance to the best place in some groups (rows) that makes none worse; whether it did."""
-        for place in self.places(index, groups):
-            after = self.copy()
-            if after.make(index, place.parts) and not after.spoils(self, ()):
-                return self.make(index, place.parts)
-        return False
+    def left(self, index: int) -> "Regrouping | None":
+        """A copy with an instance moved to the best place there is for it; None if there is none."""
+        found = (self.made(index, place.parts) for place in self.places(index, self.targets(index)))
+        return next(filter(None, found), None)
 
     def has_room(self, group: int, number: int) -> bool:
         """Whether so many standard instances can be placed in a group (row) by its policy.
