@@ -70,7 +70,7 @@ def refusal(world: World, jobs: Iterable[Any]) -> tuple[int, str]:
     return done, ""
 
 
-def made_by(state: State, request: Request, after: State, result: Any) -> list[Any]:
+def made_by(state: State, request: Request, result: Any) -> list[Any]:
     """The opcodes by which a decision is carried out."""
     cluster = state.cluster
     if isinstance(result, Evacuation):
@@ -119,7 +119,7 @@ def test_requests(kind: str) -> None:
             decided = decide(state, request, Options(capacity=False))
         except RequestFailed:
             continue
-        jobs = made_by(state, request, decided.state, decided.result)
+        jobs = made_by(state, request, decided.result)
         done, why = refusal(begin(cluster), jobs)
         assert not OF_STORAGE.search(why), (seed, why)
         carried += done
@@ -162,7 +162,7 @@ def test_new_instances_where_there_is_hardly_room(free: int) -> None:
             decided = decide(state, request, Options(capacity=False))
         except RequestFailed:
             continue
-        done, why = refusal(begin(cluster), made_by(state, request, decided.state, decided.result))
+        done, why = refusal(begin(cluster), made_by(state, request, decided.result))
         assert not OF_STORAGE.search(why), (seed, why)
         carried += done
     assert carried > 0
