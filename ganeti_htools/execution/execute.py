@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from ganeti_htools.execution.events import Away, Changed, News, Submitted, Submitting, Tell
+from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.luxi import jobs
@@ -21,6 +22,9 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 
 Read = Callable[[], Awaitable[Cluster]]
+
+_PAUSE = 15.0  # seconds before a job that failed is tried again
+_TRIALS = 40  # of a job: 10 minutes, until a node has come up
 
 
 async def execute(
@@ -50,23 +54,59 @@ async def execute(
             if not run.current:
                 run.ending, run.reason = await _next(run, read, check, tell, stop, patience, away)
                 if run.ending is not None:
+                    await _undo(run, ganeti, tell, time_ns, patience, away)
                     return
                 run.next_set()
                 await tell(Submitting(run.current))
-            waiting = [task for task in run.current if task.number is None]
-            if waiting:
-                work = [run.signature.sign(task.job.opcodes, task.place, time_ns()) for task in waiting]
-                answers = await jobs.submit(ganeti, work, patience, away, unsure)
-                for task, answer in zip(waiting, answers, strict=True):
-                    if isinstance(answer, int):
-                        task.number = answer
-                    else:
-                        task.error = answer
-                await tell(Submitted(waiting))
+            await _submit(run, ganeti, tell, time_ns, patience, away, unsure)
             unsure = False
             await _follow(run, ganeti, tell, patience, away)
     except (LuxiError, FramingError) as error:
         run.ending, run.reason = Ending.LOST, str(error)
+
+
+async def _submit(
+    run: Run,
+    ganeti: Client,
+    tell: Tell,
+    time_ns: Callable[[], int],
+    patience: Patience,
+    away: jobs.Away,
+    unsure: bool = False,
+) -> None:
+    """Submit the jobs of the present set that have not been."""
+    waiting = [task for task in run.current if task.number is None]
+    if waiting:
+        work = [run.signature.sign(task.job.opcodes, task.place, time_ns()) for task in waiting]
+        answers = await jobs.submit(ganeti, work, patience, away, unsure)
+        for task, answer in zip(waiting, answers, strict=True):
+            if isinstance(answer, int):
+                task.number = answer
+            else:
+                task.error = answer
+        await tell(Submitted(waiting))
+
+
+async def _undo(
+    run: Run,
+    ganeti: Client,
+    tell: Tell,
+    time_ns: Callable[[], int],
+    patience: Patience,
+    away: jobs.Away,
+) -> None:
+    """Take back what nodes cannot stay once a run has ended early."""
+    if run.ending in (Ending.DONE, Ending.LOST):
+        return
+    undo = {job.undo.title: job.undo for job in run.nodes.values() if job.undo is not None}
+    if undo:
+        rest, ending = run.rest, run.ending
+        run.rest, run.ending = [list(undo.values()), *rest], None  # under way again, for whoever looks
+        run.next_set()
+        await tell(Submitting(run.current))
+        await _submit(run, ganeti, tell, time_ns, patience, away)
+        await _follow(run, ganeti, tell, patience, away)
+        run.ending = ending
 
 
 async def trace(run: Run, ganeti: Client, tell: Tell, patience: Patience = PATIENCE) -> None:
@@ -90,9 +130,17 @@ async def _next(
     run: Run, read: Read, check: Check, tell: Tell, stop: trio.Event, patience: Patience, away: jobs.Away
 ) -> tuple[Ending | None, str]:
     """See that the next jobset fits the cluster. If the run ends instead, the result says how and why."""
-    failed = [task for task in run.tasks if task.error is not None]
+    failed = [task for task in run.tasks if task.failed]
     if failed:
-        return Ending.FAILED, "; ".join(_failure(task) for task in failed)
+        others = [_instead(run, task) for task in failed]
+        if None in others:
+            return Ending.FAILED, "; ".join(_failure(task) for task in failed)
+        if any(other is task.job for other, task in zip(others, failed, strict=True)):
+            with trio.move_on_after(_PAUSE):
+                await stop.wait()
+        for task in failed:
+            task.repeated = True
+        run.rest = [[other for other in others if other is not None], *run.rest]
     if not run.rest:
         return Ending.DONE, ""
     review: Review | GivenUpError = Review()
@@ -132,6 +180,14 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
+def _instead(run: Run, task: Task) -> Job | None:
+    """The job to be tried instead of one that failed, if there is one."""
+    job = task.job
+    if job.again is None or task.error is None or sum(each.job is job for each in run.tasks) >= _TRIALS:
+        return None
+    return job.again(task.error)
+
+
 def _failure(task: Task) -> str:
     number = f"job {task.number}" if task.number is not None else "not submitted"
     return f"{number} ({task.job.title}): {task.error}"
@@ -150,6 +206,8 @@ async def _follow(run: Run, ganeti: Client, tell: Tell, patience: Patience, away
             task.error = "Ganeti does not know it any more"
         elif told.final and told is not JobStatus.SUCCESS:
             task.error = (await jobs.failures(ganeti, [number], patience, away))[number]
+        elif told.final and task.job.judge is not None:
+            task.error, task.note = task.job.judge(await jobs.results(ganeti, number, patience, away))
         task.status = told
         await tell(News(task))
 

@@ -1,12 +1,20 @@
 """The jobs of a plan, and the opcodes by which Ganeti makes a move."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ganeti_htools.engine.allocation.move_parts import NamedMove
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
+
+
+class Verdict(NamedTuple):
+    """What the results of a job that ended well say: why it failed all the same, and what else."""
+
+    error: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +23,21 @@ class Job:
 
     ``title`` is for people, ``commands`` say the same as shell commands. ``step`` is the move that the job
     makes, None if it makes none.
+
+    ``nodes`` are nodes that the job changes themselves, ``standing`` what they are then, and ``undo`` the job
+    that takes this back should the plan end early while they are that. ``judge`` looks at the results of the
+    job's opcodes; ``again`` gets the error of the job that failed and tells which one to try instead, if any.
     """
 
     title: str
     opcodes: tuple[Opcode, ...]
     commands: tuple[str, ...]
     step: NamedStep | NamedMove | None = None
+    nodes: tuple[str, ...] = ()
+    standing: str = ""
+    undo: "Job | None" = None
+    judge: Callable[[Any], Verdict] | None = None
+    again: "Callable[[str], Job | None] | None" = None
 
 
 # The jobs of a set touch no node twice; a set is submitted when the one before has ended.

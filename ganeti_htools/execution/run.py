@@ -14,7 +14,8 @@ class Task:
     """A job that is about to be submitted, or has been.
 
     ``place`` is like 2/1: the first job of the second set. ``number`` is Ganeti's, None as long as it
-    is not known. ``status`` is the last one known, ``error`` why it failed.
+    is not known. ``status`` is the last one known, ``error`` why it failed; with ``repeated`` another job has
+    taken its place. ``note`` is what there is to say of its results.
     """
 
     job: Job
@@ -22,6 +23,18 @@ class Task:
     number: int | None = None
     status: JobStatus | None = None
     error: str | None = None
+    note: str | None = None
+    repeated: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the job failed for good."""
+        return self.error is not None and not self.repeated
+
+    @property
+    def done(self) -> bool:
+        """Whether the job has ended well."""
+        return self.status is JobStatus.SUCCESS and self.error is None
 
     @property
     def over(self) -> bool:
@@ -66,6 +79,11 @@ class Run:
     def moved(self) -> int:
         """The number of moves that have been made."""
         return sum(task.status is JobStatus.SUCCESS and task.job.step is not None for task in self.tasks)
+
+    @property
+    def nodes(self) -> dict[str, Job]:
+        """For each node that jobs have changed: the last of them that ended well."""
+        return {node: task.job for task in self.tasks if task.done for node in task.job.nodes}
 
     def next_set(self) -> None:
         """Take the next set of jobs to be submitted."""

@@ -46,7 +46,10 @@ def teller(run: Run, say: Say, warn: Say, live: Say) -> Tell:
 
 def _ended(task: Task) -> str:
     status = task.status.value if task.status else "lost"
-    return f"Job {task.number} ({task.job.title}): {status}{f': {task.error}' if task.error else ''}"
+    if task.error and task.status is JobStatus.SUCCESS:
+        status = "failed"
+    said = "".join(f": {text}" for text in (task.error, task.note) if text)
+    return f"Job {task.number} ({task.job.title}): {status}{said}"
 
 
 def _standing(run: Run, said: str | None) -> str:
@@ -58,12 +61,13 @@ def _standing(run: Run, said: str | None) -> str:
 
 def summary(run: Run) -> list[str]:
     """What was done and what was not."""
-    done = sum(task.status is JobStatus.SUCCESS for task in run.tasks)
+    done = sum(task.done for task in run.tasks)
     failed = sum(task.error is not None for task in run.tasks)
     rest = [job for jobs in run.rest for job in jobs]
     counts = {"succeeded": done, "failed": failed, "not ended": len(run.current), "not submitted": len(rest)}
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
-    return [f"Jobs: {told}", *(f"  not submitted: {job.title}" for job in rest)]
+    nodes = [f"  node {node} is {job.standing}" for node, job in run.nodes.items()]
+    return [f"Jobs: {told}", *(f"  not submitted: {job.title}" for job in rest), *nodes]
 
 
 def complaint(outcome: Mapping[str, Any]) -> str | None:

@@ -192,6 +192,15 @@ async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, awa
         look = min(2 * look, _LAST_LOOK)
 
 
+async def results(ganeti: Client, number: int, patience: Patience, away: Away) -> Any:
+    """The results of a job's opcodes, a list; None if Ganeti does not know the job. Raises GivenUpError."""
+
+    async def ask() -> list[Any]:
+        return await queries.each_job(ganeti, [number], ["opresult"], lambda told: told, patience.answer)
+
+    return (await persistently(ask, patience, away))[0]
+
+
 async def failures(ganeti: Client, numbers: Sequence[int], patience: Patience, away: Away) -> dict[int, str]:
     """Why jobs failed: for each, the first opcode that failed and its error. Raises GivenUpError."""
 

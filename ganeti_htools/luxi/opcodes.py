@@ -90,19 +90,29 @@ def tag_node(node: str, tags: Sequence[str]) -> Opcode:
     return {"OP_ID": "OP_TAGS_SET", "kind": "node", "tags": list(tags), "name": node}
 
 
-def power(nodes: Sequence[str], on: bool) -> list[Opcode]:
-    """Take nodes online and power them up, or offline and down."""
-    roles: list[Opcode] = [
-        {
-            "OP_ID": "OP_NODE_SET_PARAMS",
-            "node_name": node,
-            "force": False,
-            "offline": not on,
-            "auto_promote": False,
-        }
-        for node in nodes
-    ]
-    command: Opcode = {
+def untag_node(node: str, tags: Sequence[str]) -> Opcode:
+    """Take tags from a node."""
+    return {"OP_ID": "OP_TAGS_DEL", "kind": "node", "tags": list(tags), "name": node}
+
+
+def set_node(node: str, role: str, holds: bool, auto_promote: bool = False) -> Opcode:
+    """Mark a node ``drained`` or ``offline``, or not any more.
+
+    With ``auto_promote`` others become master candidates if there are too few then, for which Ganeti locks
+    all nodes.
+    """
+    return {
+        "OP_ID": "OP_NODE_SET_PARAMS",
+        "node_name": node,
+        "force": False,
+        role: holds,
+        "auto_promote": auto_promote,
+    }
+
+
+def power(nodes: Sequence[str], on: bool) -> Opcode:
+    """Power nodes up or down by their out-of-band programs; offline ones, Ganeti wants."""
+    return {
         "OP_ID": "OP_OOB_COMMAND",
         "node_names": list(nodes),
         "command": "power-on" if on else "power-off",
@@ -110,7 +120,6 @@ def power(nodes: Sequence[str], on: bool) -> list[Opcode]:
         "ignore_status": False,
         "power_delay": _POWER_DELAY,
     }
-    return [*roles, command]
 
 
 STORAGE_FIELDS = ("node", "name", "size", "free")  # for "used" nodes would walk through directories

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 EXCLUSION = "htools:iextags:"
 STANDBY = "htools:standby:"
+STANDBY_AUTO = f"{STANDBY}auto"  # what hsqueeze itself gives and takes
 MIGRATION = "htools:migration:"
 ALLOW_MIGRATION = "htools:allowmigration:"
 LOCATION = "htools:nlocation:"

@@ -1,7 +1,7 @@
 """What ``hsqueeze`` would do: nodes emptied and powered down, or powered up and filled (``hsqueeze(1)``)."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import proposal, standby, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
@@ -31,7 +32,6 @@ TITLES = {
     Action.OFFLINE: "'Nodes to offline'",
     Action.ONLINE: "'Nodes to online'",
 }
-_STANDBY_TAG = "htools:standby:auto"
 _USUAL = 2.0  # what is left free, in standard instances, unless told otherwise
 
 
@@ -138,33 +138,29 @@ def power_command(word: str, node: str) -> str:
 
 def tag_command(node: str) -> str:
     """The shell command that marks a node as one that may be powered up again."""
-    return f"gnt-node add-tags {node} {_STANDBY_TAG}"
+    return f"gnt-node add-tags {node} {STANDBY_AUTO}"
 
 
-def jobs(state: State, plan: PowerPlan) -> "Jobsets":
+def jobs(state: State, plan: PowerPlan, drained: Sequence[str] = ()) -> "Jobsets":
     """The jobs that carry out a plan for a state.
 
-    Nodes are emptied and tagged before they are powered down, and filled once they are powered up.
+    Nodes are drained, emptied, tagged and marked offline before they are powered down; they are powered up,
+    marked online and lose their tag before they are filled. ``drained`` are nodes that have been drained for
+    an earlier plan.
     """
-    from ganeti_htools.execution.jobs import Job  # needed only where jobs are submitted
-    from ganeti_htools.luxi import opcodes
+    from ganeti_htools.planning import power_jobs  # needed only where jobs are submitted
 
-    if plan.action is Action.NOTHING:
-        return []
     moves, nodes = jobs_of(state, sets_of(state, plan)), state.names(plan.nodes)
-    up = plan.action is Action.ONLINE
-    word = "on" if up else "off"
-    power = Job(
-        f"power {word} {', '.join(nodes)}",
-        tuple(opcodes.power(nodes, up)),
-        tuple(power_command(word, node) for node in nodes),
-    )
-    if up:
-        return [[power], *moves]
-    tags = [
-        Job(f"tag {node}", (opcodes.tag_node(node, [_STANDBY_TAG]),), (tag_command(node),)) for node in nodes
-    ]
-    return [*moves, *([tag] for tag in tags), [power]]
+    tags = {node: state.cluster.nodes[row].tags for node, row in zip(nodes, plan.nodes, strict=True)}
+    if plan.action is Action.ONLINE:
+        sets = [*power_jobs.up(tags), *moves]
+    elif plan.action is Action.OFFLINE:
+        new = [power_jobs.drain(node) for node in nodes if node not in drained]
+        sets = [new, *moves, *power_jobs.down(tags)]
+    else:
+        sets = []
+    left = [power_jobs.undrain(node) for node in drained if node not in nodes]
+    return [jobs for jobs in (left, *sets) if jobs]
 
 
 def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
@@ -217,9 +213,15 @@ def reviewer(
         minimum, target = (_kept(state, factor) for factor in options.factors)
         wanted = target if action is Action.OFFLINE else minimum if enough else None
         steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
-        powering = any(job.step is None for jobs in rest for job in jobs)
-        left = nodes if powering else ()
-        if action is Action.ONLINE and not powering:
+        left = [node for node in nodes if node in changed(rest, "offline")]
+        drained: list[str] = []
+        if action is Action.OFFLINE:
+            if not left:
+                return Review()  # they are offline already
+            waiting = changed(rest, "drained")
+            drained = [node for node in left if node not in waiting and node in state.nodes]
+            state = squeeze.switched(state, [state.nodes[node] for node in drained], False)
+        elif action is Action.ONLINE and not left:
             powered.update(nodes)
         movable = view.movable(state, options.view)
         obstacle = squeeze.obstacle(state, action, left, steps, wanted, movable)
@@ -235,6 +237,12 @@ def reviewer(
         if vainly:
             return Review(f"powered up, but still offline or drained: {', '.join(sorted(vainly))}")
         say(TITLES[action], *nodes)
-        return Review(obstacle, jobs(state, new))
+        return Review(obstacle, jobs(state, new, drained))
 
     return check
+
+
+def changed(rest: "Jobsets", role: str) -> set[str]:
+    """The nodes that jobs are yet to mark ``drained`` or ``offline``, or not so any more."""
+    left = (op for jobs in rest for job in jobs for op in job.opcodes)
+    return {op["node_name"] for op in left if role in op and "node_name" in op}

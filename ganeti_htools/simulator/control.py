@@ -4,6 +4,7 @@ Calls have LUXI's form and framing, on a socket of their own, because LUXI's goe
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -55,6 +56,7 @@ class Control:
             "lose": self._lose,
             "master": self._master,
             "odd": self._odd,
+            "power": self._power,
             "slow": self._slow,
         }
 
@@ -118,6 +120,15 @@ class Control:
         if not isinstance(method, str) or not isinstance(results, list):
             raise DataError("expected the name of a method, and a list of results")
         self._trouble.odd[method] = results
+
+    def _power(self, name: str, how: str) -> None:
+        """The out-of-band program of a node ``works``, ``fails``, or there is ``none``."""
+        if how not in ("works", "fails", "none"):
+            raise DataError(f"expected works, fails or none, not {how!r}")
+        world, nodes = self._jobs.world, {self._known(name)}
+        unpowered = world.unpowered | nodes if how == "none" else world.unpowered - nodes
+        stuck = world.stuck | nodes if how == "fails" else world.stuck - nodes
+        self._jobs.change(replace(world, unpowered=unpowered, stuck=stuck))
 
     def _slow(self, seconds: float) -> None:
         """Wait this long before every answer."""

@@ -65,6 +65,9 @@ def _set_node(world: World, opcode: Opcode) -> tuple[World, Any]:
         raise refused("Can't set the node into more than one state at the same time", "wrong_input")
     if name == world.master and (offline or drained):
         raise refused("The master role can be changed only via master-failover", "wrong_input")
+    if offline is False and name in world.offline and name in world.silent:
+        text = f"Node {name} is being de-offlined but fails to report its version: Node does not answer"
+        raise refused(text, "wrong_state")
     # The roles exclude each other.
     role = {
         "offline": bool(offline) or (offline is None and not drained and name in world.offline),
@@ -77,19 +80,23 @@ def _set_node(world: World, opcode: Opcode) -> tuple[World, Any]:
 
 
 def _out_of_band(world: World, opcode: Opcode) -> tuple[World, Any]:
-    command, result = opcode["command"], []
-    for name in opcode["node_names"]:
+    """What the nodes' out-of-band programs do. The opcode succeeds even if they fail (``LUOobCommand``)."""
+    command, names = opcode["command"], sorted(opcode["node_names"])
+    if command not in ("power-on", "power-off", "power-cycle", "power-status", "health"):
+        raise refused(f"Unknown command {command}", "wrong_input")
+    for name in names:
         node_of(world, name)
-        if command == "power-off":
-            if name not in world.offline:
-                raise refused(f"Cannot power off node {name} because it is not marked offline", "wrong_state")
+        if command == "power-off" and name not in world.offline and not opcode.get("ignore_status"):
+            raise refused(f"Cannot power off node {name} because it is not marked offline", "wrong_state")
+    result = []
+    for name in names:
+        state = 3 if name in world.unpowered else 2 if name in world.stuck else 0
+        if state == 0 and command == "power-off":
             world = lose(world, name)
-        elif command in ("power-on", "power-cycle"):
+        elif state == 0 and command in ("power-on", "power-cycle"):
             world = find(world, name)
-        elif command not in ("power-status", "health"):
-            raise refused(f"Unknown command {command}", "wrong_input")
-        powered = {"powered": name not in world.silent} if command == "power-status" else None
-        result.append([[0, name], [0, powered]])
+        told = state == 0 and command == "power-status"
+        result.append([[0, name], [state, {"powered": name not in world.silent} if told else None]])
     return world, result
 
 

@@ -18,6 +18,7 @@ from ganeti_htools.model.units import SINGLE, Units, survey
 class World:
     """A cluster, the name of its master, and the names of nodes that are drained, offline, or silent.
 
+    ``unpowered`` are nodes without out-of-band programs, ``stuck`` those whose programs fail.
     ``units`` are its storage units, which stay the same whatever happens.
     """
 
@@ -26,6 +27,8 @@ class World:
     drained: frozenset[str] = frozenset()
     offline: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()
+    unpowered: frozenset[str] = frozenset()
+    stuck: frozenset[str] = frozenset()
     units: Units = SINGLE
 
     def node(self, name: str) -> Node | None:

@@ -73,10 +73,22 @@ def test_hbal_of_the_first_jobset(oracle: Oracle, tmp_path: Path) -> None:
 def test_hsqueeze(oracle: Oracle, tmp_path: Path) -> None:
     rows = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
     options = ("--minimal-resources=0", "--target-resources=0")  # or else we leave two nodes
-    opcodes = both(oracle, tmp_path, rows, "hsqueeze", *options)
-    kinds = [op["OP_ID"] for ops in opcodes for op in ops]
+    jobs = []
+    for name in ("debian", "ours"):
+        (tmp_path / name).mkdir()
+        with simulator(tmp_path / name, rows, "--job-seconds=0") as ganeti:
+            if name == "ours":
+                ours("hsqueeze", f"-L{ganeti.socket}", "-X", *options)
+            else:
+                run(oracle, "hsqueeze", f"-L{ganeti.socket}", "-X", *options)
+            jobs.append(submitted(ganeti))
+    theirs, own = ([op for ops in each for op in ops] for each in jobs)
+    kinds = [op["OP_ID"] for op in theirs]
     assert kinds.count("OP_TAGS_SET") > 1
     assert kinds[-1] == "OP_OOB_COMMAND"
+    drained = kinds.count("OP_TAGS_SET")
+    assert [op["drained"] for op in own[:drained]] == [True] * drained
+    assert own[drained:] == theirs
 
 
 def test_hsqueeze_back(oracle: Oracle, tmp_path: Path) -> None:

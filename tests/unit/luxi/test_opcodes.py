@@ -58,21 +58,19 @@ def test_power() -> None:
         "tags": ["a"],
         "name": "node5",
     }
-    off = {"force": False, "offline": True, "auto_promote": False}
+    assert opcodes.untag_node("node5", ["a"])["OP_ID"] == "OP_TAGS_DEL"
+    role = {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": "node5", "force": False}
+    assert opcodes.set_node("node5", "offline", True) == {**role, "offline": True, "auto_promote": False}
+    drained = opcodes.set_node("node5", "drained", False, auto_promote=True)
+    assert drained == {**role, "drained": False, "auto_promote": True}
     common = {"timeout": 60, "ignore_status": False, "power_delay": 2}
-    assert opcodes.power(["node5", "node6"], on=False) == [
-        {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": "node5", **off},
-        {"OP_ID": "OP_NODE_SET_PARAMS", "node_name": "node6", **off},
-        {
-            "OP_ID": "OP_OOB_COMMAND",
-            "node_names": ["node5", "node6"],
-            "command": "power-off",
-            **common,
-        },
-    ]
-    role, command = opcodes.power(["node5"], on=True)
-    assert role["offline"] is False
-    assert command["command"] == "power-on"
+    assert opcodes.power(["node5", "node6"], on=False) == {
+        "OP_ID": "OP_OOB_COMMAND",
+        "node_names": ["node5", "node6"],
+        "command": "power-off",
+        **common,
+    }
+    assert opcodes.power(["node5"], on=True)["command"] == "power-on"
 
 
 def test_signed() -> None:

@@ -31,11 +31,14 @@ def test_nodes_are_emptied_and_tagged_before_they_are_powered_down(spacious: Clu
     jobs = [job for jobs in proposal.jobs for job in jobs]
     moves = [job for job in jobs if job.step is not None]
     assert moves
-    assert jobs[: len(moves)] == moves
-    assert [job.title for job in jobs[len(moves) :]] == [
+    assert [job.title for job in jobs if job not in moves] == [
+        *(f"drain {node}" for node in nodes),
         *(f"tag {node}" for node in nodes),
+        *(f"mark {node} offline" for node in nodes),
         f"power off {', '.join(nodes)}",
     ]
+    assert jobs[len(nodes) : len(nodes) + len(moves)] == moves
+    assert [len(jobs) for jobs in (proposal.jobs[0], *proposal.jobs[-3:])] == [len(nodes)] * 3 + [1]
     assert jobs[-1].commands == tuple(f"gnt-node power -f off {node}" for node in nodes)
 
 

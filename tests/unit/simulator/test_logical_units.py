@@ -129,7 +129,18 @@ def test_power() -> None:
     now = after(role("three", offline=True), off)
     assert not now.answers("three")
     on = opcode("OOB_COMMAND", node_names=["three"], command="power-on")
-    assert after(role("three", offline=False), on, start=now) == world()
+    assert after(on, role("three", offline=False), start=now) == world()
+
+
+@pytest.mark.parametrize(("how", "state"), [("unpowered", 3), ("stuck", 2)])
+def test_power_that_cannot_be_switched(how: str, state: int) -> None:
+    """The opcode succeeds; its result tells."""
+    off = opcode("OOB_COMMAND", node_names=["two", "three"], command="power-off")
+    start = replace(world(), **{how: frozenset({"three"})})  # type: ignore[arg-type]
+    start = after(role("two", offline=True), role("three", offline=True), start=start)
+    now, result = carry_out(start, off)
+    assert result == [[[0, "three"], [state, None]], [[0, "two"], [0, None]]]
+    assert now.silent == {"two"}
 
 
 @pytest.mark.parametrize(
@@ -168,6 +179,15 @@ def test_tags_come_and_go(kind: str, name: str | None) -> None:
             "unknown_entity",
         ),
         ((opcode("TAGS_SET", kind="node", name="none", tags=["x"]),), "not found", "unknown_entity"),
+        (
+            (
+                role("three", offline=True),
+                opcode("OOB_COMMAND", node_names=["three"], command="power-off"),
+                role("three", offline=False),
+            ),
+            "being de-offlined but fails to report its version",
+            "wrong_state",
+        ),
         (
             (opcode("OOB_COMMAND", node_names=["one"], command="power-off"),),
             "not marked offline",

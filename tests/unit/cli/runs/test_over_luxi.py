@@ -201,13 +201,14 @@ def test_only_empty_nodes_are_powered_down(tmp_path: Path, wish: str) -> None:
         with hsqueeze(ganeti, f"--on-change={wish}", "--target-resources=0") as process:
             assert next_line(process.stdout) == "'Nodes to offline'\n"
             emptied = next_line(process.stdout).strip()
-            while "(tag " not in (said := next_line(process.stdout)):
-                if said.startswith("Got job IDs "):
-                    ganeti.tell("finish")
             until(process, "Got job IDs ")
+            while ganeti.ask("QueryJobs", [], ["ops"])[-1][0][0]["OP_ID"] != "OP_TAGS_SET":
+                ganeti.tell("finish")
+                until(process, "Got job IDs ")
             ganeti.tell("job_seconds", 0)
             back = text.parse(ganeti.cluster(), "").instances[0].name
-            ganeti.ask("SubmitJob", [migrate(back, target_node=emptied)])
+            use = role(emptied, drained=False)
+            ganeti.ask("SubmitJob", [use, migrate(back, target_node=emptied)])
             wait_until(lambda: primary(ganeti, back) == emptied)
             ganeti.finish()
             status, out, err = result(process)
