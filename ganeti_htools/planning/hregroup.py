@@ -11,7 +11,8 @@ from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.traffic import copied_by, copied_by_unit
 from ganeti_htools.engine.groups import compression, levelling, recheck, redistribution
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique

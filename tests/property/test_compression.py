@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ganeti_htools.engine.groups.compression import compress
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, cost
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive

@@ -12,7 +12,8 @@ from ganeti_htools.engine.allocation.allocate import lacks_network
 from ganeti_htools.engine.allocation.evacuate import Evacuation, Moved, emptied, evacuate_nodes
 from ganeti_htools.engine.allocation.move_parts import carry_out
 from ganeti_htools.engine.groups.evacuation import evacuate_over_groups
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive

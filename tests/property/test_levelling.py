@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ganeti_htools.engine.groups.levelling import level
 from ganeti_htools.engine.groups.loads import measured
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, cost
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State

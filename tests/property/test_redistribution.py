@@ -12,7 +12,9 @@ from ganeti_htools.engine.allocation.evacuate import Moved, change_group
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, cost
 from ganeti_htools.engine.groups.redistribution import redistribute
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.ways import nodes_after
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import sorted_unique
@@ -148,7 +150,7 @@ def test_the_place_in_another_group_is_the_one_that_hail_chooses(described: Clus
     state = derive(described)
     now = Regrouping(state, rules_of(state, plain=False))
     for index in range(len(state.pnode)):
-        lost = state.columns.offline[list(now.nodes_after(index, ()))].any()  # then hail drops soft limits
+        lost = state.columns.offline[list(nodes_after(now.state, index))].any()  # then hail drops soft limits
         if lost or now.obstacle(index) is not None or len(now.homes(index)) > 1:
             continue
         for target in now.targets(index):

@@ -10,7 +10,9 @@ from ganeti_htools.engine.allocation.move_parts import NamedMove
 from ganeti_htools.engine.groups import recheck
 from ganeti_htools.engine.groups.outcome import Limits, Outcome
 from ganeti_htools.engine.groups.redistribution import redistribute
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.ways import ways_within
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -68,7 +70,7 @@ def test_no_group_gets_worse_by_a_plan_that_is_accepted(described: Cluster, seed
     ]
     rng.shuffle(others)
     for row in others[:2]:
-        for parts in now.within(row, now.group_of(row)):
+        for parts in ways_within(now.state, now.rules, row, now.group_of(row)):
             now.make(row, parts)
             break
     again = read_again(state, now.state)

@@ -13,6 +13,7 @@ from ganeti_htools.engine.groups.loads import DYNAMIC, STATIC, Loads, measured
 from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.engine.groups.partitions import exchanges, methods
 from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.ways import nodes_after
 from ganeti_htools.model.columns import sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.hregroup import Move, Options, cost_of
@@ -120,7 +121,7 @@ def choices(now: Regrouping, index: int) -> dict[str, Any]:
             {
                 "group": groups[place.group].name,
                 "policy": groups[place.group].alloc_policy.value,
-                "nodes": state.names(now.nodes_after(index, place.parts)),
+                "nodes": state.names(nodes_after(now.state, index, place.parts)),
                 "score": place.score,
             }
             for place in best

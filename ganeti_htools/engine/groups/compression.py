@@ -12,7 +12,9 @@ import numpy as np
 
 from ganeti_htools.engine.groups import room
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible, Progress, cost
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.ways import copied
 from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import State
@@ -53,8 +55,8 @@ def compress(
             failed.append((group, tried))
             continue
         if not empty:
-            copied = sum(cost(state.cluster.instances, each) for each in tried.moved)
-            possible.append(Possible(group, len(tried.moved), copied))
+            volume = sum(cost(state.cluster.instances, each) for each in tried.moved)
+            possible.append(Possible(group, len(tried.moved), volume))
         if empty or len(done) < number:
             after: Regrouping | str = tried
             if done:  # those that are emptied already must not fill this one, so they are emptied anew
@@ -102,7 +104,7 @@ def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
         elif (why := room.lacking(state, taken[:, group], left.sum(axis=1))) is not None:
             others.append((group, why))
         else:
-            data[group] = sum(now.copied(index) for index in rows.tolist())
+            data[group] = sum(copied(now.state, index) for index in rows.tolist())
     rest, found = sorted(data, key=lambda group: (*(-free[:, group]), group)), list[int]()
     while rest:
         enough = SIMILAR * free[:, rest[0]]
@@ -136,10 +138,11 @@ def _emptied(
     for index in rows:
         if (why := now.obstacle(index)) is not None:
             return f"instance {names[index]}: {why}"
-    copied = sum(cost(state.cluster.instances, each) for each in now.moved)
-    copied += sum(now.copied(index) for index in rows if len(now.homes(index)) == 1)  # others may copy less
-    if 0 <= limits.copy < copied:
-        return f"it copies {copied} MiB"
+    volume = sum(cost(state.cluster.instances, each) for each in now.moved)
+    # What is between two groups may copy less.
+    volume += sum(copied(state, index) for index in rows if len(now.homes(index)) == 1)
+    if 0 <= limits.copy < volume:
+        return f"it copies {volume} MiB"
     ready = {
         other
         for other in now.rules.groups - {group, *closed}

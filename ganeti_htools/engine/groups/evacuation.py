@@ -9,7 +9,8 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import Evacuation, emptied, evacuate_nodes
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import EvacMode

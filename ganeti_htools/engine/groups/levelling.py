@@ -6,7 +6,9 @@ import numpy as np
 
 from ganeti_htools.engine.groups.loads import measured
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.ways import copied, nodes_after, way_out
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import State
 
@@ -49,7 +51,7 @@ def _levelled(
         np.array(
             [start.obstacle(row) is None and len(start.homes(row)) == 1 for row in _rows(start)], np.bool_
         ),
-        np.array([start.copied(row) for row in _rows(start)], np.int64),
+        np.array([copied(start.state, row) for row in _rows(start)], np.int64),
         np.zeros((len(start.state.pnode), len(start.state.cluster.groups)), np.bool_),
     )
     while True:
@@ -138,7 +140,7 @@ def _straight(start: Regrouping, after: Regrouping) -> Regrouping | None:
     while left:
         stuck = list[int]()
         for index in left:
-            made = now.made(index, start.way(index, after.nodes_after(index, ())))
+            made = now.made(index, way_out(start.state, index, nodes_after(after.state, index)))
             now, stuck = (now, [*stuck, index]) if made is None else (made, stuck)
         if stuck == left:
             return None

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from ganeti_htools.engine.allocation.move_parts import MovePart, NamedMove
 from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.ways import nodes_after
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
 
@@ -54,7 +55,7 @@ def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
     state, names = now.state, [group.name for group in now.state.cluster.groups]
     rest = left(state, row, move)
     if rest is None:
-        here = ", ".join(state.names(now.nodes_after(row, ())))
+        here = ", ".join(state.names(nodes_after(now.state, row)))
         return f"is on {here}, not on {', '.join(move.was)}"
     parts = []
     for operation, name in rest.parts:
@@ -66,7 +67,7 @@ def _cannot_be_made(now: Regrouping, row: int, move: NamedMove) -> str | None:
         parts.append(MovePart(operation, node))
     if not now.rules.movable[row]:
         return "must not be moved"
-    target = int(state.group[now.nodes_after(row, parts)[0]])
+    target = int(state.group[nodes_after(now.state, row, parts)[0]])
     if target not in now.homes(row) and (why := now.refusal(row, target)) is not None:
         return f"cannot go to group {names[target]}: {why}"
     fail = now.fault(row, parts)

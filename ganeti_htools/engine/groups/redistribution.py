@@ -15,7 +15,9 @@ from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.health import health
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress, cost
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.ways import ways_within
 from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
@@ -217,7 +219,7 @@ def _ways(now: Regrouping, index: int, group: int, reach: str) -> Iterator[Seque
         ill = not now.health(group).good
         for home in sorted(homes, key=lambda home: ill and home == group):
             if now.refusal(index, home) is None:
-                yield from now.within(index, home)
+                yield from ways_within(now.state, now.rules, index, home)
     elif now.obstacle(index) is None:
         healthy = [target for target in now.targets(index) if now.health(target).good and target not in homes]
         for place in now.places(index, healthy):

@@ -6,62 +6,28 @@ the best is chosen by allocation policy, then by the score of the whole cluster.
 redundancy of its group.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import Moved
-from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.allocation.move_parts import MovePart, tried, tried_on
-from ganeti_htools.engine.allocation.one_node import on_nodes
-from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.balancing.traffic import copied_by
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.groups.health import Health, health
+from ganeti_htools.engine.groups.part import Part, best_place, has_room, part_of
 from ganeti_htools.engine.groups.partitions import Exchange, exchanges, refusal
-from ganeti_htools.engine.redundancy.global_n1 import Check, assess
-from ganeti_htools.engine.redundancy.none_added import NoneAdded
-from ganeti_htools.engine.rules import affinity, choice, settling
+from ganeti_htools.engine.groups.rules import Rules, kept
+from ganeti_htools.engine.groups.ways import left_node, nodes_after, way_out, ways_within
+from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
-from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, copy_codes
+from ganeti_htools.engine.rules.node_rules import FAIL, FITS, copy_codes
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints
-from ganeti_htools.model.new_disks import made_in
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import AllocPolicy, Fail, Mirror
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What may move: ``movable`` are instances (a mask by row), ``groups`` (rows) those that give and take.
-
-    ``mirrored``: also instances whose disks have to be copied by DRBD; ``plain``: also those that have to be
-    stopped while their disks are copied.
-    """
-
-    movable: Bools
-    groups: frozenset[int]
-    mirrored: bool = True
-    plain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A node group as a state of its own, whose rows stand for these rows of the whole cluster.
-
-    ``fragile`` nodes (rows of the whole) cannot be lost; ``check`` keeps the redundancy of the group.
-    ``known`` are places that were found, by what they were found for.
-    """
-
-    state: State
-    nodes: Ints
-    fragile: tuple[int, ...]
-    check: Check
-    known: dict[Any, Solution | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +40,6 @@ class Arrival:
     group: int
     parts: tuple[MovePart, ...]
     score: float
-
-
-# Ways with one new node at most, by what they copy: a failover or nothing, then what takes the new node.
-_SHORT: Mapping[Mirror, Sequence[tuple[Operation | None, Operation | None]]] = {
-    Mirror.INTERNAL: (
-        (Operation.FAILOVER, None),
-        (None, Operation.REPLACE_SECONDARY),
-        (Operation.FAILOVER, Operation.REPLACE_SECONDARY),
-    ),
-    Mirror.EXTERNAL: ((None, Operation.FAILOVER_TO),),
-    Mirror.NONE: ((None, Operation.MOVE),),
-}
-
-
-def _in_order(state: State, asked: Asked, operation: Operation, targets: Ints, scope: Bools) -> Iterator[int]:
-    """The targets (rows) on which an operation is possible, what leaves the lowest score in scope first."""
-    if not len(targets):
-        return
-    trial, crowding = tried_on(state, asked, operation, targets, Options()), affinity.crowding(state, scope)
-    codes = trial.codes.copy()
-    while (best := choice.best(state, replace(trial, codes=codes), scope, crowding)) is not None:
-        yield int(targets[best])
-        codes[best] = CODE[Fail.N1]
 
 
 class Regrouping:
@@ -135,31 +78,11 @@ class Regrouping:
 
         There are two while an interrupted change of group leaves it between them.
         """
-        return tuple(dict.fromkeys(int(self.state.group[node]) for node in self.nodes_after(index, ())))
+        return tuple(dict.fromkeys(int(self.state.group[node]) for node in nodes_after(self.state, index)))
 
     def obstacle(self, index: int) -> str | None:
         """Why an instance must not change its group at all; None if it may."""
-        template = self.state.cluster.instances[index].template
-        held = self._held(index)
-        if held is None and template.mirror is Mirror.INTERNAL and not self.rules.mirrored:
-            return "its disks must not be moved"
-        if held is None and template.mirror is Mirror.NONE and not self.rules.plain:
-            return f"{template.value} instances only move with --allow-plain"
-        return held
-
-    def _held(self, index: int) -> str | None:
-        """Why an instance must not leave any of its nodes; None if it may."""
-        state, offline = self.state, self.state.columns.offline
-        lost, mirror = offline[state.pnode[index]], state.cluster.instances[index].template.mirror
-        if not self.rules.movable[index]:
-            return "it must not be moved"
-        if mirror is Mirror.INTERNAL and state.snode[index] == NOWHERE:
-            return "it has no secondary node"
-        if mirror is Mirror.INTERNAL and lost and offline[state.snode[index]]:
-            return "both its nodes are offline"
-        if mirror is Mirror.NONE and lost:
-            return "its disks are on an offline node"
-        return None
+        return kept(self.state, self.rules, index)
 
     def refusal(self, index: int, group: int) -> str | None:
         """Why an instance cannot go to a group (row), whatever room there is; None if it can."""
@@ -232,61 +155,23 @@ class Regrouping:
 
     def _finished(self, index: int, group: int) -> list[Arrival]:
         """The best place in a group for an instance that has a node there and one elsewhere."""
-        for parts in self.within(index, group):
+        for parts in ways_within(self.state, self.rules, index, group):
             after = self.made(index, parts)
             if after is not None:
                 return [Arrival(index, group, parts, float(after.base.score()))]
         return []
-
-    def within(self, index: int, group: int) -> Iterator[tuple[MovePart, ...]]:
-        """The ways that leave an instance on online nodes of a group, one of which is new to it at most.
-
-        What copies least comes first, then what leaves the group with the lowest score.
-        """
-        state, asked, scope = self.state, self.state.instance(index), self.state.group == group
-        mirror = asked.row.template.mirror
-        if self._held(index) is not None:
-            return
-        good = scope & ~state.columns.offline
-        for first, last in _SHORT[mirror]:
-            trying = state
-            if first is not None:
-                trial = tried(state, asked, MovePart(first), Options())
-                if trial.codes.ravel()[0] != FITS or state.columns.offline[state.snode[index]]:
-                    continue
-                settling.settle(trying := state.copy(), trial)
-            primary, secondary = int(trying.pnode[index]), int(trying.snode[index])
-            if last is None:
-                if good[primary] and good[secondary]:
-                    yield (MovePart(first),) if first else ()
-                continue
-            if last is Operation.REPLACE_SECONDARY and not (self.rules.mirrored and good[primary]):
-                continue
-            if last is Operation.MOVE and not self.rules.plain:
-                continue
-            targets = np.flatnonzero(good)
-            targets = targets[(targets != primary) & (targets != secondary)]
-            for node in _in_order(trying, asked, last, targets, scope):
-                yield (*([MovePart(first)] if first else []), MovePart(last, node))
 
     def rank(self, place: Arrival) -> tuple[Any, ...]:
         """The order of places: by allocation policy, then by score; of equal ones the last group, as hail."""
         unrated = place.score != place.score
         return self.last_resort(place.group), unrated, 0.0 if unrated else place.score, -place.group
 
-    def nodes_after(self, index: int, parts: Iterable[MovePart]) -> tuple[int, ...]:
-        """The nodes (rows) of an instance after it has gone a way, primary first."""
-        nodes = int(self.state.pnode[index]), int(self.state.snode[index])
-        for part in parts:
-            nodes = part.operation.nodes(*nodes, part.node)
-        return tuple(node for node in nodes if node != NOWHERE)
-
     def _place(self, index: int, group: int) -> list[Arrival]:
         solution = self._known(index, group)
         if solution is None or solution.trial is None:
             return []
         score = float(np.asarray(solution.trial.scores(self.base)).ravel()[0])
-        return [Arrival(index, group, self.way(index, self._rows(group, solution)), score)]
+        return [Arrival(index, group, way_out(self.state, index, self._rows(group, solution)), score)]
 
     def way_to(self, index: int, group: int) -> tuple[MovePart, ...] | None:
         """How an instance gets to the best place in a group (row); None if there is none."""
@@ -295,7 +180,7 @@ class Regrouping:
         solution = self._known(index, group)
         if solution is None or solution.trial is None:
             return None
-        return self.way(index, self._rows(group, solution))
+        return way_out(self.state, index, self._rows(group, solution))
 
     def _rows(self, group: int, solution: Solution) -> tuple[int, ...]:
         return tuple(self.part(group).nodes[list(solution.nodes)].tolist())
@@ -306,7 +191,7 @@ class Regrouping:
         reached = self._reached(index, part)
         key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), reached.tobytes()
         if key not in part.known:
-            part.known[key] = self._solution(part, asked, reached)
+            part.known[key] = best_place(part, asked, reached)
         return part.known[key]
 
     def _reached(self, index: int, part: Part) -> Ints:
@@ -317,7 +202,7 @@ class Regrouping:
         state, asked = self.state, self.state.instance(index)
         nodes = np.flatnonzero(~part.state.columns.offline)
         if state.migrates is not None and asked.row.template.mirror is not Mirror.NONE:
-            nodes = nodes[state.migrates[self._source(index), part.nodes[nodes]]]
+            nodes = nodes[state.migrates[left_node(state, index), part.nodes[nodes]]]
         if not asked.mirrored or not len(nodes):
             return nodes
         if state.columns.offline[state.pnode[index]]:
@@ -329,37 +214,6 @@ class Regrouping:
         source = copy_codes(part.state.columns.take(nodes), asked)
         reached: Ints = nodes[(trial.codes == FITS) & (source == FITS)]
         return reached
-
-    def _solution(self, part: Part, asked: Asked, first: Ints) -> Solution | None:
-        """The best place for an instance with its primary on one of some nodes (rows of the part)."""
-        state, everyone = part.state, np.ones(len(part.nodes), np.bool_)
-        nodes = np.flatnonzero(~state.columns.offline)
-        if not len(first) or len(nodes) < asked.row.template.required_nodes:
-            return None
-        if not asked.mirrored:
-            return on_nodes(state, asked, first, everyone, Options(), part.check)
-        base = choice.base(state, everyone)
-        return on_pairs(state, asked, first, nodes, base, Options(), part.check)
-
-    def _source(self, index: int) -> int:
-        """The node from which an instance comes: its secondary if it has to be failed over first."""
-        primary, secondary = int(self.state.pnode[index]), int(self.state.snode[index])
-        lost = self.state.columns.offline[primary] and secondary != NOWHERE
-        return secondary if lost else primary
-
-    def way(self, index: int, nodes: Sequence[int]) -> tuple[MovePart, ...]:
-        """How an instance gets to nodes (rows, primary first) of another group."""
-        mirror = self.state.cluster.instances[index].template.mirror
-        if mirror is Mirror.INTERNAL:
-            lost = self.state.columns.offline[self.state.pnode[index]]
-            return (*([MovePart(Operation.FAILOVER)] if lost else []), *exchange(*nodes))
-        go = Operation.MOVE if mirror is Mirror.NONE else Operation.FAILOVER_TO
-        return (MovePart(go, nodes[0]),)
-
-    def copied(self, index: int) -> int:
-        """What it copies of disks and memory (MiB) to take an instance to another group."""
-        operations = [part.operation for part in self.way(index, (NOWHERE, NOWHERE))]
-        return sum(copied_by(operations, self.state.cluster.instances[index]))
 
     def make(self, index: int, parts: Sequence[MovePart]) -> bool:
         """Move an instance; whether each part of its way is possible."""
@@ -410,27 +264,8 @@ class Regrouping:
         return next(filter(None, found), None)
 
     def has_room(self, group: int, number: int) -> bool:
-        """Whether so many standard instances can be placed in a group (row) by its policy.
-
-        They get the first disk template that the policy enables.
-        """
-        if not number:
-            return True
-        part, policy = self.part(group), self.state.policies[group]
-        if not policy.disk_templates:
-            return False
-        kind = InstanceKind(policy.disk_templates[0], policy.std.spindle_use)
-        size = Size(policy.std.memory_size, policy.std.disk_size, policy.std.cpu_count)
-        row = made_in(self.state.cluster.groups[group], kind.instance(size))
-        for _ in range(number):
-            online = np.flatnonzero(~part.state.columns.offline)
-            solution = self._solution(part, part.state.ask(row), online)
-            if solution is None or solution.trial is None:
-                return False
-            state = part.state.copy()
-            settling.settle(state, solution.trial)
-            part = _part(state, part.nodes)
-        return True
+        """Whether so many standard instances can be placed in a group (row); see :func:`.part.has_room`."""
+        return has_room(self.part(group), group, number)
 
     @property
     def base(self) -> Statistics:
@@ -442,12 +277,7 @@ class Regrouping:
     def part(self, group: int) -> Part:
         """A group by itself, with the instances that have all their nodes there."""
         if group not in self._parts:
-            whole = self.state
-            scope = whole.group == group
-            nodes = np.flatnonzero(scope)
-            here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])
-            state = whole.part(nodes, np.flatnonzero(here))
-            self._parts[group] = _part(state, nodes)
+            self._parts[group] = part_of(self.state, group)
         return self._parts[group]
 
     def health(self, group: int) -> Health:
@@ -455,10 +285,3 @@ class Regrouping:
         if group not in self._health:
             self._health[group] = health(self.state, self.state.group == group, self.part(group).fragile)
         return self._health[group]
-
-
-def _part(state: State, nodes: Ints) -> Part:
-    redundancy = assess(state, np.ones(len(nodes), np.bool_), Options())
-    fragile = redundancy.fragile()
-    check: Check = NoneAdded(redundancy, fragile) if fragile.any() else redundancy
-    return Part(state, nodes, tuple(nodes[fragile].tolist()), check)

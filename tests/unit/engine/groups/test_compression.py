@@ -8,7 +8,8 @@ import pytest
 
 from ganeti_htools.engine.groups.compression import candidates, compress
 from ganeti_htools.engine.groups.outcome import Limits, Outcome
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State

@@ -7,7 +7,8 @@ import pytest
 
 from ganeti_htools.engine.allocation.move_parts import NamedMove
 from ganeti_htools.engine.groups import recheck
-from ganeti_htools.engine.groups.regrouping import Regrouping, Rules
+from ganeti_htools.engine.groups.regrouping import Regrouping
+from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive

@@ -8,7 +8,7 @@ import pytest
 
 from ganeti_htools.engine.groups.outcome import Limits, Outcome
 from ganeti_htools.engine.groups.redistribution import redistribute
-from ganeti_htools.engine.groups.regrouping import Rules
+from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive

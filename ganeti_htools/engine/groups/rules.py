@@ -1,0 +1,47 @@
+"""Which instances may move between groups, whatever room there is."""
+
+from dataclasses import dataclass
+
+from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import Mirror
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may move: ``movable`` are instances (a mask by row), ``groups`` (rows) those that give and take.
+
+    ``mirrored``: also instances whose disks have to be copied by DRBD; ``plain``: also those that have to be
+    stopped while their disks are copied.
+    """
+
+    movable: Bools
+    groups: frozenset[int]
+    mirrored: bool = True
+    plain: bool = False
+
+
+def held(state: State, rules: Rules, index: int) -> str | None:
+    """Why an instance must not leave any of its nodes; None if it may."""
+    offline = state.columns.offline
+    lost, mirror = offline[state.pnode[index]], state.cluster.instances[index].template.mirror
+    if not rules.movable[index]:
+        return "it must not be moved"
+    if mirror is Mirror.INTERNAL and state.snode[index] == NOWHERE:
+        return "it has no secondary node"
+    if mirror is Mirror.INTERNAL and lost and offline[state.snode[index]]:
+        return "both its nodes are offline"
+    if mirror is Mirror.NONE and lost:
+        return "its disks are on an offline node"
+    return None
+
+
+def kept(state: State, rules: Rules, index: int) -> str | None:
+    """Why an instance must not leave its group; None if it may."""
+    template = state.cluster.instances[index].template
+    why = held(state, rules, index)
+    if why is None and template.mirror is Mirror.INTERNAL and not rules.mirrored:
+        return "its disks must not be moved"
+    if why is None and template.mirror is Mirror.NONE and not rules.plain:
+        return f"{template.value} instances only move with --allow-plain"
+    return why

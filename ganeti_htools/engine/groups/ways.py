@@ -1,0 +1,102 @@
+"""The ways of an instance to other nodes, in its group or in another one."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ganeti_htools.engine.allocation.exchange import exchange
+from ganeti_htools.engine.allocation.move_parts import MovePart, tried, tried_on
+from ganeti_htools.engine.balancing.traffic import copied_by
+from ganeti_htools.engine.groups.rules import Rules, held
+from ganeti_htools.engine.rules import affinity, choice, settling
+from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import Fail, Mirror
+
+# Ways with one new node at most, by what they copy: a failover or nothing, then what takes the new node.
+_SHORT: Mapping[Mirror, Sequence[tuple[Operation | None, Operation | None]]] = {
+    Mirror.INTERNAL: (
+        (Operation.FAILOVER, None),
+        (None, Operation.REPLACE_SECONDARY),
+        (Operation.FAILOVER, Operation.REPLACE_SECONDARY),
+    ),
+    Mirror.EXTERNAL: ((None, Operation.FAILOVER_TO),),
+    Mirror.NONE: ((None, Operation.MOVE),),
+}
+
+
+def nodes_after(state: State, index: int, parts: Iterable[MovePart] = ()) -> tuple[int, ...]:
+    """The nodes (rows) of an instance after it has gone a way, primary first."""
+    nodes = int(state.pnode[index]), int(state.snode[index])
+    for part in parts:
+        nodes = part.operation.nodes(*nodes, part.node)
+    return tuple(node for node in nodes if node != NOWHERE)
+
+
+def left_node(state: State, index: int) -> int:
+    """The node from which an instance comes: its secondary if it has to be failed over first."""
+    primary, secondary = int(state.pnode[index]), int(state.snode[index])
+    lost = state.columns.offline[primary] and secondary != NOWHERE
+    return secondary if lost else primary
+
+
+def way_out(state: State, index: int, nodes: Sequence[int]) -> tuple[MovePart, ...]:
+    """How an instance gets to nodes (rows, primary first) of another group."""
+    mirror = state.cluster.instances[index].template.mirror
+    if mirror is Mirror.INTERNAL:
+        lost = state.columns.offline[state.pnode[index]]
+        return (*([MovePart(Operation.FAILOVER)] if lost else []), *exchange(*nodes))
+    go = Operation.MOVE if mirror is Mirror.NONE else Operation.FAILOVER_TO
+    return (MovePart(go, nodes[0]),)
+
+
+def copied(state: State, index: int) -> int:
+    """What it copies of disks and memory (MiB) to take an instance to another group."""
+    operations = [part.operation for part in way_out(state, index, (NOWHERE, NOWHERE))]
+    return sum(copied_by(operations, state.cluster.instances[index]))
+
+
+def ways_within(state: State, rules: Rules, index: int, group: int) -> Iterator[tuple[MovePart, ...]]:
+    """The ways that leave an instance on online nodes of a group, one of which is new to it at most.
+
+    What copies least comes first, then what leaves the group with the lowest score.
+    """
+    asked, scope = state.instance(index), state.group == group
+    if held(state, rules, index) is not None:
+        return
+    good = scope & ~state.columns.offline
+    for first, last in _SHORT[asked.row.template.mirror]:
+        trying = state
+        if first is not None:
+            trial = tried(state, asked, MovePart(first), Options())
+            if trial.codes.ravel()[0] != FITS or state.columns.offline[state.snode[index]]:
+                continue
+            settling.settle(trying := state.copy(), trial)
+        primary, secondary = int(trying.pnode[index]), int(trying.snode[index])
+        if last is None:
+            if good[primary] and good[secondary]:
+                yield (MovePart(first),) if first else ()
+            continue
+        if last is Operation.REPLACE_SECONDARY and not (rules.mirrored and good[primary]):
+            continue
+        if last is Operation.MOVE and not rules.plain:
+            continue
+        targets = np.flatnonzero(good)
+        targets = targets[(targets != primary) & (targets != secondary)]
+        for node in _in_order(trying, asked, last, targets, scope):
+            yield (*([MovePart(first)] if first else []), MovePart(last, node))
+
+
+def _in_order(state: State, asked: Asked, operation: Operation, targets: Ints, scope: Bools) -> Iterator[int]:
+    """The targets (rows) on which an operation is possible, what leaves the lowest score in scope first."""
+    if not len(targets):
+        return
+    trial, crowding = tried_on(state, asked, operation, targets, Options()), affinity.crowding(state, scope)
+    codes = trial.codes.copy()
+    while (best := choice.best(state, replace(trial, codes=codes), scope, crowding)) is not None:
+        yield int(targets[best])
+        codes[best] = CODE[Fail.N1]
