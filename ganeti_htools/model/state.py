@@ -177,7 +177,7 @@ class State:
         known = [self.location_rows[tag] for tag in desired if tag in self.location_rows]
         needs = needs_of(row, self.units)
         # Where one unit has it all, its size is what Ganeti counts.
-        fresh = index == NOWHERE and len(self.units.wants(row)) > 1
+        fresh = index == NOWHERE and sum(needs.wants) > 1
         return Asked(
             row=row,
             mem=row.mem,
