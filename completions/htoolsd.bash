@@ -315,6 +315,9 @@ END
 --minimal-resources float
 --target-resources float
 --standby-data file
+--prefer manynodes
+--never manynodes
+--max-nodes integer
 -S,--save none
 -C,--print-commands none
 -p,--print-nodes none

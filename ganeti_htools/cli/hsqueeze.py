@@ -23,7 +23,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze as planning
 from ganeti_htools.planning import view
 from ganeti_htools.planning.hsqueeze import Options
-from ganeti_htools.planning.jobsets import Move, Names
+from ganeti_htools.planning.jobsets import Move, Names, cost_of
 from ganeti_htools.planning.proposal import begin
 from ganeti_htools.sources.source import Source
 from ganeti_htools.sources.source import read as load
@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(line: CommandLine) -> Options:
     """What a command line asks of the plan."""
-    return Options(view_of(line), execution_of(line), line.minimal_resources, line.target_resources)
+    factors = line.minimal_resources, line.target_resources
+    return Options(view_of(line), execution_of(line), *factors, line.prefer, line.never, line.max_nodes)
 
 
 def run(line: CommandLine) -> None:
@@ -136,6 +137,16 @@ def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, tell: "Say")
         tell(node)
     if line.verbose > 1 and not plan.enough:
         tell("Onlining all nodes will not yield enough capacity")
+    if line.verbose > 2:
+        cost = _cost(state, plan)
+        tell(f"{len(plan.steps)} moves: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory")
+        tell(*(f"Group {name}: at least {mib} MiB free" for name, mib in planning.least_free(plan).items()))
+        tell(*(f"Node {node} stays: {why}" for node, why in planning.kept(state, plan).items()))
+
+
+def _cost(state: State, plan: PowerPlan) -> dict[str, Any]:
+    sets = planning.sets_of(state, plan)
+    return cost_of([move for moves in sets for move in moves], sets)
 
 
 def _report(
@@ -146,6 +157,9 @@ def _report(
             "action": plan.action.value,
             "nodes": state.names(plan.nodes),
             "enough": plan.enough,
+            "cost": _cost(state, plan),
+            "least_free_mib": planning.least_free(plan),
+            "kept": planning.kept(state, plan),
             "candidates": _candidates(state),
             "jobsets": [
                 [

@@ -221,6 +221,9 @@ MINIMAL_RESOURCES = _factor(
     "minimal-resources",
     "power nodes up if an online one has less free than this multiple of the standard instance",
 )
+PREFER = _valued("", "prefer", "power these nodes down first, by name or tag", _list, "NODES", "manynodes")
+NEVER = _valued("", "never", "do not power these nodes down, by name or tag", _list, "NODES", "manynodes")
+MAX_NODES = _valued("", "max-nodes", "power down at most so many nodes", values.whole, "N", "integer")
 STANDBY_DATA = _file("", "standby-data", "take what standby nodes have from this text file, saved before")
 TARGET_RESOURCES = _factor(
     "target-resources",

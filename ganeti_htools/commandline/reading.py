@@ -65,6 +65,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     max_cpu: float | None = None
     max_length: int = -1
     max_moves: int = -1
+    max_nodes: int = -1
     min_disk: float = 0.0
     min_gain: float = 1e-2
     min_gain_limit: float = 1e-1
@@ -73,6 +74,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     mond: bool = False
     mond_data: str | None = None
     mond_xen: bool = False
+    never: tuple[str, ...] = ()
     no_capacity_checks: bool = False
     no_disk_moves: bool = False
     no_headers: bool = False
@@ -86,6 +88,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     one_step_only: bool = False
     optimise: float = 0.0
     output_dir: str = "."
+    prefer: tuple[str, ...] = ()
     print_commands: str | None = None
     print_instances: bool = False
     print_moves: bool = False

@@ -11,8 +11,9 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.maintenance import squeeze
-from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan
+from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan, Wishes
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
+from ganeti_htools.model.errors import during
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY_AUTO
@@ -42,12 +43,17 @@ class Options:
     ``minimal_resources``: nodes are powered up if any online one has less free than this multiple of the
     standard instance; ``target_resources``: and down as long as all that remain keep this multiple free. If
     only one is told, the other is 2 unless that would put the target below the minimum. See :attr:`factors`.
+    ``prefer`` and ``never`` name nodes, or tags of nodes, that are powered down first, or not at all;
+    ``max_nodes``: how many at most, any number if below 0.
     """
 
     view: View = field(default_factory=View)
     execution: Execution = field(default_factory=Execution)
     minimal_resources: float | None = None
     target_resources: float | None = None
+    prefer: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    max_nodes: int = -1
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -85,7 +91,45 @@ def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
         target=_kept(state, target),
         movable=view.movable(state, options.view),
         progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
+        wishes=Wishes(
+            _named(state, options.prefer, "--prefer"),
+            _named(state, options.never, "--never"),
+            options.max_nodes if options.max_nodes >= 0 else None,
+        ),
     )
+
+
+def _named(state: State, names: Sequence[str], option: str) -> frozenset[int]:
+    """The rows of nodes that are named, or have a tag that is. Raises HtoolsError for what is neither."""
+    rows: set[int] = set()
+    for name in names:
+        tagged = {row for row, node in enumerate(state.cluster.nodes) if name in node.tags}
+        with during(f"{option}: neither a tag nor a node"):
+            rows |= tagged or {view.node(state, name)}
+    return frozenset(rows)
+
+
+def kept(state: State, plan: PowerPlan) -> dict[str, str]:
+    """Why nodes are not powered down, by their names; nothing if nodes are powered up."""
+    if plan.action is Action.ONLINE:
+        return {}
+    reasons = dict(plan.kept) | squeeze.staying(state)
+    return {
+        node.name: reasons.get(row, "nothing would be gained")
+        for row, node in enumerate(state.cluster.nodes)
+        if row not in plan.nodes
+    }
+
+
+def least_free(plan: PowerPlan) -> dict[str, int]:
+    """The memory (MiB) that is free in the end on the online node of each group that has least of it."""
+    state, columns = plan.state, plan.state.columns
+    free: dict[str, int] = {}
+    for row, group in enumerate(state.cluster.groups):
+        online = (state.group == row) & ~columns.offline
+        if online.any():
+            free[group.name] = int(columns.unallocated[online].min())
+    return free
 
 
 def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> PowerPlan:
@@ -94,7 +138,8 @@ def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Powe
     rows = tuple(state.nodes[name] for name in found["nodes"])
     after = squeeze.switched(state, rows, action is Action.OFFLINE)
     steps = tuple(proposal.retraced(after, view.movable(state, options.view), found["steps"]))
-    return PowerPlan(action, rows, steps, after, found["enough"])
+    reasons = {state.nodes[name]: why for name, why in found["kept"].items()}
+    return PowerPlan(action, rows, steps, after, found["enough"], reasons)
 
 
 def _kept(state: State, factor: float) -> list[Instance]:
@@ -182,6 +227,7 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
             "action": found.action.value,
             "nodes": state.names(found.nodes),
             "enough": found.enough,
+            "kept": {state.cluster.nodes[row].name: why for row, why in found.kept.items()},
             "steps": proposal.told(state, found.steps),
         },
         lambda on_change, say: reviewer(state, found, options, on_change, say),

@@ -5,8 +5,8 @@ an online node and leaves room on each node for an instance of a given size; it 
 set of nodes up if then the same holds.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import zip_longest
 from operator import attrgetter
@@ -54,7 +54,8 @@ class Action(Enum):
 class PowerPlan:
     """Rows of the nodes to power down or up, the moves that go with it, and the state afterwards.
 
-    ``enough`` is False if the room asked for cannot be had with all nodes that may be powered up.
+    ``enough`` is False if the room asked for cannot be had with all nodes that may be powered up. ``kept``
+    says of nodes that were tried why they are not powered down.
     """
 
     action: Action
@@ -62,6 +63,21 @@ class PowerPlan:
     steps: tuple[Step, ...]
     state: State
     enough: bool = True
+    kept: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Nodes (rows) that are powered down before others, those that never are, and how many at most (None:
+    any number).
+    """
+
+    prefer: frozenset[int] = frozenset()
+    never: frozenset[int] = frozenset()
+    most: int | None = None
+
+
+ANY = Wishes()
 
 
 # What has to be free on each node of a group, by the group's row: an instance that is not placed.
@@ -71,20 +87,34 @@ Wanted = Sequence[Instance]
 Progress = Callable[[int, int], None]
 
 
+def staying(state: State) -> dict[int, str]:
+    """Why nodes cannot be powered down at all, by their rows."""
+    settled = ~state.forthcoming
+    local = settled & np.array([row.template.local_storage for row in state.cluster.instances], np.bool_)
+    hosts = set(state.pnode[local].tolist())
+    mirrors = set(state.snode[settled & (state.snode >= 0)].tolist())
+    reasons: dict[int, str] = {}
+    for row, node in enumerate(state.cluster.nodes):
+        if node.master:
+            reasons[row] = "is the master"
+        elif state.columns.offline[row]:
+            reasons[row] = "is offline or drained"
+        elif row in hosts:
+            reasons[row] = "has instances on its own storage"
+        elif row in mirrors:
+            reasons[row] = "is secondary node of instances"
+    return reasons
+
+
 def offline_candidates(state: State) -> Ints:
     """Nodes that may be powered down, those with most instances first.
 
     They are online, not the master, secondary of no instance and have only instances without local
     storage.
     """
-    columns, size = state.columns, len(state.group)
-    settled = ~state.forthcoming
-    local = settled & np.array([row.template.local_storage for row in state.cluster.instances], np.bool_)
-    kept = np.array([node.master for node in state.cluster.nodes], np.bool_) | columns.offline
-    kept[state.pnode[local]] = True
-    kept[state.snode[settled & (state.snode >= 0)]] = True
-    rows = np.flatnonzero(~kept)
-    hosted = np.bincount(state.pnode[settled], minlength=size)
+    kept = staying(state)
+    rows = np.array([row for row in range(len(state.group)) if row not in kept], np.int64)
+    hosted = np.bincount(state.pnode[~state.forthcoming], minlength=len(state.group))
     return rows[np.argsort(-hosted[rows], kind="stable")]
 
 
@@ -188,6 +218,7 @@ def plan(
     target: Wanted,
     movable: Bools,
     progress: Progress = lambda _a, _b: None,
+    wishes: Wishes = ANY,
 ) -> PowerPlan:
     """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows.
 
@@ -202,11 +233,18 @@ def plan(
     for scope in lacking or scopes:
         row = int(state.group[scope][0])
         group = _power_group(parts[-1].state, scope, movable, minimum[row], target[row])
-        parts.append(_power_up(group, progress) if lacking else _power_down_to_rest(group, progress))
+        if lacking:
+            parts.append(_power_up(group, progress))
+            continue
+        done = sum(len(part.nodes) for part in parts)
+        left = None if wishes.most is None else max(0, wishes.most - done)
+        parts.append(_power_down_to_rest(group, progress, replace(wishes, most=left)))
     nodes = tuple(node for part in parts for node in part.nodes)
     action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
     enough = all(part.enough for part in parts)
-    return PowerPlan(action, nodes, _alternating([part.steps for part in parts]), parts[-1].state, enough)
+    kept = {node: why for part in parts for node, why in part.kept.items() if node not in nodes}
+    steps = _alternating([part.steps for part in parts])
+    return PowerPlan(action, nodes, steps, parts[-1].state, enough, kept)
 
 
 def _alternating(plans: Sequence[Sequence[Step]]) -> tuple[Step, ...]:
@@ -251,21 +289,25 @@ class _PowerGroup:
         """Whether the group's instances are on online nodes on a state, each with room for another."""
         return self.housed(state) and room_on_all(state, self.scope, [wanted] * len(state.policies))
 
-    def goes(self, state: State) -> bool:
-        """Whether what is left of the group on a state is enough: room on each node, N+1, not a last node."""
+    def hindrance(self, state: State) -> str | None:
+        """Why what is left of the group on a state is not enough; None if it is."""
+        if not self.housed(state):
+            return "its instances find no place"
         if not self.leaves(state, self.target):
-            return False
-        left = int(np.count_nonzero(self.scope & ~state.columns.offline))
-        return nothing_kept(self.target) or (left > 1 and redundant(state, self.scope))
-
-    def redundant_on_way(self, found: PowerPlan) -> bool:
-        """Whether N+1 holds after each step of a plan that powers nodes down."""
+            return "others would not keep the target resources free"
         if nothing_kept(self.target):
-            return True
+            return None
+        if np.count_nonzero(self.scope & ~state.columns.offline) < 2:
+            return "a node would be left alone"
+        return None if redundant(state, self.scope) else "the group would not hold N+1"
+
+    def can_be_made(self, found: PowerPlan) -> bool:
+        """Whether a plan can be made with all its nodes drained, and N+1 holds after each step."""
+        anyway = nothing_kept(self.target)
         marked = switched(self.state, found.nodes, True)
         way = Replay(marked, self.scope, TO_THE_END, candidates(marked, self.scope, self.movable))
         return all(
-            way.make(step.instance, step.kind, step.node) and redundant(way.state, self.scope)
+            way.make(step.instance, step.kind, step.node) and (anyway or redundant(way.state, self.scope))
             for step in found.steps
         )
 
@@ -322,42 +364,58 @@ def _of(group: _PowerGroup, nodes: Ints) -> list[int]:
     return found
 
 
-def _power_down_to_rest(group: _PowerGroup, progress: Progress) -> PowerPlan:
+def _power_down_to_rest(group: _PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
     """Power down, and what can be powered down once that is done, until nothing more can.
 
     Balancing starts anew from where the moves lead, and may find what it did not find before.
     """
     nothing = PowerPlan(Action.NOTHING, (), (), group.state)
     if not nothing_kept(group.target) and not redundant(group.state, group.scope):
-        return nothing
-    plans = [nothing, *_power_down(group, progress)]
+        possible = _of(group, offline_candidates(group.state))
+        return replace(nothing, kept=dict.fromkeys(possible, "the group does not hold N+1"))
+    kept: dict[int, str] = {}
+    plans = [nothing, *_power_down(group, progress, wishes, kept)]
     while found := plans[-1].nodes:
-        more = _power_down(group.then(plans[-1].state), progress)
+        left = None if wishes.most is None else wishes.most - len(found)
+        more = _power_down(group.then(plans[-1].state), progress, replace(wishes, most=left), kept)
         if not more:
             break
         nodes = (*more[-1].nodes, *found)
         state, steps = group.balanced(nodes, True)  # at once, if that leads there with fewer moves
-        if not group.goes(state):
+        if group.hindrance(state) is not None:
             state, steps = more[-1].state, (*plans[-1].steps, *more[-1].steps)
         plans.append(PowerPlan(Action.OFFLINE, nodes, steps, state))
-    return next((each for each in reversed(plans) if group.redundant_on_way(each)), nothing)
+    best = next((each for each in reversed(plans) if group.can_be_made(each)), nothing)
+    lost = {node: "N+1 would not hold on the way" for node in plans[-1].nodes if node not in best.nodes}
+    return replace(best, kept=kept | lost)
 
 
-def _power_down(group: _PowerGroup, progress: Progress) -> list[PowerPlan]:
-    """Of the candidates, those with fewest instances first, each that can join those before it.
+def _power_down(
+    group: _PowerGroup, progress: Progress, wishes: Wishes, kept: dict[int, str]
+) -> list[PowerPlan]:
+    """Of the candidates, those that are preferred, then those with fewest instances first, each that can join
+    those before it.
 
-    The result is a plan for each that joined, with those before it.
+    The result is a plan for each that joined, with those before it; ``kept`` gets the reasons of the others.
     """
-    possible = _of(group, offline_candidates(group.state))
+    possible = _of(group, offline_candidates(group.state)[::-1])
     plans: list[PowerPlan] = []
-    for tried, node in enumerate(reversed(possible)):
+    for tried, node in enumerate(sorted(possible, key=lambda row: row not in wishes.prefer)):
         progress(tried, len(possible))
         nodes = (node, *(plans[-1].nodes if plans else ()))
-        if group.hopeless(nodes, True, group.target):
-            continue
-        state, steps = group.balanced(nodes, True)
-        if group.goes(state):
-            plans.append(PowerPlan(Action.OFFLINE, nodes, steps, state))
+        if node in wishes.never:
+            kept[node] = "is not to be powered down"
+        elif wishes.most is not None and len(plans) >= wishes.most:
+            kept[node] = "as many nodes as may be are powered down"
+        elif group.hopeless(nodes, True, group.target):
+            kept[node] = "the others have no room for its instances and the target resources"
+        else:
+            state, steps = group.balanced(nodes, True)
+            why = group.hindrance(state)
+            if why is None:
+                plans.append(PowerPlan(Action.OFFLINE, nodes, steps, state))
+            else:
+                kept[node] = why
     return plans
 
 

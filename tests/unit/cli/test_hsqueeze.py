@@ -202,3 +202,33 @@ def test_what_standby_nodes_will_have(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "\nnode4.org|9000|0|" in (tmp_path / "y.squeezed").read_text()
     assert run(tmp_path, full, f"--standby-data={tmp_path}/none") == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith("Error: --standby-data: ")
+
+
+def test_nodes_by_name_or_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tagged = FILE.format(role="N", tag="rack:1")
+    options = ("--target-resources=0", "--no-headers")
+    for wish, nodes in (
+        ("--never=node2,rack:1", ["node3.org"]),
+        ("--max-nodes=1", ["node4.org"]),
+        ("--prefer=node2.org", ["node3.org", "node4.org", "node2.org"]),
+    ):
+        assert run(tmp_path, tagged, *options, wish) == 0
+        told = capsys.readouterr().out.split()
+        assert set(told) == set(nodes)
+        assert told[-1] == nodes[-1]
+    assert run(tmp_path, tagged, *options, "--never=nowhere") == 1
+    assert capsys.readouterr().err == "Error: --never: neither a tag nor a node: Unknown node: nowhere\n"
+
+
+def test_what_it_costs_and_why_nodes_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--target-resources=0", "--never=node2")
+    assert run(tmp_path, LOOSE, *options, "-v", "-v") == 0
+    told = capsys.readouterr().out.splitlines()
+    assert "Node node1.org stays: is the master" in told
+    assert "Node node2.org stays: is not to be powered down" in told
+    assert run(tmp_path, LOOSE, *options, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert set(report["kept"]) | set(report["nodes"]) == {f"node{row}.org" for row in range(1, 5)}
+    moves = sum(report["cost"]["moves"].values())
+    assert f"{moves} moves: 0 MiB of disks, {report['cost']['memory_mib']} MiB of memory" in told
+    assert f"Group g: at least {report['least_free_mib']['g']} MiB free" in told

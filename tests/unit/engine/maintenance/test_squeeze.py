@@ -200,3 +200,43 @@ def test_obstacle_of_redundancy() -> None:
     tight = (cluster.nodes[0], replace(cluster.nodes[1], t_mem=1600.0, f_mem=600), cluster.nodes[2])
     assert obstacle(replace(cluster, nodes=tight)) == "group group1 would not hold N+1"
     assert obstacle(replace(cluster, nodes=tight), target=NOTHING) is None
+
+
+def test_wishes() -> None:
+    state, everyone = spread(6, 100), np.ones(12, np.bool_)
+
+    def found(wishes: squeeze.Wishes) -> squeeze.PowerPlan:
+        return squeeze.plan(state, [NOTHING], [SMALL], everyone, wishes=wishes)
+
+    assert set(found(squeeze.ANY).nodes) == {2, 3, 4, 5}
+    assert set(found(squeeze.Wishes(prefer=frozenset({1}))).nodes) > {1}
+    assert set(found(squeeze.Wishes(never=frozenset({4, 5}))).nodes) == {1, 2, 3}
+    few = found(squeeze.Wishes(prefer=frozenset({2}), most=2))
+    assert len(few.nodes) == 2
+    assert 2 in few.nodes
+    assert set(few.kept.values()) == {"as many nodes as may be are powered down"}
+    assert found(squeeze.Wishes(most=0)).action is Action.NOTHING
+
+
+def test_why_nodes_stay() -> None:
+    everyone = np.ones(8, np.bool_)
+    tight = squeeze.plan(spread(4, 3000), [NOTHING], [SMALL], everyone)
+    assert tight.kept == dict.fromkeys((1, 2, 3), "the group would not hold N+1")
+    full = squeeze.plan(spread(4, 4900), [NOTHING], [NOTHING], everyone)
+    assert set(full.kept.values()) == {"the others have no room for its instances and the target resources"}
+    lone = squeeze.plan(spread(2, 10), [NOTHING], [SMALL], np.ones(4, np.bool_))
+    assert lone.kept == {1: "a node would be left alone"}
+    rows = [
+        instance("plain", DiskTemplate.PLAIN, "n1"),
+        instance("drbd", DiskTemplate.DRBD, "n2", "n3"),
+    ]
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3", "n4", "n5"), 10_000), rows)
+    first, *others, off, last = made.nodes
+    nodes = (replace(first, master=True), *others, replace(off, offline=True), last)
+    assert squeeze.staying(derive(replace(made, nodes=nodes))) == {
+        0: "is the master",
+        1: "has instances on its own storage",
+        2: "has instances on its own storage",
+        3: "is secondary node of instances",
+        4: "is offline or drained",
+    }
