@@ -125,5 +125,8 @@ def common(name: str, result: Result) -> Result:
     """Without what only ours says."""
     if name == "hspace":
         return in_common(result)
+    own = "    Nodes that may be lost", "    Health: ", "        ", "    Redistribution (hregroup)"
     lines = result.out.splitlines(keepends=True)
-    return result._replace(out="".join(line for line in lines if "Nodes that may be lost" not in line))
+    if name == "hcheck":
+        lines = [line for line in lines if not line.startswith(own)]
+    return result._replace(out="".join(lines))

@@ -1,5 +1,6 @@
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -100,14 +101,15 @@ def test_without_names_the_own_cluster_is_scanned(tmp_path: Path, capsys: pytest
 
 
 def test_without_ganeti_the_own_cluster_cannot_be_scanned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path))
-    assert hscan.main([]) == hscan.FAILED
+    with tempfile.TemporaryDirectory(prefix="g") as root:  # the path of a socket must not be long
+        monkeypatch.setenv("GANETI_ROOTDIR", root)
+        assert hscan.main([]) == hscan.FAILED
     told = capsys.readouterr().out.splitlines()
     assert told[2:] == [
         "Error for LOCAL: failed to load data. Details:",
-        f"{tmp_path}/var/run/ganeti/socket/ganeti-query: Ganeti cannot be reached: No such file or directory",
+        f"{root}/var/run/ganeti/socket/ganeti-query: Ganeti cannot be reached: No such file or directory",
     ]
 
 
