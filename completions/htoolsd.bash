@@ -315,6 +315,7 @@ END
 --minimal-resources float
 --target-resources float
 --standby-data file
+--allow-drbd none
 --prefer manynodes
 --never manynodes
 --max-nodes integer

@@ -46,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(line: CommandLine) -> Options:
     """What a command line asks of the plan."""
     factors = line.minimal_resources, line.target_resources
-    return Options(view_of(line), execution_of(line), *factors, line.prefer, line.never, line.max_nodes)
+    return Options(
+        view_of(line), execution_of(line), *factors, line.prefer, line.never, line.max_nodes, line.allow_drbd
+    )
 
 
 def run(line: CommandLine) -> None:
@@ -69,12 +71,12 @@ def run(line: CommandLine) -> None:
         told = by_daemon.plan(line, HSQUEEZE.name, options, reading.generations)
     plan = _plan(state, options, told)
     sets = planning.sets_of(state, plan)
-    _tell_of_plan(line, state, plan, tell)
+    _tell_of_plan(line, state, plan, options, tell)
     give_commands(line, "Commands to run:", _script(state, plan, sets), tell)
     wanted = line.exec and plan.action is not Action.NOTHING
     outcome = _execute(line, options, state, plan, before, told, tell) if wanted else None
     if line.json:
-        _report(state, plan, sets, outcome)
+        _report(state, plan, options, sets, outcome)
     if outcome is not None:
         from ganeti_htools.cli.runs.ending import conclude
 
@@ -121,16 +123,17 @@ def _execute(
     return over_luxi.carry_out(line, run, check, say_on)
 
 
-def _candidates(state: State) -> dict[str, list[str]]:
+def _candidates(state: State, options: Options) -> dict[str, list[str]]:
     return {
-        "offline": state.names(squeeze.offline_candidates(state).tolist()),
+        "offline": state.names(squeeze.offline_candidates(state, options.allow_drbd).tolist()),
         "online": state.names(squeeze.online_candidates(state).tolist()),
     }
 
 
-def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, tell: "Say") -> None:
+def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, options: Options, tell: "Say") -> None:
     if line.verbose > 1:
-        tell(*(f"{kind.title()} candidates: {','.join(nodes)}" for kind, nodes in _candidates(state).items()))
+        candidates = _candidates(state, options).items()
+        tell(*(f"{kind.title()} candidates: {','.join(nodes)}" for kind, nodes in candidates))
     if not line.no_headers:
         tell(planning.TITLES[plan.action])
     for node in state.names(plan.nodes):
@@ -141,7 +144,7 @@ def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, tell: "Say")
         cost = _cost(state, plan)
         tell(f"{len(plan.steps)} moves: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory")
         tell(*(f"Group {name}: at least {mib} MiB free" for name, mib in planning.least_free(plan).items()))
-        tell(*(f"Node {node} stays: {why}" for node, why in planning.kept(state, plan).items()))
+        tell(*(f"Node {node} stays: {why}" for node, why in planning.kept(state, plan, options).items()))
 
 
 def _cost(state: State, plan: PowerPlan) -> dict[str, Any]:
@@ -150,7 +153,11 @@ def _cost(state: State, plan: PowerPlan) -> dict[str, Any]:
 
 
 def _report(
-    state: State, plan: PowerPlan, sets: Sequence[Sequence[Move]], outcome: Mapping[str, Any] | None
+    state: State,
+    plan: PowerPlan,
+    options: Options,
+    sets: Sequence[Sequence[Move]],
+    outcome: Mapping[str, Any] | None,
 ) -> None:
     print_json(
         {
@@ -159,8 +166,8 @@ def _report(
             "enough": plan.enough,
             "cost": _cost(state, plan),
             "least_free_mib": planning.least_free(plan),
-            "kept": planning.kept(state, plan),
-            "candidates": _candidates(state),
+            "kept": planning.kept(state, plan, options),
+            "candidates": _candidates(state, options),
             "jobsets": [
                 [
                     {

@@ -451,6 +451,6 @@ RESERVE = _factor("reserve", "so many standard instances stay free in each node 
 ALLOW_PLAIN = switch(
     "", "allow-plain", "also move instances that have to be stopped while their disks are copied"
 )
-ALLOW_DRBD = switch("", "allow-drbd", "balance with mirrored instances, too")
+ALLOW_DRBD = switch("", "allow-drbd", "also with mirrored instances, whose disks are copied")
 MAX_MOVES = _valued("", "max-moves", "move at most so many instances", values.whole, "N", "integer")
 MAX_COPY = _valued("", "max-copy", "copy at most so much of disks and memory", values.size, "MIB", "integer")

@@ -179,6 +179,7 @@ HSQUEEZE = Program(
         MINIMAL_RESOURCES,
         TARGET_RESOURCES,
         STANDBY_DATA,
+        ALLOW_DRBD,
         PREFER,
         NEVER,
         MAX_NODES,

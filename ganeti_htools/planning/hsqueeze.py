@@ -12,7 +12,7 @@ from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan, Wishes
-from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
@@ -44,7 +44,8 @@ class Options:
     standard instance; ``target_resources``: and down as long as all that remain keep this multiple free. If
     only one is told, the other is 2 unless that would put the target below the minimum. See :attr:`factors`.
     ``prefer`` and ``never`` name nodes, or tags of nodes, that are powered down first, or not at all;
-    ``max_nodes``: how many at most, any number if below 0.
+    ``max_nodes``: how many at most, any number if below 0. ``allow_drbd``: also nodes with DRBD instances are
+    emptied; the disk of the standard instance is kept free then, too.
     """
 
     view: View = field(default_factory=View)
@@ -54,6 +55,7 @@ class Options:
     prefer: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     max_nodes: int = -1
+    allow_drbd: bool = False
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -87,14 +89,15 @@ def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
     minimum, target = options.factors
     return squeeze.plan(
         state,
-        minimum=_kept(state, minimum),
-        target=_kept(state, target),
+        minimum=_kept(state, minimum, options.allow_drbd),
+        target=_kept(state, target, options.allow_drbd),
         movable=view.movable(state, options.view),
         progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
         wishes=Wishes(
             _named(state, options.prefer, "--prefer"),
             _named(state, options.never, "--never"),
             options.max_nodes if options.max_nodes >= 0 else None,
+            options.allow_drbd,
         ),
     )
 
@@ -109,11 +112,11 @@ def _named(state: State, names: Sequence[str], option: str) -> frozenset[int]:
     return frozenset(rows)
 
 
-def kept(state: State, plan: PowerPlan) -> dict[str, str]:
+def kept(state: State, plan: PowerPlan, options: Options) -> dict[str, str]:
     """Why nodes are not powered down, by their names; nothing if nodes are powered up."""
     if plan.action is Action.ONLINE:
         return {}
-    reasons = dict(plan.kept) | squeeze.staying(state)
+    reasons = dict(plan.kept) | squeeze.staying(state, options.allow_drbd)
     return {
         node.name: reasons.get(row, "nothing would be gained")
         for row, node in enumerate(state.cluster.nodes)
@@ -142,13 +145,13 @@ def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Powe
     return PowerPlan(action, rows, steps, after, found["enough"], reasons)
 
 
-def _kept(state: State, factor: float) -> list[Instance]:
+def _kept(state: State, factor: float, disk: bool) -> list[Instance]:
     """What has to be free on each node of a group, by the standard size of the group's own policy."""
-    return [_instance(policy.std, factor) for policy in state.policies]
+    return [_instance(policy.std, factor, disk) for policy in state.policies]
 
 
-def _instance(spec: ISpec, factor: float) -> Instance:
-    """An instance on external storage, that many times as large as the standard one."""
+def _instance(spec: ISpec, factor: float, disk: bool) -> Instance:
+    """An instance that many times as large as the standard one, on external storage unless with ``disk``."""
 
     def times(figure: int) -> int:
         return math.floor(min(factor * figure, MAX_MIB))
@@ -156,11 +159,11 @@ def _instance(spec: ISpec, factor: float) -> Instance:
     return Instance(
         "targetInstance",
         mem=times(spec.memory_size),
-        dsk=0,
-        disks=(),
+        dsk=times(spec.disk_size) if disk else 0,
+        disks=(Disk(times(spec.disk_size)),) if disk else (),
         vcpus=times(spec.cpu_count),
         auto_balance=False,
-        template=DiskTemplate.EXT,
+        template=DiskTemplate.PLAIN if disk else DiskTemplate.EXT,
         spindle_use=times(spec.spindle_use),
     )
 
@@ -256,7 +259,7 @@ def reviewer(
     def check(cluster: Cluster, rest: "Jobsets", _made: int) -> "Review":
         nonlocal action, nodes, enough
         state = seen(cluster, options, before)
-        minimum, target = (_kept(state, factor) for factor in options.factors)
+        minimum, target = (_kept(state, factor, options.allow_drbd) for factor in options.factors)
         wanted = target if action is Action.OFFLINE else minimum if enough else None
         steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
         left = [node for node in nodes if node in changed(rest, "offline")]

@@ -176,3 +176,28 @@ def test_redundancy_is_kept_on_the_way(seeds: range) -> None:
         assert np.count_nonzero(~now.columns.offline) > 1
         assert redundant(state, everywhere)
     assert kept > 5
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 15) for start in range(0, 60, 15)])
+def test_nodes_with_mirrored_instances_are_emptied_whole(seeds: range) -> None:
+    """With DRBD allowed a node goes only without primaries and secondaries; N+1 holds then, too."""
+    freed = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        shape = Shape(
+            nodes=rng.randrange(5, 8), instances=8, templates={"drbd": 3, "ext": 2}, fill=0.2, down=0
+        )
+        made = derive(text.parse(text_of(cluster(seed, shape)), "generated")).cluster
+        state = derive(replace(made, nodes=(replace(made.nodes[0], master=True), *made.nodes[1:])))
+        everyone, everywhere = np.ones(len(state.pnode), np.bool_), np.ones(len(state.group), np.bool_)
+        room = replace(wanted(rng), mem=128, dsk=1024, template=DiskTemplate.PLAIN)
+        found = squeeze.plan(state, [NOTHING], [room], everyone, wishes=squeeze.Wishes(drbd=True))
+        if found.action is squeeze.Action.OFFLINE:
+            freed += 1
+            assert not np.isin(found.state.pnode, found.nodes).any()
+            assert not np.isin(found.state.snode, found.nodes).any()
+            assert redundant(found.state, everywhere)
+            down = squeeze.switched(state, found.nodes, True)
+            steps = ((step, 0.0) for step in named(state, found.steps))
+            assert len(list(retrace(down, everyone, steps))) == len(found.steps)
+    assert freed > 3

@@ -28,7 +28,7 @@ from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.tags import standby
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import DiskTemplate, Mirror
 
 # Of what instances take no more than there is on all nodes together: limits, the figures that they are about,
 # and what an instance takes.
@@ -69,12 +69,13 @@ class PowerPlan:
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """Nodes (rows) that are powered down before others, those that never are, and how many at most (None:
-    any number).
+    any number). ``drbd``: also nodes with DRBD instances, or secondaries of them.
     """
 
     prefer: frozenset[int] = frozenset()
     never: frozenset[int] = frozenset()
     most: int | None = None
+    drbd: bool = False
 
 
 ANY = Wishes()
@@ -87,10 +88,12 @@ Wanted = Sequence[Instance]
 Progress = Callable[[int, int], None]
 
 
-def staying(state: State) -> dict[int, str]:
-    """Why nodes cannot be powered down at all, by their rows."""
+def staying(state: State, drbd: bool = False) -> dict[int, str]:
+    """Why nodes cannot be powered down at all, by their rows; ``drbd`` as in :class:`Wishes`."""
     settled = ~state.forthcoming
-    local = settled & np.array([row.template.local_storage for row in state.cluster.instances], np.bool_)
+    templates = [row.template for row in state.cluster.instances]
+    fixed = [each.local_storage and not (drbd and each is DiskTemplate.DRBD) for each in templates]
+    local = settled & np.array(fixed, np.bool_)
     hosts = set(state.pnode[local].tolist())
     mirrors = set(state.snode[settled & (state.snode >= 0)].tolist())
     reasons: dict[int, str] = {}
@@ -101,18 +104,18 @@ def staying(state: State) -> dict[int, str]:
             reasons[row] = "is offline or drained"
         elif row in hosts:
             reasons[row] = "has instances on its own storage"
-        elif row in mirrors:
+        elif row in mirrors and not drbd:
             reasons[row] = "is secondary node of instances"
     return reasons
 
 
-def offline_candidates(state: State) -> Ints:
+def offline_candidates(state: State, drbd: bool = False) -> Ints:
     """Nodes that may be powered down, those with most instances first.
 
     They are online, not the master, secondary of no instance and have only instances without local
-    storage.
+    storage; with ``drbd`` they may have DRBD instances as primary or secondary.
     """
-    kept = staying(state)
+    kept = staying(state, drbd)
     rows = np.array([row for row in range(len(state.group)) if row not in kept], np.int64)
     hosted = np.bincount(state.pnode[~state.forthcoming], minlength=len(state.group))
     return rows[np.argsort(-hosted[rows], kind="stable")]
@@ -232,7 +235,7 @@ def plan(
     parts = [PowerPlan(Action.NOTHING, (), (), state)]
     for scope in lacking or scopes:
         row = int(state.group[scope][0])
-        group = _power_group(parts[-1].state, scope, movable, minimum[row], target[row])
+        group = _power_group(parts[-1].state, scope, movable, minimum[row], target[row], wishes.drbd)
         if lacking:
             parts.append(_power_up(group, progress))
             continue
@@ -265,10 +268,11 @@ class _PowerGroup:
     shared: SharedInstances | None
     minimum: Instance
     target: Instance
+    drbd: bool = False
 
     def then(self, state: State) -> "_PowerGroup":
         """The group on another state."""
-        return _power_group(state, self.scope, self.movable, self.minimum, self.target)
+        return _power_group(state, self.scope, self.movable, self.minimum, self.target, self.drbd)
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
         """With these nodes set offline or online, and all steps that balancing then makes."""
@@ -283,7 +287,12 @@ class _PowerGroup:
 
     def housed(self, state: State) -> bool:
         """Whether the group's instances are on online nodes on a state."""
-        return not (state.columns.offline & self.scope)[state.pnode].any()
+        lost = state.columns.offline & self.scope
+        return not (lost[state.pnode].any() or (self.drbd and self.mirrors_on(state, lost)))
+
+    def mirrors_on(self, state: State, nodes: Bools) -> bool:
+        """Whether nodes are secondaries of instances on a state."""
+        return bool((nodes[state.snode] & (state.snode != NOWHERE) & ~state.forthcoming).any())
 
     def leaves(self, state: State, wanted: Instance) -> bool:
         """Whether the group's instances are on online nodes on a state, each with room for another."""
@@ -332,10 +341,10 @@ class _PowerGroup:
 
 
 def _power_group(
-    state: State, scope: Bools, movable: Bools, minimum: Instance, target: Instance
+    state: State, scope: Bools, movable: Bools, minimum: Instance, target: Instance, drbd: bool = False
 ) -> _PowerGroup:
     here: Bools = movable & scope[state.pnode]
-    return _PowerGroup(state, scope, here, shared_instances(state, here), minimum, target)
+    return _PowerGroup(state, scope, here, shared_instances(state, here), minimum, target, drbd)
 
 
 def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
@@ -371,7 +380,7 @@ def _power_down_to_rest(group: _PowerGroup, progress: Progress, wishes: Wishes =
     """
     nothing = PowerPlan(Action.NOTHING, (), (), group.state)
     if not nothing_kept(group.target) and not redundant(group.state, group.scope):
-        possible = _of(group, offline_candidates(group.state))
+        possible = _of(group, offline_candidates(group.state, group.drbd))
         return replace(nothing, kept=dict.fromkeys(possible, "the group does not hold N+1"))
     kept: dict[int, str] = {}
     plans = [nothing, *_power_down(group, progress, wishes, kept)]
@@ -398,7 +407,7 @@ def _power_down(
 
     The result is a plan for each that joined, with those before it; ``kept`` gets the reasons of the others.
     """
-    possible = _of(group, offline_candidates(group.state)[::-1])
+    possible = _of(group, offline_candidates(group.state, group.drbd)[::-1])
     plans: list[PowerPlan] = []
     for tried, node in enumerate(sorted(possible, key=lambda row: row not in wishes.prefer)):
         progress(tried, len(possible))
