@@ -55,7 +55,7 @@ SEEDS: dict[str, dict[str, tuple[int, ...]]] = {
         "groups": (10, 18),
         "many": (12,),
     },
-    "hsqueeze": {"shared": (6,), "forthcoming": (2,), "many": (8,), "shared-nothing": (4, 5)},
+    "hsqueeze": {"forthcoming": (2,), "many": (8,), "shared-nothing": (4, 5)},
 }
 MAIN: dict[str, Callable[[Sequence[str]], int]] = {
     "hbal": hbal.main,
