@@ -28,13 +28,14 @@ def settings(mode: str) -> str:
 
 def decided(daemon: Daemon) -> list[Any]:
     """What the policy has decided so far."""
-    entries = ask(daemon.socket, "history", {}, patience=PATIENCE)
+    entries: Any = ask(daemon.socket, "history", {}, patience=PATIENCE)
     return [entry for entry in entries if entry["kind"] == "policy"]
 
 
 def states(daemon: Daemon) -> dict[str, str]:
     """The state of each plan."""
-    return {plan["id"]: plan["state"] for plan in ask(daemon.socket, "plans", {}, patience=PATIENCE)}
+    plans: Any = ask(daemon.socket, "plans", {}, patience=PATIENCE)
+    return {plan["id"]: plan["state"] for plan in plans}
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.policies import Policies
+from htoolsd.policies.policies import POLICIES, Policies
 from htoolsd.policies.settings import Settings as PolicySettings
 from htoolsd.process import logs, mastership, signals, watching
 from htoolsd.process.arguments import parser
@@ -183,7 +183,7 @@ def _history_limits(config: Config) -> tuple[float, int]:
 
 
 def _policy_settings(config: Config) -> Mapping[str, PolicySettings]:
-    return {"rebalance": config.rebalance}
+    return {name: getattr(config, name) for name in POLICIES}
 
 
 def _storage_settings(config: Config) -> Settings:
