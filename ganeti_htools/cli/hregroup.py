@@ -75,7 +75,7 @@ def run(line: CommandLine) -> int:
         if line.json:
             print_json(regroup.groups_json(before))
         else:
-            tell(regroup.groups_text(before, line.verbose).removesuffix("\n"))
+            tell(regroup.groups_text(before).removesuffix("\n"))
         return 0
     if line.explain is not None:
         told = regroup.choices(before, view.instance(state, line.explain))

@@ -14,23 +14,25 @@ from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.engine.groups.partitions import exchanges, methods
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.ways import nodes_after
-from ganeti_htools.model.columns import sorted_unique
+from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.hregroup import Move, Options, cost_of
 
 _DONE = {"redistribute": "Repaired", "compress": "Emptied", "balance": "Balanced"}
 
 
-def groups_text(now: Regrouping, verbose: int) -> str:
+def groups_text(now: Regrouping) -> str:
     """The table of groups, why some are not healthy, and which pairs cannot exchange instances."""
     told = groups_json(now)
+    units = list(map(str, now.state.units.local))
+    disks = [f"Disk {unit}" for unit in units] if now.state.units.known else ["Disk"]
     header = (
         "Group",
         "Nodes",
         "Instances",
         "Health",
         "Memory",
-        "Disk",
+        *disks,
         "vCPUs",
         "Load",
         "Score",
@@ -43,7 +45,7 @@ def groups_text(now: Regrouping, verbose: int) -> str:
             str(each["instances"]),
             each["health"],
             f"{each['used']['memory']}/{each['free']['memory']}",
-            f"{each['used']['disk']}/{each['free']['disk']}",
+            *(f"{each['used']['disk'][unit]}/{each['free']['disk'][unit]}" for unit in units),
             f"{each['used']['vcpus']}/{each['free']['vcpus']}",
             fixed(sum(each["load"].values()), 2),
             fixed(each["score"], 8),
@@ -51,7 +53,7 @@ def groups_text(now: Regrouping, verbose: int) -> str:
         )
         for each in told["groups"]
     ]
-    numeric = (False, True, True, False, True, True, True, True, True, False)
+    numeric = (False, True, True, False, *[True] * (len(disks) + 4), False)
     lines = ["Node groups (used/free, memory and disk in MiB):\n", table(header, rows, numeric, " ")]
     for each in told["groups"]:
         lines += [f"{each['name']} is {each['health']}: {why}\n" for why in each["why"]]
@@ -79,6 +81,8 @@ def group_json(now: Regrouping, group: int) -> dict[str, Any]:
     """One group: size, health, what is used and free (MiB), load, score and partitions."""
     state, scope, health = now.state, now.state.group == group, now.health(group)
     columns, up = state.columns, scope & ~state.columns.offline
+    units = list(map(str, state.units.local))
+    totals, free = by_unit(columns, "t_dsk"), by_unit(columns, "f_dsk")
     return {
         "name": state.cluster.groups[group].name,
         "uuid": state.cluster.groups[group].uuid,
@@ -88,12 +92,15 @@ def group_json(now: Regrouping, group: int) -> dict[str, Any]:
         "why": list(reasons(state, health)),
         "used": {
             "memory": int(columns.i_mem[scope].sum()),
-            "disk": int((columns.t_dsk - columns.f_dsk)[scope].sum()),
+            "disk": {
+                unit: int((total - left)[scope].sum())
+                for unit, total, left in zip(units, totals, free, strict=True)
+            },
             "vcpus": int(columns.u_cpu[scope].sum()),
         },
         "free": {
             "memory": int(columns.unallocated[up].sum()),
-            "disk": int(columns.f_dsk[up].sum()),
+            "disk": {unit: int(left[up].sum()) for unit, left in zip(units, free, strict=True)},
             "vcpus": int((columns.t_cpu * columns.vcpu_ratio - columns.u_cpu)[up].sum()),
         },
         "load": {

@@ -89,6 +89,23 @@ def test_groups_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "Cannot exchange" not in told
 
 
+def test_disk_is_told_by_storage_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "units.data"
+    path.write_text(
+        "rack|u|preferred||\n\n"
+        "n1|8000|0|8000|1000|900|8|N|u|1||N|0|1|1.0|900,1000,lvm-vg,hdd;40,50,lvm-vg,ssd\n"
+        "n2|8000|0|8000|1000|1000|8|N|u|1||N|0|1|1.0|1000,1000,lvm-vg,hdd\n\n\n\n"
+    )
+    assert hregroup.main(["groups", "-t", str(path), "--json"]) == 0
+    (rack,) = json.loads(capsys.readouterr().out)["groups"]
+    assert rack["used"]["disk"] == {"lvm-vg/hdd": 100, "lvm-vg/ssd": 10}
+    assert rack["free"]["disk"] == {"lvm-vg/hdd": 1900, "lvm-vg/ssd": 40}
+    assert hregroup.main(["groups", "-t", str(path)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert "Disk lvm-vg/hdd Disk lvm-vg/ssd" in told[1]
+    assert "100/1900" in told[2]
+
+
 def test_places_of_an_instance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "redistribute", "--explain=mail", "--json") == 0
     told = json.loads(capsys.readouterr().out)
