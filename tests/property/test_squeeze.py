@@ -14,6 +14,7 @@ from ganeti_htools.engine.balancing.recheck import named, retrace
 from ganeti_htools.engine.balancing.shared_instances import regular
 from ganeti_htools.engine.maintenance import squeeze
 from ganeti_htools.engine.maintenance.squeeze import redundant
+from ganeti_htools.engine.redundancy.global_n1 import unproved
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.model.cluster import Cluster, Instance
@@ -201,3 +202,19 @@ def test_nodes_with_mirrored_instances_are_emptied_whole(seeds: range) -> None:
             steps = ((step, 0.0) for step in named(state, found.steps))
             assert len(list(retrace(down, everyone, steps))) == len(found.steps)
     assert freed > 3
+
+
+def test_what_sums_prove_comes_back() -> None:
+    """Of nodes that are lost, on the others alone."""
+    proved = failed = 0
+    for seed in range(300):
+        rng, state = random.Random(seed), state_of(seed)
+        takers = np.array([rng.random() < 0.6 for _ in state.group], np.bool_)
+        everyone, lost = np.ones(len(takers), np.bool_), np.flatnonzero(~takers)
+        unsure = unproved(state, lost, np.flatnonzero(takers))
+        for node in lost.tolist():
+            back = all(each.node != NOWHERE for each in recover(state.copy(), node, everyone, takers))
+            assert back or node in unsure
+            proved, failed = proved + (node not in unsure), failed + (not back)
+    assert proved > 50
+    assert failed > 50

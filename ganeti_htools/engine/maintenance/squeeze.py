@@ -19,6 +19,7 @@ from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
 from ganeti_htools.engine.redundancy.check import fragile_nodes
+from ganeti_htools.engine.redundancy.global_n1 import unproved
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.engine.rules import node_rules
@@ -150,10 +151,10 @@ def redundant(state: State, scope: Bools) -> bool:
     if bad_nodes(state, scope).any() or fragile_nodes(state, online).any():
         return False
     hosts = scope & (state.columns.primaries > 0)
-    tried = np.flatnonzero(hosts if state.columns.shape.binds else hosts & ~online).tolist()
+    tried = np.flatnonzero(hosts if state.columns.shape.binds else hosts & ~online)
     return all(
         recovery.node != NOWHERE
-        for node in tried
+        for node in unproved(state, tried, np.flatnonzero(online)).tolist()
         for recovery in recover(state.copy(), node, scope, ~state.columns.offline)
     )
 

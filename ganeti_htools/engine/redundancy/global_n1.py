@@ -204,14 +204,7 @@ class Redundancy:
                 lost = rows[:, np.newaxis]
                 # A new mirrored instance may fail over to any node.
                 left = free.memory[targets] - self.load[lost, targets] - moved_mem * (lost == primary)
-                reach = targets != lost
-                if self.state.migrates is not None:
-                    reach &= self.state.migrates[lost, targets] | ~displaced.shared[lost]
-                seen = present(self.state.columns)[len(free.disk) :]
-                for sees, wanted in zip(seen, displaced.pools, strict=True):
-                    reach &= sees[targets] | ~wanted[lost]
-                there = free.on(targets, left)
-                rows = rows[~surely_found(displaced, rows, reach, there, exclusive[targets])]
+                rows = rows[~_proved(self.state, displaced, rows, targets, free, left)]
         return np.concatenate([unknown, rows])
 
     def certain(self) -> bool:
@@ -421,6 +414,34 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     for node in redundancy.unsettled().tolist():
         broken[node] |= redundancy.lacks(node, displaced, free_on(columns))
     return redundancy
+
+
+def _proved(state: State, displaced: Displaced, rows: Ints, targets: Ints, free: Free, left: Ints) -> Bools:
+    """Whether sums prove that what each of the rows displaces finds room on targets, which have so much
+    memory ``left`` for it (rows by targets).
+    """
+    lost = rows[:, np.newaxis]
+    reach = targets != lost
+    if state.migrates is not None:
+        reach &= state.migrates[lost, targets] | ~displaced.shared[lost]
+    for sees, wanted in zip(present(state.columns)[len(free.disk) :], displaced.pools, strict=True):
+        reach &= sees[targets] | ~wanted[lost]
+    there = free.on(targets, left)
+    return surely_found(displaced, rows, reach, there, state.columns.excl_stor[targets])
+
+
+def unproved(state: State, lost: Ints, takers: Ints) -> Ints:
+    """Those of some nodes of a group (rows) of which sums do not prove that what they have comes back on
+    other nodes of it, the ``takers`` (rows), alone. What fails over or is recreated is not proved.
+    """
+    here = np.isin(state.pnode, lost) & ~state.forthcoming
+    displaced, free = displaced_by_node(state, here), free_on(state.columns)
+    sure = ~displaced.recreated[lost] & ~np.isin(lost, state.pnode[here & (state.template == DRBD)])
+    rows = lost[sure]
+    if len(rows) and len(takers):
+        left = np.broadcast_to(free.memory[takers], (len(rows), len(takers)))
+        sure[sure] = _proved(state, displaced, rows, takers, free, left)
+    return lost[~sure] if len(takers) else lost
 
 
 def free_on(columns: Columns) -> Free:
