@@ -130,14 +130,18 @@ def _reach(state: State, rows: Ints) -> Bools | None:
 
 
 def _added(state: State, batch: Batch) -> dict[str, Floats]:
-    """What each instance changes on a node on which nothing is, if any changes that."""
+    """What each instance changes on a node on which nothing is, if any changes that; memory in any case."""
     nothing = np.zeros(len(batch.rows), np.int64)
     changing = state.columns.changing()
     empty = state.columns.take(state.pnode[batch.rows]).changed(**dict.fromkeys(changing, nothing))
     came, _ = node_rules.add_primary(empty, batch.asked, 0, 0, force=True)
     added = {figure: getattr(came, figure) for figure in changing if figure != "fail_n1"}
     added["unallocated"] = came.unallocated - empty.unallocated
-    return {figure: np.asarray(each, np.float64) for figure, each in added.items() if np.any(each)}
+    return {
+        figure: np.asarray(each, np.float64)
+        for figure, each in added.items()
+        if figure == "unallocated" or np.any(each)
+    }
 
 
 def first_names(columns: Columns) -> dict[str, str]:

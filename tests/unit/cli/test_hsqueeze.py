@@ -56,6 +56,13 @@ def test_commands_empty_nodes_then_power_them_down(
     )
 
 
+def test_instances_that_are_all_stopped_take_no_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, LOOSE.replace("|running|", "|ADMIN_down|"), "--target-resources=0") == 0
+    assert "node2.org" in capsys.readouterr().out
+
+
 def test_standby_nodes_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, ASLEEP, "-C", "--minimal-resources=50") == 0
     lines = capsys.readouterr().out.splitlines()
