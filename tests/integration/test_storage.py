@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.client.asking import ask
+from tests.integration import cluster
 from tests.integration.cluster import (
     ADD,
     EXECUTABLE,
@@ -217,3 +218,21 @@ def test_what_could_not_come_back_is_refused(asking: Daemon) -> None:
     succeed(add("lonely", "plain", "size=4G,vg=ssdvg", where=("--node", "node1")))
     agree()
     assert losses() == unharmed | {"node1": unharmed["node1"] + 1}
+
+
+def test_what_asking_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints what the jobs cost Ganeti that ask all nodes once."""
+    first, times, began = jobs()[-1].number, 5, time.monotonic()
+    master, nodes = cluster.master_cpu(), cluster.nodes_cpu()
+    for _ in range(times):
+        run([PROGRAMS / "hinfo", "-L", "--ask-storage", "--storage"])
+    took = (time.monotonic() - began) / times
+    asked = jobs(after=first)
+    assert len(asked) % times == 0
+    spent = {name: cpu - master[name] for name, cpu in cluster.master_cpu().items()}
+    spent["nodes"] = cluster.nodes_cpu() - nodes
+    with capsys.disabled():
+        print(
+            f"\n\nAsking {len(cluster.GROUPS)} nodes for storage: {len(asked) // times} jobs, {took:.1f} s;"
+        )
+        print("  CPU " + ", ".join(f"{name} {cpu / times * 1000:.0f} ms" for name, cpu in spent.items()))

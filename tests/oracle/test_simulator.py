@@ -101,7 +101,7 @@ def test_hbal_stops_after_a_failure(oracle: Oracle, tmp_path: Path) -> None:
         assert ganeti.cluster() == ganeti.file.read_text()
 
 
-def test_hsqueeze_powers_a_node_down_and_up(oracle: Oracle, tmp_path: Path) -> None:
+def test_hsqueeze_powers_a_node_down(oracle: Oracle, tmp_path: Path) -> None:
     rows = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
     name = next(node.name for node in rows.nodes if not node.master)
     nodes = (
@@ -115,9 +115,11 @@ def test_hsqueeze_powers_a_node_down_and_up(oracle: Oracle, tmp_path: Path) -> N
         assert down.isdisjoint(row.pnode for row in text.parse(ganeti.cluster(), "now").instances)
         for node in down - {name}:
             assert ganeti.ask("QueryTags", "node", node) == ["htools:standby:auto"]
+        # Debian's tries to take nodes online before it powers them on, which Ganeti refuses.
         more = ("--minimal-resources=100", "--target-resources=200")
-        run(oracle, "hsqueeze", f"-L{ganeti.socket}", "-X", *more)
-        assert offline(ganeti) < down
+        with pytest.raises(AssertionError, match="JOB_STATUS_ERROR"):
+            run(oracle, "hsqueeze", f"-L{ganeti.socket}", "-X", *more)
+        assert offline(ganeti) == down
 
 
 def offline(ganeti: Simulator) -> set[str]:

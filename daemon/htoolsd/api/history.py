@@ -38,6 +38,7 @@ class HistoryMethods:
         name = _name(args, "instance")
         if name is None:
             raise RefusalError(Refusal.ARGUMENTS, "why: instance: expected a name")
+        await self._sync.renew()  # so that what has just been moved is seen where it is
         cluster = self._sync.model.cluster
         if cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known yet")

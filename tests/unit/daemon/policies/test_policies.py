@@ -2,12 +2,13 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import structlog
 import trio
 from trio.testing import MockClock
@@ -93,6 +94,18 @@ async def working(
             await trio.sleep(1)
             yield Working(luxid, sync, plans, policies, path, decisions)
             nursery.cancel_scope.cancel()
+
+
+@pytest.fixture(autouse=True)
+def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a thread is waited for, the clock of these tests would go on by itself."""
+
+    async def run_sync(work: Callable[..., Any], *args: Any, **_options: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        return work(*args)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", run_sync)
+    monkeypatch.setattr(trio.from_thread, "check_cancelled", lambda: None)
 
 
 async def test_off_it_does_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
