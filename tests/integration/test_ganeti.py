@@ -134,7 +134,7 @@ def test_every_request_with_the_daemon_killed(daemon: Daemon, tmp_path: Path) ->
         ("hroller", ["-f"]),
         ("hspace", ["--machine-readable", "-l", "2", "--disk-template=ext"]),
         ("hspace", ["--disk-template=drbd", "--no-capacity-checks"]),
-        ("hsqueeze", ["-v"]),
+        ("hsqueeze", ["-v", "--minimal-resources=0", "--target-resources=0"]),  # no rule of ours binds then
         ("hbal", ["-G", "default", "-C", "-p", "-q"]),
         ("hbal", ["-G", "other", "--evac-mode", "-O", "node5", "-C", "-q"]),
     ],
