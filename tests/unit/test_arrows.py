@@ -54,16 +54,20 @@ MAY_IMPORT = {
     "htoolsd.keys": "model",
     "htoolsd.socket": "model backends luxi client sockets",
     "htoolsd.sync": "model backends luxi sources htoolsd.reading",
-    "htoolsd.plans": f"{_LIBRARY} htoolsd.reading htoolsd.sync",
+    "htoolsd.plans": f"{_LIBRARY} htoolsd.reading htoolsd.sync htoolsd.claims",
     "htoolsd.history": _LIBRARY,
-    "htoolsd.policies": f"{_LIBRARY} htoolsd.reading htoolsd.keys htoolsd.sync htoolsd.plans htoolsd.history",
+    "htoolsd.ledger": "model htoolsd.keys",
+    "htoolsd.claims": f"{_LIBRARY} htoolsd.sync htoolsd.ledger",
+    "htoolsd.policies": (
+        f"{_LIBRARY} htoolsd.reading htoolsd.keys htoolsd.sync htoolsd.plans htoolsd.history htoolsd.claims"
+    ),
     "htoolsd.api": (
         f"{_LIBRARY} commandline htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history"
-        " htoolsd.policies"
+        " htoolsd.ledger htoolsd.claims htoolsd.policies"
     ),
     "htoolsd.process": (
         f"{_LIBRARY} htoolsd.reading htoolsd.socket htoolsd.sync htoolsd.plans htoolsd.history htoolsd.api"
-        " htoolsd.keys htoolsd.policies"
+        " htoolsd.keys htoolsd.ledger htoolsd.claims htoolsd.policies"
     ),
     "htoolsd.__main__": "htoolsd.process",
 }

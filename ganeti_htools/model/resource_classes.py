@@ -1,0 +1,33 @@
+"""Names of resource classes: those of what Ganeti counts, and custom ones (OpenStack Placement's terms)."""
+
+import hashlib
+import re
+
+from ganeti_htools.model.storage import DesiredUnit
+
+MEMORY = "MEMORY_MB"
+VCPU = "VCPU"
+SPINDLES = "CUSTOM_SPINDLES"
+
+_CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]+")
+_LONGEST = 255
+_DISK = "CUSTOM_DISK_MIB_"
+
+
+def is_custom(name: str) -> bool:
+    """Whether a name is that of a custom class: ``CUSTOM_`` and upper-case letters, digits and underscores."""
+    return _CUSTOM.fullmatch(name) is not None and len(name) <= _LONGEST
+
+
+def of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:
+    """The class of the disk space of a storage unit (MiB), ``CUSTOM_DISK_MIB_TYPE_KEY``.
+
+    What a name may not have becomes an underscore. If that is one of the ``others``, or too long, a hash of
+    the unit stands at its end.
+    """
+    plain = f"{_DISK}{unit.type.value}_{unit.key}".upper()
+    name = re.sub("[^A-Z0-9_]", "_", plain).rstrip("_")
+    if len(name) <= _LONGEST and name not in others:
+        return name
+    digest = hashlib.sha256(str(unit).encode()).hexdigest()[:8].upper()
+    return f"{name[: _LONGEST - 9]}_{digest}"
