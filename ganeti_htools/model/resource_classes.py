@@ -15,7 +15,7 @@ _DISK = "CUSTOM_DISK_MIB_"
 
 
 def is_custom(name: str) -> bool:
-    """Whether a name is that of a custom class: ``CUSTOM_`` and upper-case letters, digits and underscores."""
+    """Whether a name is that of a custom class: ``CUSTOM_`` and capital letters, digits and underscores."""
     return _CUSTOM.fullmatch(name) is not None and len(name) <= _LONGEST
 
 
