@@ -11,9 +11,10 @@ from ganeti_htools.engine.allocation.allocate import candidates
 from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
+from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.engine.rules.resources import PRIMARY, RESERVE, SECONDARY, SPINDLES, Limit
+from ganeti_htools.engine.rules.resources import RESERVE, SPINDLES
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, by_unit, present
 from ganeti_htools.model.policy import Demand, IPolicy

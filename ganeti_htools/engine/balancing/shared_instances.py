@@ -14,7 +14,8 @@ import numpy as np
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREAD, Component
-from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES
+from ganeti_htools.engine.rules.limits import PRIMARY
+from ganeti_htools.engine.rules.resources import RESOURCES
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Columns, Floats, Ints, present
 from ganeti_htools.model.state import State

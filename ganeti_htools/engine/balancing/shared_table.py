@@ -13,7 +13,8 @@ import numpy as np
 from ganeti_htools.engine.balancing.shared_instances import COUNTS, PER_LOST, SharedInstances, first_names
 from ganeti_htools.engine.rules import node_rules, settling
 from ganeti_htools.engine.rules.components import SPREAD, table
-from ganeti_htools.engine.rules.resources import PRIMARY, resources
+from ganeti_htools.engine.rules.limits import PRIMARY
+from ganeti_htools.engine.rules.resources import resources
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
 from ganeti_htools.model.state import State
 

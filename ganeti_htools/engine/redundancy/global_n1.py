@@ -30,14 +30,8 @@ from ganeti_htools.engine.redundancy.node_loss import (
 from ganeti_htools.engine.redundancy.room import Free, surely_found, surely_missing
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.engine.rules.resources import (
-    DISK,
-    MEMORY,
-    SPINDLES,
-    check_hard,
-    declared_limits,
-    disk_limits,
-)
+from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard, declared_limits
+from ganeti_htools.engine.rules.storage_limits import disk_limits
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit, present, sorted_unique
 from ganeti_htools.model.policy import Demand, violation

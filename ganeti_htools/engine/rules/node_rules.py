@@ -11,21 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ganeti_htools.engine.rules.resources import (
-    PRIMARY,
-    RESERVE,
-    SECONDARY,
-    SOURCE,
-    Change,
-    Limit,
-    Resource,
-    Role,
-    declared_limits,
-    disk_limits,
-    resources,
-    unit_limits,
-    views,
-)
+from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, SOURCE, Limit, Role
+from ganeti_htools.engine.rules.resources import RESERVE, Change, Resource, declared_limits, resources, views
+from ganeti_htools.engine.rules.storage_limits import disk_limits, unit_limits
 from ganeti_htools.model.columns import Columns, Ints, Shape, columns_type
 from ganeti_htools.model.state import Asked
 from ganeti_htools.model.types import Fail

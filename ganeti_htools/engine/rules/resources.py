@@ -6,23 +6,15 @@ against a node. The rules are those of Ganeti's htools (``Node.hs``; ``hbal(1)``
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.model.columns import (
-    NOWHERE,
-    SINGLE,
-    Columns,
-    Shape,
-    columns_type,
-    forthcoming,
-    of_pool,
-    of_unit,
-)
+from ganeti_htools.engine.rules.limits import ABOVE, AT_LEAST, AT_MOST, BOTH, MIB, PRIMARY, SECONDARY, Role
+from ganeti_htools.engine.rules.limits import Limit as Limit
+from ganeti_htools.engine.rules.storage_limits import default_group, disk_limits, pool_limits, reserved_room
+from ganeti_htools.model.columns import SINGLE, Columns, Shape, columns_type, forthcoming, of_unit
 from ganeti_htools.model.state import Asked
 from ganeti_htools.model.types import Fail
 
@@ -31,18 +23,6 @@ from ganeti_htools.model.types import Fail
 def views(shape: Shape) -> dict[str, str]:
     """For each figure, the one that includes forthcoming instances."""
     return forthcoming(shape) | {"unallocated": "f_mem_forth"}
-
-
-class Role(Enum):
-    """What a node is to an instance."""
-
-    PRIMARY = "primary"
-    SECONDARY = "secondary"
-    SOURCE = "source"  # the node from which its disks are copied to a new secondary
-
-
-PRIMARY, SECONDARY, SOURCE = Role
-BOTH = (PRIMARY, SECONDARY)
 
 
 class Change(NamedTuple):
@@ -57,65 +37,6 @@ class Change(NamedTuple):
     conflicts: Any = 0
     location: Any = 0
     reserved: Any = 0
-
-
-class Relation(NamedTuple):
-    """How a figure has to relate to its bound: when it does not, and by how much it misses."""
-
-    broken: Callable[[Any, Any], Any]
-    missing: Callable[[Any, Any], Any]
-
-
-ABOVE = Relation(np.less_equal, lambda figure, bound: bound + 1 - figure)  # of whole numbers
-AT_LEAST = Relation(np.less, lambda figure, bound: bound - figure)
-AT_MOST = Relation(np.greater, lambda figure, bound: figure - bound)
-
-
-class Limit(NamedTuple):
-    """Something that must hold once an instance has come to a node.
-
-    ``figure`` is the column that is limited; ``bound`` gets the columns before and after, and the instance.
-    ``soft``: may be broken with ``force``. ``of``: only for instances that want this storage unit or pool, by
-    its position in :attr:`.Asked.wants`.
-    ``settled``: only for figures without forthcoming instances; else those with them are limited likewise,
-    but never with ``force``. ``applies``: for which nodes, given the columns before. ``per``: the column by
-    which the figure is divided first. ``thing`` and ``unit``: what users are told is missing. ``fixed``: no
-    placement changes the figure.
-    """
-
-    fail: Fail
-    figure: str
-    relation: Relation
-    bound: Callable[[Columns, Columns, Any], Any]
-    roles: tuple[Role, ...] = BOTH
-    soft: bool = False
-    of: int | None = None
-    settled: bool = False
-    applies: Callable[[Columns], Any] | None = None
-    per: str | None = None
-    thing: str = ""
-    unit: str = ""
-    fixed: bool = False
-
-    def broken(self, figure: Any, old: Columns, new: Columns, asked: Asked | None = None) -> Any:
-        """Where a figure of the nodes after the instance has come breaks the limit."""
-        if self.per is not None:
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # nodes that report nothing
-                figure = figure / getattr(old, self.per)
-        return self._where_it_applies(old, self.relation.broken(figure, self.bound(old, new, asked)))
-
-    def broken_now(self, columns: Columns) -> Any:
-        """Where nodes break the limit as they are; for limits that ask nothing of the instance."""
-        broken = self.relation.broken(getattr(columns, self.figure), self.bound(columns, columns, None))
-        return self._where_it_applies(columns, broken)
-
-    def _where_it_applies(self, old: Columns, broken: Any) -> Any:
-        return broken if self.applies is None else self.applies(old) & broken
-
-    def missing(self, figure: Any, old: Columns, new: Columns, asked: Asked | None = None) -> Any:
-        """How much a figure lacks to keep the limit, whether it applies or not; above 0 where it does not."""
-        bound = self.bound(old, new, asked)
-        return self.relation.missing(figure, bound if self.per is None else bound * getattr(old, self.per))
 
 
 def _added(_columns: Columns, used: Any, amount: Any, sign: int) -> Any:
@@ -187,98 +108,11 @@ class Resource(NamedTuple):
         return (self.figure,) if self.everyone or not forthcoming else ()
 
 
-MIB = "MiB"
-
-
-def _nothing(_old: Columns, _new: Columns, _asked: Asked) -> Any:
-    return 0
-
-
-MEMORY = Limit(Fail.MEM, "unallocated", ABOVE, _nothing, (PRIMARY,), thing="memory", unit=MIB)
-
-
-def _room(shape: Shape, unit: int) -> Limit:
-    """What must be free on a storage unit, whatever is forced."""
-    thing = f"disk space on {shape.units[unit]}" if shape.told else "disk"
-    return Limit(Fail.DISK, of_unit("f_dsk", unit), ABOVE, _nothing, of=unit, thing=thing, unit=MIB)
-
-
-@dataclass(frozen=True, slots=True)
-class _Spare:
-    """What has to stay free of a unit where Ganeti makes the disks of an instance (:attr:`.Asked.spare`).
-
-    Those are all nodes of a new one, and the secondary of one that becomes mirrored. On the primary of the
-    latter only metadata is made: where that is on a unit of its own it is counted there, and nothing else has
-    to stay free. Two for the same are equal, as limits are compared.
-    """
-
-    unit: int
-    role: Role
-
-    def __call__(self, _old: Columns, _new: Columns, asked: Asked | None) -> Any:
-        if asked is None or (self.role is PRIMARY and asked.index != NOWHERE and sum(asked.wants) > 1):
-            return 0
-        return asked.spare[self.unit]
-
-
-def _reserved_room(shape: Shape, unit: int) -> Limit:
-    """What an administrator wants to stay free on a storage unit (``--min-disk``)."""
-    reserved = of_unit("lo_dsk", unit)
-    return _room(shape, unit)._replace(
-        relation=AT_LEAST, bound=lambda old, _new, _asked: getattr(old, reserved), soft=True
-    )
-
-
-def _access(shape: Shape, pool: int) -> Limit:
-    """A node must see the pools that the instance is on."""
-    which, thing = len(shape.units) + pool, f"access to {shape.pools[pool]}"
-    return Limit(Fail.DISK, of_pool(pool), ABOVE, _nothing, of=which, thing=thing, fixed=True)
-
-
-@lru_cache(maxsize=32)
-def unit_limits(shape: Shape) -> tuple[Limit, ...]:
-    """That nodes have the storage units, where those are told; what must be free there implies it."""
-    return tuple(
-        Limit(Fail.DISK, of_unit("t_dsk", unit), ABOVE, _nothing, of=unit, thing=name, fixed=True)
-        for unit, name in enumerate(shape.units if shape.told else ())
-    )
-
-
-@lru_cache(maxsize=32)
-def disk_limits(shape: Shape) -> tuple[Limit, ...]:
-    """What must be free on each storage unit, whatever is forced."""
-    if not shape.told:
-        return (_room(shape, 0),)
-    return tuple(
-        _room(shape, unit)._replace(bound=_Spare(unit, role), roles=(role,))
-        for unit in range(len(shape.units))
-        for role in BOTH
-    )
-
-
-@lru_cache(maxsize=32)
-def _default_group(shape: Shape) -> Limit:
-    """Ganeti looks for the cluster's own volume group on the node from which it copies disks, whatever groups
-    they are on (``TLReplaceDisks``, ``lib/cmdlib/instance_storage.py``). A node that is offline does not
-    tell, one that has the group for mirrored disks has it.
-    """
-    name = shape.units[0]
-    mirrored = [of_unit("t_dsk", unit) for unit in shape.own_group[1:]]
-
-    def applies(columns: Columns) -> Any:
-        there = columns.offline
-        for figure in mirrored:
-            there = there | (getattr(columns, figure) > 0)
-        return ~there
-
-    return Limit(Fail.DISK, "t_dsk", ABOVE, _nothing, (SOURCE,), applies=applies, thing=name)
-
-
+MEMORY = Limit(Fail.MEM, "unallocated", ABOVE, roles=(PRIMARY,), thing="memory", unit=MIB)
 SPINDLES = Limit(
     Fail.SPINDLES,
     "f_spindles",
     AT_LEAST,
-    _nothing,
     of=0,
     applies=lambda old: old.excl_stor,
     thing="spindles",
@@ -336,7 +170,7 @@ def _disk(shape: Shape, unit: int) -> Resource:
         BOTH,
         lambda _c, change: change.asked.disk[unit],
         _unit_taken(unit) if shape.told else _disk_taken,
-        (*(limit for limit in disk_limits(shape) if limit.of == unit), _reserved_room(shape, unit)),
+        (*(limit for limit in disk_limits(shape) if limit.of == unit), reserved_room(shape, unit)),
     )
 
 
@@ -367,9 +201,9 @@ def resources(shape: Shape) -> tuple[Resource, ...]:
 @lru_cache(maxsize=32)
 def declared_limits(shape: Shape) -> tuple[Limit, ...]:
     """All limits of a cluster, in the order they are looked at."""
-    pools = (_access(shape, pool) for pool in range(len(shape.pools)))
-    group = (_default_group(shape),) if shape.told else ()
-    return (*pools, *(limit for resource in resources(shape) for limit in resource.limits), *group)
+    of_resources = (limit for resource in resources(shape) for limit in resource.limits)
+    group = (default_group(shape),) if shape.told else ()
+    return (*pool_limits(shape), *of_resources, *group)
 
 
 def check(declared: tuple[Resource, ...], shape: Shape) -> None:

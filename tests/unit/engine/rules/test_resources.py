@@ -7,8 +7,9 @@ from textwrap import dedent
 import pytest
 
 from ganeti_htools.engine.rules import node_rules, resources
-from ganeti_htools.engine.rules.resources import PRIMARY, RESOURCES, SECONDARY, Resource
-from ganeti_htools.model.columns import CHANGING, FORTHCOMING, SINGLE, Shape
+from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Role
+from ganeti_htools.engine.rules.resources import RESOURCES, Resource
+from ganeti_htools.model.columns import CHANGING, FORTHCOMING, SINGLE
 
 NEW = Resource("f_gpus", (PRIMARY,), lambda _columns, _change: 1)
 
@@ -55,7 +56,7 @@ def test_a_place_that_does_not_know_a_hard_limit_says_so() -> None:
 def test_the_order_in_which_limits_are_looked_at() -> None:
     """It decides which reason is told; the figures of a full node, then those with forthcoming instances."""
 
-    def order(role: resources.Role, force: bool = False) -> list[str]:
+    def order(role: Role, force: bool = False) -> list[str]:
         return [
             figure
             for _, figure in node_rules.limits(SINGLE, role, forthcoming=False, wants=(True,), force=force)
@@ -70,10 +71,3 @@ def test_the_order_in_which_limits_are_looked_at() -> None:
     assert order(SECONDARY) == [*storage, "unallocated", "unallocated", *forthcoming, "f_mem_forth"]
     assert order(PRIMARY, force=True) == ["unallocated", "f_dsk", "f_spindles"]
     assert order(SECONDARY, force=True) == ["f_dsk", "f_spindles"]
-
-
-def test_limits_that_are_declared_anew_are_equal() -> None:
-    """They are remembered for a few shapes only, and a place may ignore some of them."""
-    shape = Shape(("lvm-vg/a", "lvm-vg/b"), (), True)
-    anew = [each.__wrapped__(shape) for each in (resources.disk_limits, resources.unit_limits)]
-    assert anew == [resources.disk_limits(shape), resources.unit_limits(shape)]
