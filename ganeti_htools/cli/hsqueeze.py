@@ -15,8 +15,8 @@ from ganeti_htools.commandline.plans import execution_of
 from ganeti_htools.commandline.programs import HSQUEEZE
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.views import view_of
-from ganeti_htools.engine.maintenance import squeeze
-from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan
+from ganeti_htools.engine.squeezing import candidates
+from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.state import State
@@ -125,8 +125,8 @@ def _execute(
 
 def _candidates(state: State, options: Options) -> dict[str, list[str]]:
     return {
-        "offline": state.names(squeeze.offline_candidates(state, options.allow_drbd).tolist()),
-        "online": state.names(squeeze.online_candidates(state).tolist()),
+        "offline": state.names(candidates.offline_candidates(state, options.allow_drbd).tolist()),
+        "online": state.names(candidates.online_candidates(state).tolist()),
     }
 
 

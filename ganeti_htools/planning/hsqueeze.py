@@ -10,8 +10,9 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.maintenance import squeeze
-from ganeti_htools.engine.maintenance.squeeze import Action, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing import candidates, recheck, squeeze
+from ganeti_htools.engine.squeezing.power_group import switched
+from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan, Wishes
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.policy import ISpec
@@ -116,7 +117,7 @@ def kept(state: State, plan: PowerPlan, options: Options) -> dict[str, str]:
     """Why nodes are not powered down, by their names; nothing if nodes are powered up."""
     if plan.action is Action.ONLINE:
         return {}
-    reasons = dict(plan.kept) | squeeze.staying(state, options.allow_drbd)
+    reasons = dict(plan.kept) | candidates.staying(state, options.allow_drbd)
     return {
         node.name: reasons.get(row, "nothing would be gained")
         for row, node in enumerate(state.cluster.nodes)
@@ -139,7 +140,7 @@ def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Powe
     """Make a plan again that somebody else has found (``found`` of a proposal). Raises DataError."""
     action = Action(found["action"])
     rows = tuple(state.nodes[name] for name in found["nodes"])
-    after = squeeze.switched(state, rows, action is Action.OFFLINE)
+    after = switched(state, rows, action is Action.OFFLINE)
     steps = tuple(proposal.retraced(after, view.movable(state, options.view), found["steps"]))
     reasons = {state.nodes[name]: why for name, why in found["kept"].items()}
     return PowerPlan(action, rows, steps, after, found["enough"], reasons)
@@ -269,11 +270,11 @@ def reviewer(
                 return Review()  # they are offline already
             waiting = changed(rest, "drained")
             drained = [node for node in left if node not in waiting and node in state.nodes]
-            state = squeeze.switched(state, [state.nodes[node] for node in drained], False)
+            state = switched(state, [state.nodes[node] for node in drained], False)
         elif action is Action.ONLINE and not left:
             powered.update(nodes)
         movable = view.movable(state, options.view)
-        obstacle = squeeze.obstacle(state, action, left, steps, wanted, movable)
+        obstacle = recheck.obstacle(state, action, left, steps, wanted, movable)
         if obstacle is None:
             return Review()
         if on_change == "stop":

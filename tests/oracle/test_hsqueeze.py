@@ -10,7 +10,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
-from ganeti_htools.engine.maintenance import squeeze as engine
+from ganeti_htools.engine.squeezing import reserve
 from ganeti_htools.model.cluster import Cluster
 from tests.support.clusters import Shape
 from tests.support.oracle import Oracle
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.oracle
 @pytest.fixture(autouse=True)
 def no_redundancy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Theirs keeps neither N+1 nor a second node."""
-    monkeypatch.setattr(engine, "nothing_kept", lambda _wanted: True)
+    monkeypatch.setattr(reserve, "nothing_kept", lambda _wanted: True)
 
 
 EXTERNAL = {"ext": 6, "sharedfile": 2, "rbd": 1, "diskless": 1}

@@ -9,7 +9,7 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing import balance, shared_storage
 from ganeti_htools.engine.balancing.shared_instances import regular, shared_instances
-from ganeti_htools.engine.maintenance import squeeze
+from ganeti_htools.engine.squeezing.power_group import TO_THE_END
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
@@ -67,7 +67,7 @@ def test_steps_and_states(seeds: range) -> None:
         assert instances is not None
         if not regular(state, scope):
             continue
-        expected, plan = balance.rebalance(state, scope, squeeze.TO_THE_END, movable)
+        expected, plan = balance.rebalance(state, scope, TO_THE_END, movable)
         found, steps = shared_storage.rebalance(state, scope, instances)
         number += len(steps)
         assert [replace(step, score=0.0) for step in steps] == [replace(step, score=0.0) for step in plan]

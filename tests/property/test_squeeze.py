@@ -12,11 +12,14 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine.balancing.recheck import named, retrace
 from ganeti_htools.engine.balancing.shared_instances import regular
-from ganeti_htools.engine.maintenance import squeeze
-from ganeti_htools.engine.maintenance.squeeze import redundant
 from ganeti_htools.engine.redundancy.global_n1 import unproved
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.engine.redundancy.node_loss import recover
+from ganeti_htools.engine.squeezing import power_group as groups
+from ganeti_htools.engine.squeezing import reserve, squeeze
+from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group, switched
+from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.reserve import redundant
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
@@ -59,16 +62,14 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
         rng, state = random.Random(seed), state_of(seed)
         everyone = np.ones(len(state.pnode), np.bool_)
         everywhere = np.ones(len(state.group), np.bool_)
-        trial = squeeze._power_group(state, everywhere, everyone, NOTHING, NOTHING)
+        trial = power_group(state, everywhere, everyone, NOTHING, NOTHING)
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
-            if regular(squeeze.switched(state, nodes, offline), everywhere) and trial.hopeless(
-                nodes, offline, room
-            ):
+            if regular(switched(state, nodes, offline), everywhere) and trial.hopeless(nodes, offline, room):
                 dismissed += 1
                 after, _ = trial.balanced(nodes, offline)
-                assert not (trial.housed(after) and squeeze.room_on_all(after, everywhere, [room]))
+                assert not (trial.housed(after) and reserve.room_on_all(after, everywhere, [room]))
     assert dismissed > 10
 
 
@@ -83,13 +84,13 @@ def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest
         state = derive(replace(state.cluster, nodes=tuple(nodes)))
         cases.append((state, [wanted(rng)], [wanted(rng)], np.ones(len(state.pnode), np.bool_)))
     quick = [squeeze.plan(*case) for case in cases]
-    monkeypatch.setattr(squeeze._PowerGroup, "hopeless", lambda *_: False)
-    monkeypatch.setattr(squeeze, "shared_instances", lambda *_: None)
+    monkeypatch.setattr(PowerGroup, "hopeless", lambda *_: False)
+    monkeypatch.setattr(groups, "shared_instances", lambda *_: None)
     for case, found in zip(cases, quick, strict=True):
         slow = squeeze.plan(*case)
         assert (slow.action, slow.nodes, slow.enough) == (found.action, found.nodes, found.enough)
         assert np.array_equal(slow.state.pnode, found.state.pnode)
-    assert {found.action for found in quick} >= {squeeze.Action.OFFLINE, squeeze.Action.ONLINE}
+    assert {found.action for found in quick} >= {Action.OFFLINE, Action.ONLINE}
 
 
 def used(cluster: Cluster) -> Counter[str]:
@@ -100,7 +101,7 @@ def used(cluster: Cluster) -> Counter[str]:
     return memory
 
 
-def after(state: State, found: squeeze.PowerPlan) -> Cluster:
+def after(state: State, found: PowerPlan) -> Cluster:
     """The cluster as Ganeti tells it once a plan has been carried out: nodes that are off report nothing."""
     done = found.state.settled()
     was, now = used(state.cluster), used(done)
@@ -108,7 +109,7 @@ def after(state: State, found: squeeze.PowerPlan) -> Cluster:
     for row, node in enumerate(nodes):
         read = state.cluster.nodes[row]
         node = replace(node, f_mem=read.f_mem + was[node.name] - now[node.name])
-        if row in found.nodes and found.action is squeeze.Action.OFFLINE:
+        if row in found.nodes and found.action is Action.OFFLINE:
             node = replace(node, tags=(*node.tags, f"{STANDBY}auto"))
         off = node.offline and any(tag.startswith(STANDBY) for tag in node.tags)
         nodes[row] = (
@@ -132,7 +133,7 @@ def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
         minimum = wanted(rng)
         more = rng.choice((0, 128, 1024))
         target = replace(minimum, mem=minimum.mem + more, vcpus=minimum.vcpus + rng.choice((0, 1)))
-        told, actions = before, list[squeeze.Action]()
+        told, actions = before, list[Action]()
         for _ in range(4):
             state = derive(standby.furnished(told, rng.choice((before, None))))
             everyone = np.ones(len(state.pnode), np.bool_)
@@ -145,12 +146,12 @@ def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
             pytest.fail(f"{seed}: {actions}")
         assert actions in (
             [],
-            [squeeze.Action.OFFLINE],
-            [squeeze.Action.ONLINE],
-            [squeeze.Action.ONLINE, squeeze.Action.OFFLINE],
+            [Action.OFFLINE],
+            [Action.ONLINE],
+            [Action.ONLINE, Action.OFFLINE],
         ), seed
         seen.add(tuple(actions))
-    assert {(squeeze.Action.OFFLINE,)} <= seen
+    assert {(Action.OFFLINE,)} <= seen
 
 
 @pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 80, 20)])
@@ -164,10 +165,10 @@ def test_redundancy_is_kept_on_the_way(seeds: range) -> None:
         everyone, everywhere = np.ones(len(state.pnode), np.bool_), np.ones(len(state.group), np.bool_)
         room = replace(wanted(rng), mem=128)
         found = squeeze.plan(state, [NOTHING], [room], everyone)
-        if found.action is not squeeze.Action.OFFLINE:
+        if found.action is not Action.OFFLINE:
             continue
         told = named(state, found.steps)
-        now = squeeze.switched(state, found.nodes, True)
+        now = switched(state, found.nodes, True)
         for _ in retrace(now, everyone, ((step, 0.0) for step in told)):
             assert not bad_nodes(now, everywhere).any()
             up = ~now.columns.offline
@@ -192,13 +193,13 @@ def test_nodes_with_mirrored_instances_are_emptied_whole(seeds: range) -> None:
         state = derive(replace(made, nodes=(replace(made.nodes[0], master=True), *made.nodes[1:])))
         everyone, everywhere = np.ones(len(state.pnode), np.bool_), np.ones(len(state.group), np.bool_)
         room = replace(wanted(rng), mem=128, dsk=1024, template=DiskTemplate.PLAIN)
-        found = squeeze.plan(state, [NOTHING], [room], everyone, wishes=squeeze.Wishes(drbd=True))
-        if found.action is squeeze.Action.OFFLINE:
+        found = squeeze.plan(state, [NOTHING], [room], everyone, wishes=Wishes(drbd=True))
+        if found.action is Action.OFFLINE:
             freed += 1
             assert not np.isin(found.state.pnode, found.nodes).any()
             assert not np.isin(found.state.snode, found.nodes).any()
             assert redundant(found.state, everywhere)
-            down = squeeze.switched(state, found.nodes, True)
+            down = switched(state, found.nodes, True)
             steps = ((step, 0.0) for step in named(state, found.steps))
             assert len(list(retrace(down, everyone, steps))) == len(found.steps)
     assert freed > 3

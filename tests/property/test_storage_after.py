@@ -13,11 +13,12 @@ from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.decide import decide
-from ganeti_htools.engine.maintenance import rolling, squeeze
+from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
-from ganeti_htools.engine.maintenance.squeeze import Action
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.engine.squeezing import squeeze
+from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive

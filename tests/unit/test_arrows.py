@@ -29,12 +29,13 @@ MAY_IMPORT = {
     "engine.balancing": "model engine.rules engine.redundancy",
     "engine.capacity": "model engine.rules engine.redundancy engine.allocation",
     "engine.maintenance": "model engine.rules engine.redundancy engine.balancing",
+    "engine.squeezing": "model engine.rules engine.redundancy engine.balancing",
     "engine.groups": (
         "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"
     ),
     "engine": (
         "model engine.rules engine.redundancy engine.allocation engine.balancing engine.capacity"
-        " engine.maintenance engine.groups"
+        " engine.maintenance engine.squeezing engine.groups"
     ),
     "engine.explaining": "model engine",
     "luxi": "model engine",

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.maintenance import squeeze
-from ganeti_htools.engine.maintenance.squeeze import Action
 from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.squeezing import candidates, recheck, reserve, squeeze
+from ganeti_htools.engine.squeezing.power_plan import ANY, Action, PowerPlan, Wishes
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -38,7 +38,7 @@ def obstacle(
     target: Instance = SMALL,
 ) -> str | None:
     state = derive(cluster)
-    return squeeze.obstacle(state, action, nodes, steps, [target] * 2, np.ones(len(state.pnode), np.bool_))
+    return recheck.obstacle(state, action, nodes, steps, [target] * 2, np.ones(len(state.pnode), np.bool_))
 
 
 def test_a_node_that_will_be_empty() -> None:
@@ -120,7 +120,7 @@ def test_nodes_are_powered_down_to_the_last_bit_of_room(
     target: dict[str, int], nodes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """12 instances on three nodes, which two of them can share evenly, N+1 aside."""
-    monkeypatch.setattr(squeeze, "nothing_kept", lambda _wanted: True)
+    monkeypatch.setattr(reserve, "nothing_kept", lambda _wanted: True)
     rows = [instance(f"i{row}", DiskTemplate.EXT, f"n{row % 3}", mem=1500) for row in range(12)]
     made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), rows, t_cpu=2.0)
     n0, n1, n2 = made.nodes
@@ -205,17 +205,17 @@ def test_obstacle_of_redundancy() -> None:
 def test_wishes() -> None:
     state, everyone = spread(6, 100), np.ones(12, np.bool_)
 
-    def found(wishes: squeeze.Wishes) -> squeeze.PowerPlan:
+    def found(wishes: Wishes) -> PowerPlan:
         return squeeze.plan(state, [NOTHING], [SMALL], everyone, wishes=wishes)
 
-    assert set(found(squeeze.ANY).nodes) == {2, 3, 4, 5}
-    assert set(found(squeeze.Wishes(prefer=frozenset({1}))).nodes) > {1}
-    assert set(found(squeeze.Wishes(never=frozenset({4, 5}))).nodes) == {1, 2, 3}
-    few = found(squeeze.Wishes(prefer=frozenset({2}), most=2))
+    assert set(found(ANY).nodes) == {2, 3, 4, 5}
+    assert set(found(Wishes(prefer=frozenset({1}))).nodes) > {1}
+    assert set(found(Wishes(never=frozenset({4, 5}))).nodes) == {1, 2, 3}
+    few = found(Wishes(prefer=frozenset({2}), most=2))
     assert len(few.nodes) == 2
     assert 2 in few.nodes
     assert set(few.kept.values()) == {"as many nodes as may be are powered down"}
-    assert found(squeeze.Wishes(most=0)).action is Action.NOTHING
+    assert found(Wishes(most=0)).action is Action.NOTHING
 
 
 def test_why_nodes_stay() -> None:
@@ -233,7 +233,7 @@ def test_why_nodes_stay() -> None:
     made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3", "n4", "n5"), 10_000), rows)
     first, *others, off, last = made.nodes
     nodes = (replace(first, master=True), *others, replace(off, offline=True), last)
-    assert squeeze.staying(derive(replace(made, nodes=nodes))) == {
+    assert candidates.staying(derive(replace(made, nodes=nodes))) == {
         0: "is the master",
         1: "has instances on its own storage",
         2: "has instances on its own storage",

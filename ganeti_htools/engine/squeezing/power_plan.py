@@ -1,0 +1,54 @@
+"""A plan to power nodes down or up, and what may be wished for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ganeti_htools.engine.balancing.balance import Step
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.state import State
+
+# What has to be free on each node of a group, by the group's row: an instance that is not placed.
+Wanted = Sequence[Instance]
+
+# Called with how many candidates have been tried, and how many there are.
+Progress = Callable[[int, int], None]
+
+
+class Action(Enum):
+    """What is to be done with the nodes of a plan."""
+
+    NOTHING = "nothing"
+    OFFLINE = "offline"
+    ONLINE = "online"
+
+
+@dataclass(frozen=True, slots=True)
+class PowerPlan:
+    """Rows of the nodes to power down or up, the moves that go with it, and the state afterwards.
+
+    ``enough`` is False if the room asked for cannot be had with all nodes that may be powered up. ``kept``
+    says of nodes that were tried why they are not powered down.
+    """
+
+    action: Action
+    nodes: tuple[int, ...]
+    steps: tuple[Step, ...]
+    state: State
+    enough: bool = True
+    kept: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Nodes (rows) that are powered down before others, those that never are, and how many at most (None:
+    any number). ``drbd``: also nodes with DRBD instances, or secondaries of them.
+    """
+
+    prefer: frozenset[int] = frozenset()
+    never: frozenset[int] = frozenset()
+    most: int | None = None
+    drbd: bool = False
+
+
+ANY = Wishes()

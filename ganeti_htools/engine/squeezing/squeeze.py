@@ -1,0 +1,61 @@
+"""Which nodes to power down, and which to power up again (``hsqueeze(1)``).
+
+A set of nodes can be powered down if, once they count as offline, balancing brings every instance to
+an online node and leaves room on each node for an instance of a given size; it suffices to power a
+set of nodes up if then the same holds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import Step
+from ganeti_htools.engine.squeezing.down import power_down
+from ganeti_htools.engine.squeezing.power_group import power_group
+from ganeti_htools.engine.squeezing.power_plan import ANY, Action, PowerPlan, Progress, Wanted, Wishes
+from ganeti_htools.engine.squeezing.reserve import room_on_all
+from ganeti_htools.engine.squeezing.up import power_up
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.state import State
+
+
+def plan(
+    state: State,
+    minimum: Wanted,
+    target: Wanted,
+    movable: Bools,
+    progress: Progress = lambda _a, _b: None,
+    wishes: Wishes = ANY,
+) -> PowerPlan:
+    """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows.
+
+    Each node group is planned by itself: no instance leaves it. As long as groups need nodes, none is
+    powered down, and none of a group that does not hold N+1. ``target`` is at least ``minimum``: what has
+    been powered down once is not powered up again as long as instances stay as they are, and of a cluster
+    that was powered down nothing more is.
+    """
+    scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
+    lacking = [scope for scope in scopes if not room_on_all(state, scope, minimum)]
+    parts = [PowerPlan(Action.NOTHING, (), (), state)]
+    for scope in lacking or scopes:
+        row = int(state.group[scope][0])
+        group = power_group(parts[-1].state, scope, movable, minimum[row], target[row], wishes.drbd)
+        if lacking:
+            parts.append(power_up(group, progress))
+            continue
+        done = sum(len(part.nodes) for part in parts)
+        left = None if wishes.most is None else max(0, wishes.most - done)
+        parts.append(power_down(group, progress, replace(wishes, most=left)))
+    nodes = tuple(node for part in parts for node in part.nodes)
+    action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
+    enough = all(part.enough for part in parts)
+    kept = {node: why for part in parts for node, why in part.kept.items() if node not in nodes}
+    steps = _alternating([part.steps for part in parts])
+    return PowerPlan(action, nodes, steps, parts[-1].state, enough, kept)
+
+
+def _alternating(plans: Sequence[Sequence[Step]]) -> tuple[Step, ...]:
+    """The steps of plans that do not concern each other, so that as many as possible can run at once."""
+    return tuple(step for steps in zip_longest(*plans) for step in steps if step is not None)
