@@ -134,9 +134,9 @@ def _balance(
         sets = [jobs for report in about for jobs in report.after.sets]
         if line.all_groups and moves and line.verbose > 0:
             tell(f"All groups: {balance_report.cost_line(moves, sets)}")
-        first = line.first_job_group
+        first = options.first_job_group
         title = "First set of jobs:" if first else "Commands to run to reach the above solution:"
-        give_commands(line, title, commands(sets[:1] if first else sets), tell)
+        give_commands(line, title, commands(planning.carried_out(sets, options)), tell)
         tags, scope = reading.cluster.tags, np.logical_or.reduce([part.scope for part in parts])
         last = parts[-1].balanced.after
         # Without the tags that options added.

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ganeti_htools.execution.wording import Say
 
 PURPOSE = "rebalancing"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,13 @@ def _optimised(
 
 def jobs(parts: Sequence[Part], options: Options) -> "Jobsets":
     """The jobs that carry out the parts of a plan, one after the other."""
-    sets = [jobs for part in parts for jobs in jobs_of(part.state, jobsets(part.balanced.moves))]
+    return carried_out(
+        [jobs for part in parts for jobs in jobs_of(part.state, jobsets(part.balanced.moves))], options
+    )
+
+
+def carried_out(sets: Sequence[T], options: Options) -> Sequence[T]:
+    """Those jobsets of a plan that are to be carried out: all, or the first."""
     return sets[:1] if options.first_job_group else sets
 
 

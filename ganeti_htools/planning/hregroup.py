@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from ganeti_htools.engine.allocation.evacuate import Moved
 from ganeti_htools.engine.allocation.move_parts import MovePart, NamedMove, title_of
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.traffic import copied_by, copied_by_unit
 from ganeti_htools.engine.groups import compression, levelling, recheck, redistribution
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible
 from ganeti_htools.engine.groups.regrouping import Regrouping
@@ -19,7 +18,7 @@ from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
-from ganeti_htools.planning.jobsets import Names, command, jobsets, summary
+from ganeti_htools.planning.jobsets import Names, ToldMove, cost, job_of, jobsets
 from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
 from ganeti_htools.planning.view import View
 
@@ -62,25 +61,7 @@ class Options:
     min_gain: float = 1e-2
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A move between groups in names, with the groups before and after; see :class:`.jobsets.Move`."""
-
-    named: NamedMove
-    instance: str
-    groups: tuple[str, str]
-    was: tuple[str, ...]
-    now: tuple[str, ...]
-    summary: str
-    commands: tuple[str, ...]
-    disk: int
-    memory: int
-    units: Mapping[str, int]
-
-    @property
-    def nodes(self) -> set[str]:
-        """All nodes it touches."""
-        return {*self.was, *self.now}
+Move = ToldMove[NamedMove]
 
 
 def rules_of(state: State, options: Options) -> Rules:
@@ -118,36 +99,17 @@ def reported(before: State, after: State) -> Cluster:
 
 def moves_of(state: State, outcome: Outcome) -> list[Move]:
     """The moves in names. ``state`` is the one they start from."""
-    names, rows, groups = Names(state), state.cluster.instances, state.cluster.groups
-    places = {each.instance: _nodes(state, each.instance) for each in outcome.after.moved}
+    names = Names(state)
 
     def told(moved: Moved) -> Move:
-        row, short = rows[moved.instance], names.instances[moved.instance]
-        was, places[moved.instance] = places[moved.instance], moved.nodes
-        operations = [part.operation for part in moved.parts]
-        new = [names.nodes[part.node] if part.operation.takes_node else "" for part in moved.parts]
-        disk, memory = copied_by(operations, row)
-        return Move(
-            named(state, moved, was),
-            short,
-            (groups[state.group[was[0]]].name, groups[moved.group].name),
-            tuple(names.nodes[node] for node in was),
-            tuple(names.nodes[node] for node in moved.nodes),
-            " ".join(summary(each, node) for each, node in zip(operations, new, strict=True)),
-            tuple(command(each, row, short, node) for each, node in zip(operations, new, strict=True)),
-            disk,
-            memory,
-            copied_by_unit(operations, row, state.units),
-        )
+        was = [node for node in names.places[moved.instance] if node != NOWHERE]
+        parts = [(part.operation, part.node) for part in moved.parts]
+        return names.told(_named(state, moved, was), moved.instance, moved.nodes, parts)
 
     return list(map(told, outcome.after.moved))
 
 
-def _nodes(state: State, index: int) -> tuple[int, ...]:
-    return tuple(node for node in (int(state.pnode[index]), int(state.snode[index])) if node != NOWHERE)
-
-
-def named(state: State, moved: Moved, was: Sequence[int]) -> NamedMove:
+def _named(state: State, moved: Moved, was: Sequence[int]) -> NamedMove:
     """A move in full names."""
     operations = tuple(part.operation for part in moved.parts)
     parts = tuple(
@@ -162,31 +124,18 @@ def named(state: State, moved: Moved, was: Sequence[int]) -> NamedMove:
 
 def cost_of(moves: Sequence[Move]) -> dict[str, Any]:
     """What moves cost, as JSON."""
-    titles = [move.named.title for move in moves]
-    units = sorted({unit for move in moves for unit in move.units})
-    by_unit = {unit: sum(move.units.get(unit, 0) for move in moves) for unit in units}
-    return {
-        "moves": {title: titles.count(title) for title in dict.fromkeys(titles)},
-        "disk_mib": sum(move.disk for move in moves),
-        "memory_mib": sum(move.memory for move in moves),
-        "jobsets": len(jobsets(moves)),
-        **({"disk_mib_by_unit": by_unit} if by_unit else {}),
-    }
+    titles = [move.step.title for move in moves]
+    return cost({title: titles.count(title) for title in dict.fromkeys(titles)}, moves, len(jobsets(moves)))
 
 
 def jobs(state: State, moves: Sequence[Move]) -> "Jobsets":
     """The jobs that carry out the moves of a plan for a state."""
-    from ganeti_htools.execution.jobs import Job, opcodes_on_way  # needed only where jobs are submitted
+    from ganeti_htools.execution.jobs import opcodes_on_way  # needed only where jobs are submitted
 
     coming = {row.name for row in state.cluster.instances if row.forthcoming}
 
-    def job(move: Move) -> Job:
-        return Job(
-            f"{move.instance}: {':'.join(move.was)} => {':'.join(move.now)}",
-            opcodes_on_way(move.named, move.named.instance in coming),
-            tuple(f"gnt-instance {each}" for each in move.commands),
-            move.named,
-        )
+    def job(move: Move) -> "Job":
+        return job_of(move, opcodes_on_way(move.step, move.step.instance in coming), move.step)
 
     return [[job(move) for move in moves] for moves in jobsets(moves)]
 
@@ -226,10 +175,10 @@ def told(state: State, outcome: Outcome, moves: Sequence[Move]) -> dict[str, Any
     return {
         "steps": [
             {
-                "instance": move.named.instance,
-                "parts": [[operation.value, node] for operation, node in move.named.parts],
-                "from": move.named.was,
-                "to": move.named.now,
+                "instance": move.step.instance,
+                "parts": [[operation.value, node] for operation, node in move.step.parts],
+                "from": move.step.was,
+                "to": move.step.now,
             }
             for move in moves
         ],

@@ -27,7 +27,7 @@ def everything(state: State) -> Rules:
 
 def planned(state: State) -> tuple[Outcome, list[NamedMove]]:
     outcome = redistribute(state, everything(state), Limits(), lambda _: None)
-    return outcome, [move.named for move in moves_of(state, outcome)]
+    return outcome, [move.step for move in moves_of(state, outcome)]
 
 
 def read_again(before: State, after: State) -> Regrouping:

@@ -160,7 +160,8 @@ def about(
     """Lines about a plan."""
     groups, longest = state.cluster.groups, max((len(move.instance) for move in moves), default=0)
     for number, move in enumerate(moves, 1):
-        where = f"{move.groups[0]} {':'.join(move.was)} => {move.groups[1]} {':'.join(move.now)}"
+        source, target = _groups(state, move)
+        where = f"{source} {':'.join(move.was)} => {target} {':'.join(move.now)}"
         yield f"  {number:3}. {move.instance:{longest}} {where} a={move.summary}"
     for group in outcome.done:
         yield f"{_DONE[options.action]}: {groups[group].name}"
@@ -176,6 +177,12 @@ def about(
         yield f"{len(moves)} moves in {total['jobsets']} jobsets, {copied}"
     elif not outcome.failed:
         yield "Nothing to do"
+
+
+def _groups(state: State, move: Move) -> tuple[str, str]:
+    """The groups that a move leads from and to."""
+    source, target = (state.group[state.nodes[nodes[0]]] for nodes in (move.step.was, move.step.now))
+    return state.cluster.groups[source].name, state.cluster.groups[target].name
 
 
 def _about_load(state: State, outcome: Outcome, verbose: int) -> Iterator[str]:
@@ -242,16 +249,17 @@ def as_json(
         ],
         "moves": [
             {
-                "instance": move.named.instance,
-                "from_group": move.groups[0],
-                "to_group": move.groups[1],
-                "from": list(move.named.was),
-                "to": list(move.named.now),
+                "instance": move.step.instance,
+                "from_group": source,
+                "to_group": target,
+                "from": list(move.step.was),
+                "to": list(move.step.now),
                 "disk_mib": move.disk,
                 "memory_mib": move.memory,
                 "commands": [f"gnt-instance {each}" for each in move.commands],
             }
             for move in moves
+            for source, target in [_groups(before.state, move)]
         ],
         "cost": cost_of(moves),
         **({"load": _load_json(before.state, outcome)} if options.action == "balance" else {}),
