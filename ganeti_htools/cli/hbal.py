@@ -31,7 +31,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hbal as planning
 from ganeti_htools.planning import view
-from ganeti_htools.planning.hbal import Balanced, Options, Part
+from ganeti_htools.planning.hbal import Balanced, GroupPlan, Options
 from ganeti_htools.planning.jobsets import jobsets
 from ganeti_htools.planning.node_groups import NoGroupError
 from ganeti_htools.planning.proposal import begin
@@ -237,7 +237,7 @@ def _select_groups(state: State, options: Options) -> Sequence[tuple[str, Bools]
 
 
 def _execute(
-    parts: Sequence[Part], options: Options, told: Any, line: CommandLine, tell: "Say"
+    parts: Sequence[GroupPlan], options: Options, told: Any, line: CommandLine, tell: "Say"
 ) -> Mapping[str, Any]:
     """Carry the plan out (``-X``), over LUXI or by htoolsd if that made it; the run's record."""
     say_on = undeterred(tell)

@@ -79,7 +79,7 @@ def select_groups(state: State, options: Options) -> list[tuple[str, Bools]]:
     return worst_first(state) if options.ranks_groups else [select(state, options.group)]
 
 
-class Part(NamedTuple):
+class GroupPlan(NamedTuple):
     """What a plan does in one group, of which ``scope`` has the nodes, from a state on."""
 
     state: State
@@ -93,7 +93,7 @@ def in_turn(
     groups: Iterable[tuple[str, Bools]],
     options: Options,
     balance: Callable[[State, str, Bools, Options], Balanced],
-) -> Iterator[Part]:
+) -> Iterator[GroupPlan]:
     """Plans for groups, one after the other, each from the state after the one before.
 
     With ``worst_group`` the first that moves anything is the last. ``balance`` plans for one group; the most
@@ -101,13 +101,13 @@ def in_turn(
     """
     for name, scope in groups:
         balanced = balance(state, name, scope, options)
-        yield Part(state, name, scope, balanced)
+        yield GroupPlan(state, name, scope, balanced)
         if options.worst_group and balanced.moves:
             return
         state, options = balanced.after, _without(options, len(balanced.moves))
 
 
-def concerned(parts: Sequence[Part], options: Options) -> Sequence[Part]:
+def concerned(parts: Sequence[GroupPlan], options: Options) -> Sequence[GroupPlan]:
     """The parts that a plan is about: with ``worst_group`` only that of the group that is balanced, or of
     the worst one if none can be improved.
     """
@@ -194,7 +194,7 @@ def _optimised(
     return optimise(state, scope, options.balancing, movable, going)
 
 
-def jobs(parts: Sequence[Part], options: Options) -> "Jobsets":
+def jobs(parts: Sequence[GroupPlan], options: Options) -> "Jobsets":
     """The jobs that carry out the parts of a plan, one after the other."""
     return carried_out(
         [jobs for part in parts for jobs in jobs_of(part.state, jobsets(part.balanced.moves))], options
@@ -234,16 +234,16 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
     )
 
 
-def _before(part: Part) -> float:
+def _before(part: GroupPlan) -> float:
     return score_of(part.state, part.scope)
 
 
-def _after(part: Part) -> float:
+def _after(part: GroupPlan) -> float:
     moves = part.balanced.moves
     return moves[-1].step.score if moves else _before(part)
 
 
-def _told(part: Part) -> dict[str, Any]:
+def _told(part: GroupPlan) -> dict[str, Any]:
     def told(moves: Sequence[Move] | None) -> Any:
         return None if moves is None else proposal.told(part.state, [move.step for move in moves])
 

@@ -160,7 +160,7 @@ def test_the_place_in_another_group_is_the_one_that_hail_chooses(described: Clus
             found = now.places(index, [target])
             theirs = now.made(index, hail.moved[0].parts)
             # Where redundancy does not interfere it is the same, but for ties by the last bits of scores.
-            if found and not now.part(target).fragile and theirs:
+            if found and not now.detached(target).fragile and theirs:
                 scope, ours = state.group == target, now.made(index, found[0].parts)
                 assert ours is not None
                 assert score_of(ours.state, scope) == pytest.approx(score_of(theirs.state, scope), abs=1e-9)

@@ -4,7 +4,7 @@ The rules are those of ``hail(1)``: only online nodes, for mirrored instances pa
 several groups the best by allocation policy, then by score.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,19 @@ def lacks_network(state: State, group: int, asked: Asked) -> bool:
     return any(nic.network is not None and nic.network not in networks for nic in asked.row.nics)
 
 
+def by_group(
+    state: State, groups: Sequence[int], options: Options, reporter: Reporter
+) -> Iterator[tuple[int, Ints]]:
+    """Those of some groups that have nodes (rows), in input order, each with its candidates; that it is tried
+    is told.
+    """
+    for group in sorted_unique(state.group).tolist():
+        if group in groups:
+            nodes = candidates(state, state.group == group, options.restrict_to)
+            reporter.trying(group, nodes)
+            yield group, nodes
+
+
 def in_group(
     state: State, asked: Asked, count: int, group: int, options: Options, reporter: Reporter = SILENT
 ) -> GroupOutcome:
@@ -114,9 +127,7 @@ def in_groups(
     reporter.starting(state, asked, everyone)
     redundancy = assess(state, everyone, options) if options.capacity else None
     skipped, tried = [], []
-    for group in [group for group in sorted_unique(state.group).tolist() if group in groups]:
-        nodes = candidates(state, state.group == group, options.restrict_to)
-        reporter.trying(group, nodes)
+    for group, nodes in by_group(state, groups, options, reporter):
         if lacks_network(state, group, asked):
             reporter.rejecting(nodes, LACKS_NETWORK)
             skipped.append(GroupOutcome(group, unconnected=True))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import (
+    by_group,
     candidates,
     check_networks,
     check_number,
@@ -24,7 +25,7 @@ from ganeti_htools.engine.rules.node_rules import FITS, Codes
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
@@ -159,9 +160,7 @@ def in_groups(
     """A new instance tried in each of the groups, in input order."""
     reporter.starting(state, asked, np.ones(len(state.group), np.bool_), rated=False)
     outcomes = []
-    for group in [group for group in sorted_unique(state.group).tolist() if group in groups]:
-        nodes = candidates(state, state.group == group, options.restrict_to)
-        reporter.trying(group, nodes)
+    for group, nodes in by_group(state, groups, options, reporter):
         heard = listening(state, group, nodes, reporter)
         try:
             solution = _solution(state, state.made_in(group, asked), count, group, nodes, options, heard)

@@ -186,7 +186,7 @@ def _in_order(now: Regrouping, targets: Mapping[int, Sequence[int]], first: Sequ
 
     def key(index: int) -> tuple[float, ...]:
         there = targets[index]
-        return len(there), -room.part(needs[:, index], free[:, there].sum(axis=1, keepdims=True))[0], index
+        return len(there), -room.share(needs[:, index], free[:, there].sum(axis=1, keepdims=True))[0], index
 
     return [*first, *sorted(targets.keys() - set(first), key=key)]
 
@@ -202,10 +202,10 @@ def _moved(
     after = now
     for moved, index in enumerate(order):
         tell(moved, len(order))
-        parts = room.part(needs[:, index], free)
+        shares = room.share(needs[:, index], free)
 
-        def rank(group: int, parts: Floats = parts) -> tuple[float, ...]:
-            return now.last_resort(group), group in vacant, parts[group], -group
+        def rank(group: int, shares: Floats = shares) -> tuple[float, ...]:
+            return now.last_resort(group), group in vacant, shares[group], -group
 
         for group in sorted(targets[index], key=rank):
             way, tried = after.way_to(index, group), after.copy()

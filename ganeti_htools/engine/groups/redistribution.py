@@ -1,24 +1,17 @@
-"""Unhealthy groups repaired, with the room of others where their own is not enough (``hregroup(1)``).
-
-The order in which instances go is that of Ganeti's design "Synchronising htools to Ganeti 2.3": those on
-offline nodes, those with their secondary on a node that fails N+1, those with their primary there.
-"""
+"""Unhealthy groups repaired, with the room of others where their own is not enough (``hregroup(1)``)."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
-
-import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import Moved
 from ganeti_htools.engine.allocation.exchange import exchange
 from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.balancing.traffic import copied_by
-from ganeti_htools.engine.groups.health import health
+from ganeti_htools.engine.groups.causes import Cause, burden, causes
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress, cost
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
+from ganeti_htools.engine.groups.unrepaired import in_the_way, obstacle, refused
 from ganeti_htools.engine.groups.ways import ways_within
-from ganeti_htools.engine.groups.wording import some
 from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.state import State
@@ -71,21 +64,14 @@ def redistribute(state: State, rules: Rules, limits: Limits, progress: Progress)
     ]
     failed = {group: failed[group] for group in ill if not now.health(group).good}
     failed = {
-        group: f"between groups: {_refused(now, rows[0])}" for group, rows in apart.items() if rows
+        group: f"between groups: {refused(now, rows[0])}" for group, rows in apart.items() if rows
     } | failed
     return Outcome(now, tuple(done), tuple(failed.items()))
 
 
 def _between(now: Regrouping, group: int) -> list[int]:
     """The instances between a group, where they have their primary, and another one, if they may move."""
-    return [row for row in now.health(group).between if _obstacle(now, row) is None]
-
-
-def _obstacle(now: Regrouping, index: int) -> str | None:
-    """Why an instance must not leave its group; None if it may."""
-    if now.rules.groups.issuperset(now.homes(index)):
-        return now.obstacle(index)
-    return "its other node is in a group that is left out"
+    return [row for row in now.health(group).between if obstacle(now, row) is None]
 
 
 def _brought_together(now: Regrouping, groups: Sequence[int], allowed: Allowed) -> Regrouping:
@@ -117,24 +103,24 @@ def _relieved(now: Regrouping, group: int, reaches: Sequence[str], tell: Tell) -
         tell(now)
         after = next(_better(now, group, reaches), None)
         if after is None:
-            return _in_the_way(now, group)
+            return in_the_way(now, group)
         now = after
     return now
 
 
 def _better(now: Regrouping, group: int, reaches: Sequence[str]) -> Iterator[Regrouping]:
     """The cluster after each move that makes a group less ill and no group worse, the best first."""
-    burden = _burden(now, group)
-    for causes in _causes(now, group):
+    before = burden(now, group)
+    for those in causes(now, group):
         for reach in reaches:
-            for cause in sorted(causes, key=lambda each: (each.lack, _price(now, each, reach), each.row)):
+            for cause in sorted(those, key=lambda each: (each.lack, _price(now, each, reach), each.row)):
                 useless, tries = set[tuple[Operation, ...]](), 0
                 for parts in _ways(now, cause.row, group, reach):
                     operations = tuple(part.operation for part in parts)
                     after = now.copy()
                     if operations in useless or not after.make(cause.row, parts):
                         continue
-                    if not _burden(after, group) < burden:
+                    if not burden(after, group) < before:
                         useless.add(operations)  # wherever it goes
                     elif not after.spoils(now, now.homes(cause.row)):
                         yield after
@@ -142,57 +128,7 @@ def _better(now: Regrouping, group: int, reaches: Sequence[str]) -> Iterator[Reg
                         break
 
 
-def _burden(now: Regrouping, group: int) -> tuple[int, int]:
-    """How ill a group is: instances on offline nodes, and MiB that its nodes lack for N+1."""
-    found = health(now.state, now.state.group == group)
-    return len(found.stranded), sum(_lack(now.state, node) for node in found.failing)
-
-
-def _lack(state: State, node: int) -> int:
-    """The MiB that a node lacks to take over from each of its peers, added up; 0 if it does not fail N+1."""
-    free, kept = int(state.columns.unallocated[node]), state.peers[:, node]
-    return max(0, -free) + int(np.maximum(kept[kept > 0] - free, 0).sum())
-
-
-class _Cause(NamedTuple):
-    """An instance (row) that may have to go: what a node would lack without it (MiB), and whether it is its
-    secondary.
-    """
-
-    row: int
-    lack: int = 0
-    secondary: bool = True
-
-
-def _causes(now: Regrouping, group: int) -> Iterator[list[_Cause]]:
-    """The instances of which one is to go next, and again those of which one is if none of the first can."""
-    state, found = now.state, now.health(group)
-    if found.stranded:
-        # What has no other group to go to needs the room of its own; what is large is hard to place.
-        rows = state.cluster.instances
-        first = min(found.stranded, key=lambda row: (bool(now.targets(row)), -rows[row].mem))
-        yield [_Cause(first, secondary=not state.columns.offline[state.pnode[first]])]
-    else:
-        moved = {each.instance for each in now.moved}
-        staying = [row for row in found.pressing if row not in moved]
-        for place, secondary in ((state.snode, True), (state.pnode, False)):
-            pairs = [(int(place[row]), row) for row in staying if place[row] in found.failing]
-            lacks = [(row, _lack_without(state, node, row, secondary)) for node, row in pairs]
-            yield [_Cause(row, lack, secondary) for row, lack in lacks if lack is not None]
-
-
-def _lack_without(state: State, node: int, row: int, secondary: bool) -> int | None:
-    """The MiB that a node would lack without an instance, for what that has to do with; None if that is no
-    less than with it.
-    """
-    free, kept = int(state.columns.unallocated[node]), int(state.columns.r_mem[node])
-    served = int(state.record_mem[row])
-    if secondary:
-        kept, served = int(state.peers[state.pnode[row], node]), state.instance(row).secondary_mem
-    return max(0, kept - free - served) if served and kept > free else None
-
-
-def _price(now: Regrouping, cause: _Cause, reach: str) -> int:
+def _price(now: Regrouping, cause: Cause, reach: str) -> int:
     """What it copies to move an instance, MiB."""
     row = now.state.cluster.instances[cause.row]
     match row.template.mirror:
@@ -224,42 +160,6 @@ def _ways(now: Regrouping, index: int, group: int, reach: str) -> Iterator[Seque
         healthy = [target for target in now.targets(index) if now.health(target).good and target not in homes]
         for place in now.places(index, healthy):
             yield place.parts
-
-
-def _in_the_way(now: Regrouping, group: int) -> str:
-    """Why nothing more can be moved, though the group is not repaired."""
-    state, found = now.state, now.health(group)
-    causes = next((causes for causes in _causes(now, group) if causes), [])
-    verb = "fails" if len(found.failing) == 1 else "fail"
-    nodes = "" if found.stranded else f"{some(state.names(found.failing))} {verb} N+1; "
-    if not causes:
-        return f"{nodes}no instance can be moved that would help"
-    return nodes + _refused(now, min(causes, key=lambda each: (each.lack, each.row)).row)
-
-
-def _refused(now: Regrouping, index: int) -> str:
-    """Why an instance cannot go anywhere."""
-    name, groups = now.state.cluster.instances[index].name, now.state.cluster.groups
-    obstacle = _obstacle(now, index)
-    if obstacle is not None:
-        return f"instance {name}: {obstacle}"
-    state, secondary = now.state, int(now.state.snode[index])
-    if secondary != NOWHERE and state.columns.offline[state.pnode[index]]:
-        fail = now.fault(index, [MovePart(Operation.FAILOVER)])
-        if fail is not None:
-            taker = state.cluster.nodes[secondary].name
-            return f"instance {name}: its secondary {taker} cannot take it over ({fail.value})"
-    full, ill, others = [groups[home].name for home in now.homes(index)], list[str](), list[str]()
-    for group in sorted_unique(now.state.group).tolist():
-        if group in now.homes(index) or group not in now.rules.groups:
-            continue
-        if (why := now.refusal(index, group)) is not None:
-            others.append(why)
-        else:
-            (full if now.health(group).good else ill).append(groups[group].name)
-    reasons = [f"no room in {some(full)}"]
-    reasons += [f"{some(ill)} not healthy"] if ill else []
-    return f"instance {name}: {'; '.join((*reasons, *dict.fromkeys(others)))}"
 
 
 def _pruned(before: Regrouping, group: int, after: Regrouping) -> Regrouping:

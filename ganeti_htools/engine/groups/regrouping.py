@@ -15,8 +15,8 @@ import numpy as np
 from ganeti_htools.engine.allocation.evacuate import Moved
 from ganeti_htools.engine.allocation.move_parts import MovePart, tried, tried_on
 from ganeti_htools.engine.allocation.solution import Solution
+from ganeti_htools.engine.groups.detached import Detached, best_place, detached, has_room
 from ganeti_htools.engine.groups.health import Health, health
-from ganeti_htools.engine.groups.part import Part, best_place, has_room, part_of
 from ganeti_htools.engine.groups.partitions import Exchange, exchanges, refusal
 from ganeti_htools.engine.groups.rules import Rules, kept
 from ganeti_htools.engine.groups.ways import left_node, nodes_after, way_out, ways_within
@@ -50,7 +50,7 @@ class Regrouping:
 
     def __init__(self, state: State, rules: Rules) -> None:
         self.state, self.rules, self.moved = state, rules, list[Moved]()
-        self._parts: dict[int, Part] = {}
+        self._detached: dict[int, Detached] = {}
         self._health: dict[int, Health] = {}
         self._base: Statistics | None = None
         self._kinds: dict[Any, int] = {}
@@ -66,7 +66,7 @@ class Regrouping:
         other = object.__new__(Regrouping)
         other.__dict__.update(self.__dict__)
         other.moved = list(self.moved)
-        other._parts, other._health = dict(self._parts), dict(self._health)
+        other._detached, other._health = dict(self._detached), dict(self._health)
         return other
 
     def group_of(self, index: int) -> int:
@@ -183,26 +183,26 @@ class Regrouping:
         return way_out(self.state, index, self._rows(group, solution))
 
     def _rows(self, group: int, solution: Solution) -> tuple[int, ...]:
-        return tuple(self.part(group).nodes[list(solution.nodes)].tolist())
+        return tuple(self.detached(group).nodes[list(solution.nodes)].tolist())
 
     def _known(self, index: int, group: int) -> Solution | None:
         """The best place in a group: the same for all that ask for the same and reach the same nodes."""
-        part, asked = self.part(group), replace(self.state.instance(index), index=NOWHERE)
-        reached = self._reached(index, part)
+        alone, asked = self.detached(group), replace(self.state.instance(index), index=NOWHERE)
+        reached = self._reached(index, alone)
         key = asked.needs, asked.row.demand, *map(tuple, (asked.tags, asked.desired)), reached.tobytes()
-        if key not in part.known:
-            part.known[key] = best_place(part, asked, reached)
-        return part.known[key]
+        if key not in alone.known:
+            alone.known[key] = best_place(alone, asked, reached)
+        return alone.known[key]
 
-    def _reached(self, index: int, part: Part) -> Ints:
-        """The nodes (rows of the part) to which an instance gets from where it is.
+    def _reached(self, index: int, alone: Detached) -> Ints:
+        """The nodes of a group (its own rows) to which an instance gets from where it is.
 
         A mirrored one has its new primary as secondary first, and gets its new secondary from there.
         """
         state, asked = self.state, self.state.instance(index)
-        nodes = np.flatnonzero(~part.state.columns.offline)
+        nodes = np.flatnonzero(~alone.state.columns.offline)
         if state.migrates is not None and asked.row.template.mirror is not Mirror.NONE:
-            nodes = nodes[state.migrates[left_node(state, index), part.nodes[nodes]]]
+            nodes = nodes[state.migrates[left_node(state, index), alone.nodes[nodes]]]
         if not asked.mirrored or not len(nodes):
             return nodes
         if state.columns.offline[state.pnode[index]]:
@@ -210,8 +210,8 @@ class Regrouping:
             if isinstance(failed_over, Fail):
                 return nodes[:0]
             state = failed_over
-        trial = tried_on(state, asked, Operation.REPLACE_SECONDARY, part.nodes[nodes], Options())
-        source = copy_codes(part.state.columns.take(nodes), asked)
+        trial = tried_on(state, asked, Operation.REPLACE_SECONDARY, alone.nodes[nodes], Options())
+        source = copy_codes(alone.state.columns.take(nodes), asked)
         reached: Ints = nodes[(trial.codes == FITS) & (source == FITS)]
         return reached
 
@@ -225,7 +225,7 @@ class Regrouping:
             for place in (state.pnode, state.snode):
                 if place[index] != NOWHERE:
                     group = int(state.group[place[index]])
-                    self._parts.pop(group, None)
+                    self._detached.pop(group, None)
                     self._health.pop(group, None)
         nodes = tuple(row for row in (int(after.pnode[index]), int(after.snode[index])) if row != NOWHERE)
         self.moved.append(Moved(index, self.group_of(index), nodes, tuple(parts)))
@@ -264,8 +264,8 @@ class Regrouping:
         return next(filter(None, found), None)
 
     def has_room(self, group: int, number: int) -> bool:
-        """Whether so many standard instances can be placed in a group (row); see :func:`.part.has_room`."""
-        return has_room(self.part(group), group, number)
+        """Whether so many standard instances can be placed in a group (row)."""
+        return has_room(self.detached(group), group, number)
 
     @property
     def base(self) -> Statistics:
@@ -274,14 +274,14 @@ class Regrouping:
             self._base = choice.base(self.state, np.ones(len(self.state.group), np.bool_))
         return self._base
 
-    def part(self, group: int) -> Part:
-        """A group by itself, with the instances that have all their nodes there."""
-        if group not in self._parts:
-            self._parts[group] = part_of(self.state, group)
-        return self._parts[group]
+    def detached(self, group: int) -> Detached:
+        """A group as a state of its own."""
+        if group not in self._detached:
+            self._detached[group] = detached(self.state, group)
+        return self._detached[group]
 
     def health(self, group: int) -> Health:
         """The health of a group; rows are those of the whole cluster."""
         if group not in self._health:
-            self._health[group] = health(self.state, self.state.group == group, self.part(group).fragile)
+            self._health[group] = health(self.state, self.state.group == group, self.detached(group).fragile)
         return self._health[group]

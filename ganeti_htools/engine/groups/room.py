@@ -35,13 +35,13 @@ def free(state: State) -> Floats:
     return np.array(found)
 
 
-def part(need: Ints, left: Floats) -> Floats:
-    """The largest part that something needs of what is free (amounts by groups); infinite if nothing is."""
+def share(need: Ints, left: Floats) -> Floats:
+    """The largest share that something needs of what is free (amounts by groups); infinite if nothing is."""
     wanted = need > 0
-    parts = np.full((np.count_nonzero(wanted) + 1, left.shape[1]), np.inf)
-    np.divide(need[wanted, np.newaxis], left[wanted], out=parts[1:], where=left[wanted] > 0)
-    parts[0] = 0
-    return np.asarray(parts.max(axis=0))
+    shares = np.full((np.count_nonzero(wanted) + 1, left.shape[1]), np.inf)
+    np.divide(need[wanted, np.newaxis], left[wanted], out=shares[1:], where=left[wanted] > 0)
+    shares[0] = 0
+    return np.asarray(shares.max(axis=0))
 
 
 def lacking(state: State, need: Ints, left: Floats) -> str | None:

@@ -19,7 +19,7 @@ from ganeti_htools.model.state import Asked, State
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Detached:
     """A node group as a state of its own, whose rows stand for these rows of the whole cluster.
 
     ``fragile`` nodes (rows of the whole) cannot be lost; ``check`` keeps the redundancy of the group.
@@ -33,52 +33,52 @@ class Part:
     known: dict[Any, Solution | None] = field(default_factory=dict)
 
 
-def part_of(whole: State, group: int) -> Part:
-    """A group (row) of a cluster by itself, with the instances that have all their nodes there."""
+def detached(whole: State, group: int) -> Detached:
+    """A group (row) of a cluster, with the instances that have all their nodes there."""
     scope = whole.group == group
     here = scope[whole.pnode] & ((whole.snode == NOWHERE) | scope[whole.snode])
     nodes = np.flatnonzero(scope)
-    return _part(whole.part(nodes, np.flatnonzero(here)), nodes)
+    return _detached(whole.part(nodes, np.flatnonzero(here)), nodes)
 
 
-def _part(state: State, nodes: Ints) -> Part:
+def _detached(state: State, nodes: Ints) -> Detached:
     redundancy = assess(state, np.ones(len(nodes), np.bool_), Options())
     fragile = redundancy.fragile()
     check: Check = NoneAdded(redundancy, fragile) if fragile.any() else redundancy
-    return Part(state, nodes, tuple(nodes[fragile].tolist()), check)
+    return Detached(state, nodes, tuple(nodes[fragile].tolist()), check)
 
 
-def best_place(part: Part, asked: Asked, first: Ints) -> Solution | None:
-    """The best place for an instance with its primary on one of some nodes (rows of the part)."""
-    state, everyone = part.state, np.ones(len(part.nodes), np.bool_)
+def best_place(alone: Detached, asked: Asked, first: Ints) -> Solution | None:
+    """The best place for an instance with its primary on one of some nodes (its own rows)."""
+    state, everyone = alone.state, np.ones(len(alone.nodes), np.bool_)
     nodes = np.flatnonzero(~state.columns.offline)
     if not len(first) or len(nodes) < asked.row.template.required_nodes:
         return None
     if not asked.mirrored:
-        return on_nodes(state, asked, first, everyone, Options(), part.check)
+        return on_nodes(state, asked, first, everyone, Options(), alone.check)
     base = choice.base(state, everyone)
-    return on_pairs(state, asked, first, nodes, base, Options(), part.check)
+    return on_pairs(state, asked, first, nodes, base, Options(), alone.check)
 
 
-def has_room(part: Part, group: int, number: int) -> bool:
+def has_room(alone: Detached, group: int, number: int) -> bool:
     """Whether so many standard instances by the policy of the group (row) can be placed there.
 
     They get the first disk template that the policy enables.
     """
     if not number:
         return True
-    policy = part.state.policies[group]
+    policy = alone.state.policies[group]
     if not policy.disk_templates:
         return False
     kind = InstanceKind(policy.disk_templates[0], policy.std.spindle_use)
     size = Size(policy.std.memory_size, policy.std.disk_size, policy.std.cpu_count)
-    row = made_in(part.state.cluster.groups[group], kind.instance(size))
+    row = made_in(alone.state.cluster.groups[group], kind.instance(size))
     for _ in range(number):
-        online = np.flatnonzero(~part.state.columns.offline)
-        solution = best_place(part, part.state.ask(row), online)
+        online = np.flatnonzero(~alone.state.columns.offline)
+        solution = best_place(alone, alone.state.ask(row), online)
         if solution is None or solution.trial is None:
             return False
-        state = part.state.copy()
+        state = alone.state.copy()
         settling.settle(state, solution.trial)
-        part = _part(state, part.nodes)
+        alone = _detached(state, alone.nodes)
     return True
