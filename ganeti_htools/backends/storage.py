@@ -5,7 +5,7 @@ results in; what units have, in what OP_NODE_QUERY_STORAGE does (``lib/cmdlib/no
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -83,20 +83,15 @@ def configured_disks(data: bytes) -> Found:
         for uuid, node in document.object("nodes").values.items()
         if isinstance(node, dict)
     }
-    found: dict[str, tuple[Disk, ...]] = {}
-    wrong = []
-    for uuid, values in document.object("instances").values.items():
-        try:
-            row = Fields(f"instance {on_one_line(uuid)}", values)
-            name = row.text("name")
-            row.owner = f"instance {on_one_line(name)}"
-            pool = pools.get(groups.get(str(row.values.get("primary_node")), ""))
-            keys = defaults | ({StorageType.RADOS: pool} if pool else {})
-            parts = [Fields(f"{row.owner}: disk", disks.get(disk)) for disk in row.texts("disks")]
-            found[name] = tuple(_disk(part, keys) for part in parts)
-        except DataError as error:
-            wrong.append(str(error))
-    return Found(found, tuple(wrong))
+
+    def read(_uuid: str, row: Fields) -> tuple[str, tuple[Disk, ...]]:
+        name = row.text("name")
+        row.owner = f"instance {on_one_line(name)}"
+        keys = _with_pool(defaults, pools.get(groups.get(str(row.values.get("primary_node")), "")))
+        parts = [Fields(f"{row.owner}: disk", disks.get(disk)) for disk in row.texts("disks")]
+        return name, tuple(_disk(part, keys) for part in parts)
+
+    return _found(document.object("instances").values, read)
 
 
 def _own_pool(group: Any) -> str | None:
@@ -113,17 +108,29 @@ def queried_disks(result: Any, defaults: Iterable[DesiredUnit], pools: Mapping[s
     Raises DataError if it is none.
     """
     keys = {unit.type: unit.key for unit in defaults}
-    found: dict[str, tuple[Disk, ...]] = {}
-    wrong = []
-    for name, values in Fields("Ganeti's instance data", result).values.items():
+
+    def read(name: str, row: Fields) -> tuple[str, tuple[Disk, ...]]:
+        own = _with_pool(keys, pools.get(str(row.values.get("pnode_group_uuid"))))
+        return name, tuple(_disk(disk, own) for disk in row.objects("disks"))
+
+    return _found(Fields("Ganeti's instance data", result).values, read)
+
+
+def _found(rows: Mapping[str, Any], read: Callable[[str, Fields], tuple[str, tuple[Disk, ...]]]) -> Found:
+    """Where the disks of instances are. ``read`` makes a name and disks of the key and fields of each."""
+    found, wrong = dict[str, tuple[Disk, ...]](), list[str]()
+    for key, values in rows.items():
         try:
-            row = Fields(f"instance {on_one_line(name)}", values)
-            pool = pools.get(str(row.values.get("pnode_group_uuid")))
-            own = keys | ({StorageType.RADOS: pool} if pool else {})
-            found[name] = tuple(_disk(disk, own) for disk in row.objects("disks"))
+            name, disks = read(key, Fields(f"instance {on_one_line(key)}", values))
+            found[name] = disks
         except DataError as error:
             wrong.append(str(error))
     return Found(found, tuple(wrong))
+
+
+def _with_pool(defaults: Mapping[StorageType, str], pool: str | None) -> Mapping[StorageType, str]:
+    """The keys of disks that do not tell theirs, in a group that may have an RBD pool of its own."""
+    return {**defaults, StorageType.RADOS: pool} if pool else defaults
 
 
 def _disk(fields: Fields, defaults: Mapping[StorageType, str]) -> Disk:

@@ -12,6 +12,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Disk, Group, Instance, Node
+from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.storage import (
     DRBD_META,
     IGNORED,
@@ -71,11 +72,12 @@ def parameters(world: World, group: Group | None = None) -> dict[str, Any]:
 
 
 def with_disks(world: World, group: Group, instance: Instance) -> Instance:
-    """The instance with its disks as they are made in a group, which may say where the metadata goes."""
+    """The instance with its disks as they are made in a group."""
+    instance = made_in(group, instance)
     if instance.template is not DiskTemplate.DRBD:
         return replace(instance, dsk=sum(disk.size for disk in instance.disks))
-    meta = parameters(world, group)[DiskTemplate.DRBD.value]["metavg"]
-    disks = tuple(replace(disk, metavg=disk.metavg or meta) for disk in instance.disks)
+    usual = _default(world, StorageType.LVM_VG)
+    disks = tuple(replace(disk, metavg=disk.metavg or usual) for disk in instance.disks)
     return replace(instance, disks=disks, dsk=sum(disk.size + DRBD_META for disk in disks))
 
 

@@ -185,6 +185,15 @@ def test_a_new_instance_takes_memory_and_disks() -> None:
         assert free(now, name) == before | {"hdd": before["hdd"] - 128, "ssd": before["ssd"] - 300}
 
 
+def test_a_new_instance_is_in_the_rbd_pool_of_its_group() -> None:
+    now = world()
+    pooled = replace(now.cluster, groups=(replace(now.cluster.groups[0], rbd_pool="fast"),))
+    rbd = {"disk_template": "rbd", "disks": [{"size": 300}], "snode": None}
+    row = created(replace(now, cluster=pooled), **rbd).instance("new")
+    assert row
+    assert row.disks == (Disk(300, unit=DesiredUnit(StorageType.RADOS, "fast")),)
+
+
 def test_metadata_is_looked_for_where_the_data_go() -> None:
     with pytest.raises(OpcodeError, match="vg ssd: required 428 MiB, available 427 MiB"):
         created(world(three=units(2000, 427)))
