@@ -63,3 +63,16 @@ class ChangeGroup:
 
 
 Request = Allocate | MultiAllocate | AllocateSecondary | Relocate | NodeEvacuate | ChangeGroup
+
+
+def instances_of(request: Request) -> tuple[str, ...]:
+    """The names of the instances that a request is about."""
+    match request:
+        case Allocate(placement, _):
+            return (placement.instance.name,)
+        case MultiAllocate(placements):
+            return tuple(each.instance.name for each in placements)
+        case AllocateSecondary(name) | Relocate(name, _, _):
+            return (name,)
+        case NodeEvacuate(names, _) | ChangeGroup(names, _):
+            return names

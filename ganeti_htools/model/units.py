@@ -127,22 +127,31 @@ def needs_of(row: Instance, units: Units) -> Needs:
 SINGLE = Units((DesiredUnit(StorageType.LVM_VG, ""),))
 
 
-def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
-    """The units of a cluster, and of instances that are going to be placed on it."""
+def told_units(cluster: Cluster) -> Units:
+    """The units that nodes tell: what instances take of nodes that have what they want."""
     told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
     if all(node.storage is None for node in cluster.nodes):
-        hidden = _hidden(cluster, _pools(set(), cluster))
-        return SINGLE._replace(pools=hidden, defaults=cluster.default_units)
-    defaults = default_units(cluster)
+        return SINGLE._replace(defaults=cluster.default_units)
     mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
     types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
-    units = SINGLE._replace(told=types, mirrored=mirrored, defaults=defaults)
-    first = units.default(StorageType.LVM_VG)
+    units = SINGLE._replace(told=types, mirrored=mirrored, defaults=default_units(cluster))
+    return units._replace(local=_local(units.default(StorageType.LVM_VG), told))
+
+
+def _local(first: DesiredUnit, units: Iterable[DesiredUnit]) -> tuple[DesiredUnit, ...]:
+    return (first, *sorted({unit for unit in units if unit.type.local} - {first}, key=str))
+
+
+def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
+    """The units of a cluster, and of instances that are going to be placed on it."""
+    units = told_units(cluster)
+    if not units.known:
+        return units._replace(pools=_hidden(cluster, _pools(set(), cluster)))
+    told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
     new = {made_in(group, row) for row in requested for group in cluster.groups}
-    wanted = _wanted(units, (*cluster.instances, *requested, *new))
-    local = {unit for unit in told | wanted if unit.type.local and unit.type in types} - {first}
-    pools = _hidden(cluster, _pools(told | wanted, cluster))
-    return units._replace(local=(first, *sorted(local, key=str)), pools=pools)
+    met = told | _wanted(units, (*cluster.instances, *requested, *new))
+    local = _local(units.local[0], (unit for unit in met if unit.type in units.told))
+    return units._replace(local=local, pools=_hidden(cluster, _pools(met, cluster)))
 
 
 def _hidden(cluster: Cluster, pools: Iterable[DesiredUnit]) -> tuple[DesiredUnit, ...]:

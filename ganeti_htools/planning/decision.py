@@ -1,23 +1,31 @@
 """One iallocator decision: the bytes of a request in, the answer out."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ganeti_htools.backends import answer, incremental
+from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.decide import Decision, decide, not_enabled
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive, missing_resources
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
-from ganeti_htools.model.request import Allocate, AllocateSecondary, MultiAllocate, Request
+from ganeti_htools.model.request import (
+    Allocate,
+    AllocateSecondary,
+    MultiAllocate,
+    Request,
+    instances_of,
+)
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.gist import Gist, gist
 from ganeti_htools.planning.inter_group import prepared
 from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known
+from ganeti_htools.planning.promises import Promise, promised, with_promises
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +34,8 @@ class Response:
 
     ``names_units`` tells whether other storage units than the default ones were asked for, ``not_enabled``
     whether a disk template that the cluster did not enable when its configuration was asked for. ``ranking``
-    has the groups that could take each new instance (see :func:`.answer.ranking`).
+    has the groups that could take each new instance (see :func:`.answer.ranking`). ``promises`` are what is
+    promised by it, of the instances that it is ``about``.
     """
 
     answer: str
@@ -35,6 +44,8 @@ class Response:
     names_units: bool = False
     not_enabled: bool = False
     ranking: Sequence[Mapping[str, Any]] = ()
+    promises: tuple[Promise, ...] = ()
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,7 @@ class Known:
 
 
 MOST_NODES = 3000  # all pairs of nodes are looked at at once
+MOST_NAMES = 3  # of instances to which room is promised
 
 
 class TooLargeError(HtoolsError):
@@ -71,11 +83,16 @@ class Cache:
 
 
 def respond(
-    data: bytes, options: Options, cache: Cache | None = None, known: Known | None = None
+    data: bytes,
+    options: Options,
+    cache: Cache | None = None,
+    known: Known | None = None,
+    promises: Collection[Promise] = (),
 ) -> Response:
     """Read and decide a request, with what ``cache`` has of the last one.
 
-    What the request says is taken for true; ``known`` is looked at only for what it cannot say.
+    What the request says is taken for true; ``known`` is looked at only for what it cannot say, and
+    ``promises`` of earlier requests, which it does not know of, are counted as if they were kept already.
     Raises DataError if the request is wrong, TooLargeError if it has more than MOST_NODES nodes.
     """
     cache = cache or Cache()
@@ -86,9 +103,16 @@ def respond(
     if known:
         cluster, note = _furnished(cluster, request, known, cache)
     cluster, options, more = prepared(cluster, request, options, known.cluster if known else None)
-    state = state_for(cluster, request, options, cache.figures)
+    about = instances_of(request)
+    counting, names = with_promises(cluster, promises, about)
+    state = state_for(counting, request, options, cache.figures)
     cache.figures = state.figures
     outcome, requested = _outcome(state, request, options), _requested(request)
+    if names:
+        more += f"; room is promised to {_listed(names)}"
+        if _found(outcome) < len(about):
+            without = _outcome(state_for(cluster, request, options, state.figures), request, options)
+            more += ", without which more would find a place" * (_found(without) > _found(outcome))
     return Response(
         _answer(request, outcome, note + more),
         (*message.warnings, *missing_resources(state)),
@@ -96,7 +120,24 @@ def respond(
         known is not None and names_units(requested, known.cluster),
         any(not_enabled(cluster, row) for row in requested),
         _ranking(request, outcome),
+        () if isinstance(outcome, RequestFailed) else promised(request, outcome),
+        about,
     )
+
+
+def _found(outcome: Decision | RequestFailed) -> int:
+    """How many instances have found a place."""
+    if isinstance(outcome, RequestFailed):
+        return 0
+    if isinstance(outcome.result, Evacuation):
+        return len(outcome.result.moved)
+    return sum(bool(each.nodes) for each in outcome.result)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names, not too many."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + f" and {more} more" * (more > 0)
 
 
 def _furnished(cluster: Cluster, request: Request, known: Known, cache: Cache) -> tuple[Cluster, str]:

@@ -47,7 +47,7 @@ class Gist:
 
 def gist(request: wanted.Request, outcome: Decision | RequestFailed) -> Gist:
     """The gist of a request and what came of it."""
-    kind, names = _TYPES[type(request)], _instances(request)
+    kind, names = _TYPES[type(request)], list(wanted.instances_of(request))
     if isinstance(outcome, RequestFailed):
         return Gist(kind, names, refusal=str(outcome))
     state, result = outcome.state, outcome.result
@@ -69,15 +69,3 @@ def gist(request: wanted.Request, outcome: Decision | RequestFailed) -> Gist:
         score,
         "; ".join(failed[:MOST]) or None,
     )
-
-
-def _instances(request: wanted.Request) -> Sequence[str]:
-    match request:
-        case wanted.Allocate(placement, _):
-            return [placement.instance.name]
-        case wanted.MultiAllocate(placements):
-            return [each.instance.name for each in placements]
-        case wanted.AllocateSecondary(name) | wanted.Relocate(name, _, _):
-            return [name]
-        case wanted.NodeEvacuate(names, _) | wanted.ChangeGroup(names, _):
-            return names

@@ -136,3 +136,17 @@ def _case(seed: int) -> tuple[State, Instance]:
 
 # A state, and an instance to be placed on it.
 cases = st.builds(_case, st.integers(0, 1 << 40))
+
+
+def _several(seed: int) -> tuple[Cluster, tuple[Instance, ...]]:
+    rng = Random(seed)
+    described = cluster(rng)
+    new = [instance(rng, f"new{number}") for number in range(rng.randint(1, 5))]
+    new = [replace(row, template=rng.choice((row.template, *DiskTemplate))) for row in new]
+    if rng.random() < 0.5:
+        described, new = with_units(rng, described), [_with_disks(rng, row) for row in new]
+    return described, tuple(new)
+
+
+# A cluster, and instances to be placed on it one after the other.
+several = st.builds(_several, st.integers(0, 1 << 40))

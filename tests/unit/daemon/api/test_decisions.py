@@ -1,7 +1,7 @@
 import gc
 import os
 import queue
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError
 from ganeti_htools.planning.gist import Gist
+from ganeti_htools.planning.promises import Promise
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import Decisions, read_request
 from htoolsd.api.turn import MOST_LOST
@@ -41,7 +42,12 @@ class Engine:
         self.gist = GIST
 
     def respond(
-        self, data: bytes, _options: Options, cache: Cache | None = None, known: Known | None = None
+        self,
+        data: bytes,
+        _options: Options,
+        cache: Cache | None = None,
+        known: Known | None = None,
+        _promises: Collection[Promise] = (),
     ) -> Any:
         assert known is KNOWN
         self.at_once += 1

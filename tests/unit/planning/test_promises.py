@@ -1,0 +1,144 @@
+"""Room that was promised is counted where it was promised, and once."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.planning.decision import Cache, Response, respond
+from ganeti_htools.planning.promises import Promise, with_promises
+from tests.support import messages
+from tests.support.by_hand import cluster, instance
+from tests.support.cases import TYPES, case
+from tests.support.clusters import Json, Shape
+from tests.support.clusters import cluster as generated
+
+NEW = instance("new", DiskTemplate.PLAIN, "a")
+PROMISE = Promise(NEW, new=True)
+DOWN = replace(NEW, status=Status.DOWN)
+
+
+def free(described: Cluster) -> dict[str, tuple[int, int]]:
+    """Free memory and disk of each node."""
+    return {node.name: (node.f_mem, node.f_dsk) for node in described.nodes}
+
+
+def with_rows(*rows: Instance) -> Cluster:
+    return cluster({"a": 10_000, "b": 10_000}, rows)
+
+
+def test_an_instance_that_is_not_there_yet_takes_what_it_was_promised() -> None:
+    counted, names = with_promises(with_rows(), [PROMISE])
+    assert names == ["new"]
+    assert counted.instances == (NEW,)
+    assert free(counted) == {"a": (9_000, 898_976), "b": (10_000, 900_000)}
+
+
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_an_instance_that_is_being_made_takes_its_memory_wherever_it_is(node: str) -> None:
+    there = with_rows(replace(DOWN, pnode=node))
+    counted, names = with_promises(there, [PROMISE])
+    assert names == ["new"]
+    assert counted.instances == (replace(NEW, pnode=node),)
+    assert free(counted) == {**free(there), node: (9_000, 900_000)}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [NEW, replace(NEW, status=Status.OFFLINE), replace(DOWN, forthcoming=True)],
+    ids=["up", "offline", "forthcoming"],
+)
+def test_an_instance_that_is_there_takes_nothing_more(row: Instance) -> None:
+    there = with_rows(row)
+    assert with_promises(there, [PROMISE]) == (there, [])
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [Promise(replace(NEW, pnode="gone"), new=True), Promise(replace(NEW, snode="gone"), new=True)],
+)
+def test_nodes_that_are_gone_have_nothing_to_promise(promise: Promise) -> None:
+    assert with_promises(with_rows(), [promise]) == (with_rows(), [])
+
+
+# Each request is decided on the cluster as it was before the first.
+
+DATA = generated(5, Shape(nodes=4, instances=8, templates={"drbd": 1}, fill=0.3))
+LARGE = 3000
+
+
+def decided(request: Json, *promises: Promise, cache: Cache | None = None) -> Response:
+    text = messages.encode(messages.message(DATA, request)).encode()
+    return respond(text, Options(), cache, promises=promises)
+
+
+def places(response: Response) -> list[str]:
+    return list(json.loads(response.answer)["result"])
+
+
+def one_by_one(number: int, memory: int) -> list[Response]:
+    """Requests for instances, each with the promises that were made before."""
+    cache, found = Cache(), list[Response]()
+    for index in range(number):
+        promises = [promise for response in found for promise in response.promises]
+        request = messages.allocate(f"new{index}", memory=memory)
+        found.append(decided(request, *promises, cache=cache))
+    return found
+
+
+def test_requests_on_the_same_view_are_decided_like_one_for_all() -> None:
+    single = [places(response) for response in one_by_one(12, LARGE)]
+    number = single.index([])
+    requests = [messages.allocate(f"new{index}", memory=LARGE) for index in range(number)]
+    good, _bad = json.loads(decided(messages.multi_allocate(requests)).answer)["result"]
+    assert number > 2
+    assert single == [nodes for _, nodes in good] + [[]] * (12 - number)
+
+
+def test_who_is_refused_is_told_of_the_promises() -> None:
+    single = one_by_one(12, LARGE)
+    refused = next(response for response in single if not places(response))
+    number = single.index(refused)
+    told = f"; room is promised to new0, new1, new2 and {number - 3} more"
+    assert f"{told}, without which more would find a place" in refused.answer
+    assert '; room is promised to new0, new1"' in single[2].answer
+    assert "promised" not in single[0].answer
+    hopeless = decided(messages.allocate("huge", memory=1 << 30), *single[0].promises)
+    assert 'room is promised to new0"' in hopeless.answer
+
+
+def test_asked_again_the_own_promise_does_not_count() -> None:
+    first = decided(messages.allocate("new", memory=LARGE))
+    again = decided(messages.allocate("new", memory=LARGE), *first.promises)
+    assert (again.answer, again.promises) == (first.answer, first.promises)
+
+
+def test_disks_made_anew_are_promised_to_the_instance_that_is_there() -> None:
+    (name, told) = next(iter(DATA["instances"].items()))
+    response = decided(messages.allocate(name, memory=told["memory"]))
+    (promise,) = response.promises
+    assert not promise.new
+    assert [promise.row.pnode, promise.row.snode] == places(response)
+    assert promise.row.mem == told["memory"]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_what_is_answered_is_promised(kind: str) -> None:
+    found = 0
+    for seed in range(40):
+        asked = case(seed, kind)
+        response = respond(asked.text.encode(), Options())
+        promised = [[promise.row.pnode, promise.row.snode] for promise in response.promises]
+        nodes = [[*each, None][:2] for each in response.gist.nodes]
+        if kind == "allocate-secondary":
+            promised = [[node, None] for _, node in promised]
+        assert promised == nodes
+        assert {promise.name for promise in response.promises} <= set(response.about)
+        assert all(
+            promise.new is ("allocate" in kind and "secondary" not in kind) for promise in response.promises
+        )
+        found += len(promised)
+    assert found
