@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support import postgresql as postgresql_server
 from tests.support.oracle import Oracle
 
 # Where a change is judged, every run takes the same examples; a search takes others each time.
@@ -39,6 +40,25 @@ def oracle() -> Oracle:
     if hbal is None or not hail.exists():
         pytest.skip("no oracle: install Debian's ganeti-htools (apt-get install ganeti-htools)")
     return Oracle(hail, Path(hbal))
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[postgresql_server.Server]:
+    """A PostgreSQL server for these tests alone; without Debian's package the test is skipped."""
+    programs = postgresql_server.programs()
+    if programs is None:
+        pytest.skip("no PostgreSQL: install Debian's postgresql (apt-get install postgresql)")
+    with postgresql_server.serving(programs) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a ledger is to be, in each of the two databases: nothing is there yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    server: postgresql_server.Server = request.getfixturevalue("postgresql")
+    return server.database()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

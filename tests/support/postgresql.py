@@ -1,0 +1,92 @@
+"""A real PostgreSQL server, of Debian's package: on a Unix socket in a directory of its own."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import psycopg
+
+from tests.support.programs import wait_until
+
+_SETTINGS = {
+    "fsync": "off",
+    "listen_addresses": "",
+    "unix_socket_permissions": "0777",
+    "shared_buffers": "16MB",
+}
+_NOBODY = 65534
+
+
+def programs() -> Path | None:
+    """Where PostgreSQL's programs are, the newest; None if it is not installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
+    return found[-1].parent if found else None
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def answers(self) -> bool:
+        try:
+            psycopg.connect(self._url("postgres")).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def database(self) -> str:
+        """The URL of a new database, which is empty."""
+        name = f"ledger_{uuid4().hex}"
+        with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        return self._url(name)
+
+    def _url(self, name: str) -> str:
+        return f"postgresql://tester@/{name}?host={quote(str(self._directory), safe='')}"
+
+
+@contextmanager
+def serving(programs: Path) -> Iterator[Server]:
+    """A server while the context lasts. It does not run as root, so root runs it as nobody."""
+    directory = Path(tempfile.mkdtemp(prefix="htoolsd-postgresql-"))
+    as_user = ["setpriv", "--pdeathsig=QUIT"]  # it ends with the tests, however they end
+    if os.getuid() == 0:
+        as_user += [f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
+        os.chown(directory, _NOBODY, _NOBODY)
+    data = directory / "data"
+    initdb: list[str | Path] = [
+        programs / "initdb",
+        "--pgdata",
+        data,
+        "--username=tester",
+        "--auth=trust",
+        "--no-sync",
+    ]
+    initdb += ["--encoding=UTF8", "--no-locale"]
+    quiet: dict[str, Any] = {"cwd": "/", "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    options = [f"-c{key}={value}" for key, value in _SETTINGS.items()]
+    postgres: list[str | Path] = [programs / "postgres", "-D", data, "-k", directory, *options]
+    try:
+        subprocess.run([*as_user, *initdb], check=True, **quiet)
+        with (directory / "log").open("w") as log:
+            running = subprocess.Popen([*as_user, *postgres], stderr=log, **quiet)
+        try:
+            server = Server(directory)
+            wait_until(lambda: running.poll() is not None or server.answers())
+            assert running.poll() is None, (directory / "log").read_text()
+            yield server
+        finally:
+            running.send_signal(signal.SIGQUIT)  # at once
+            running.wait()
+    finally:
+        shutil.rmtree(directory)

@@ -1,0 +1,188 @@
+"""The ledger's database: opened, made, moved to a newer schema; and what may be wrong with it."""
+
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from ganeti_htools.model.inventory import Inventory
+from htoolsd.ledger import schema
+from htoolsd.ledger.database import Database, shown
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Changes, Consumer, Provider, UnavailableError
+from htoolsd.ledger.tables import metadata
+
+VERSIONS = Path(schema.__file__).parent / "versions"
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "{last}"
+
+
+def upgrade() -> None:
+    op.add_column("consumers", sa.Column("owner", sa.String(10), server_default="nobody", nullable=False))
+"""
+MEMORY = Changes(
+    providers=(Provider("node", "c/node"),),
+    inventories={"node": {"MEMORY_MB": Inventory(100)}},
+    allocations=((Consumer("web", "c/web", "instance"), {"node": {"MEMORY_MB": 10}}),),
+)
+
+
+@pytest.fixture
+def database(ledger_url: str) -> Iterator[Database]:
+    found = Database(ledger_url)
+    yield found
+    found.close()
+
+
+def test_the_last_version_is_this_program_s() -> None:
+    scripts = ScriptDirectory(str(VERSIONS), version_locations=[str(VERSIONS)])
+    assert scripts.get_current_head() == schema.VERSION
+
+
+def test_versions_make_the_tables_that_are_used(database: Database) -> None:
+    with database.reading() as connection:
+        options = {"version_table": schema.TABLE, "compare_type": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
+
+
+def test_an_older_schema_is_moved(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url)
+    ledger.synchronise(MEMORY)
+    ledger.close()
+    newer = tmp_path / "versions"
+    shutil.copytree(VERSIONS, newer)
+    (newer / "9999_next.py").write_text(NEXT.format(last=schema.VERSION))
+    database = Database(ledger_url)
+    with database.writing() as connection:
+        schema.move(connection, newer)
+        assert schema.version(connection) == "9999"
+        assert connection.execute(text("SELECT name, owner FROM consumers")).all() == [("c/web", "nobody")]
+    database.close()
+    with pytest.raises(UnavailableError, match=r"newer htoolsd \(version 9999; known is 0001\)"):
+        Ledger(ledger_url)
+
+
+def test_who_open_it_at_once_make_it_once(ledger_url: str) -> None:
+    begin, opened = threading.Barrier(6), list[Ledger | Exception]()
+
+    def work() -> None:
+        begin.wait()
+        try:
+            opened.append(Ledger(ledger_url))
+        except Exception as error:
+            opened.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    for ledger in opened:
+        assert isinstance(ledger, Ledger), ledger
+        assert ledger.providers() == ()
+        ledger.close()
+
+
+def sqlite_url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
+    ledger.synchronise(MEMORY)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"ledger": 0o600, "ledger-wal": 0o600, "ledger-shm": 0o600}
+    ledger.close()
+
+
+def test_a_file_that_was_made_half_is_made_whole(tmp_path: Path) -> None:
+    """What a daemon leaves that is killed before the schema is committed."""
+    (tmp_path / "ledger").touch()
+    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
+    assert ledger.providers() == ()
+    ledger.close()
+
+
+def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing" / "ledger"):
+        with pytest.raises(UnavailableError, match=rf"^{path}: [^\n]+$"):
+            Ledger(sqlite_url(path))
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(UnavailableError, match=rf"^{path}: file is not a database$"):
+        Ledger(sqlite_url(path))
+    assert path.read_bytes().startswith(b"no database")
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    ledger = Ledger(sqlite_url(path))
+    ledger.synchronise(MEMORY)
+    ledger.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(UnavailableError, match=rf"^{path}: [^\n]*malformed"):
+        Ledger(sqlite_url(path)).contents()
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
+    ledger.synchronise(MEMORY)
+    with ledger._database.reading() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")  # of this connection, which is used again
+    many = tuple((Consumer(f"{n}", "c" * 500, "instance"), {"node": {"MEMORY_MB": 1}}) for n in range(500))
+    with pytest.raises(UnavailableError, match=r"database or disk is full$"):
+        ledger.synchronise(Changes(allocations=many))
+    assert ledger.usage("node") == {"MEMORY_MB": 10}
+    ledger.close()
+
+
+def test_a_disk_that_is_read_only(tmp_path: Path) -> None:
+    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
+    with ledger._database.reading() as connection:
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+    with pytest.raises(UnavailableError, match=r"attempt to write a readonly database$"):
+        ledger.synchronise(MEMORY)
+    assert ledger.providers() == ()
+    ledger.close()
+
+
+def test_a_database_that_others_keep_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("htoolsd.ledger.database._PATIENCE", 0)
+    ledger = Ledger(sqlite_url(tmp_path / "ledger"))
+    other = sqlite3.connect(tmp_path / "ledger", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(UnavailableError, match="database is locked"):
+        ledger.synchronise(MEMORY)
+    other.execute("ROLLBACK")
+    ledger.synchronise(MEMORY)
+    other.close()
+    ledger.close()
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"^postgresql://u:\*\*\*@[^\n]+$") as failed:
+        Ledger(f"postgresql://u:secret@/ledger?host={tmp_path}")
+    assert "secret" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [("sqlite:////a/b", "/a/b"), ("postgresql://u:secret@h/d", "postgresql://u:***@h/d"), ("x", "ledger")],
+)
+def test_what_people_see_of_a_url(url: str, told: str) -> None:
+    assert shown(url) == told

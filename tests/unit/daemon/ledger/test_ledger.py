@@ -1,0 +1,298 @@
+"""The ledger on both databases: what is claimed, what is refused, and what grows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.model.inventory import Inventory
+from htoolsd.ledger.identities import consumer_uuid, provider_uuid
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import (
+    Allocation,
+    CapacityError,
+    Changes,
+    ConflictError,
+    Consumer,
+    Provider,
+    UnknownError,
+)
+
+NODE, OTHER, POOL = (provider_uuid(name) for name in ("c/node1", "c/node2", "ceph"))
+PROVIDERS = Provider(NODE, "c/node1"), Provider(OTHER, "c/node2"), Provider(POOL, "ceph", can_host=False)
+DISK = "CUSTOM_DISK_MIB_RADOS_CEPH"
+WEB = Consumer(consumer_uuid("c/web"), "c/web", "claim")
+MAIL = Consumer(consumer_uuid("c/mail"), "c/mail", "claim")
+INVENTORIES = {
+    NODE: {"MEMORY_MB": Inventory(1000), "VCPU": Inventory(4, allocation_ratio=2.0)},
+    OTHER: {"MEMORY_MB": Inventory(500)},
+    POOL: {DISK: Inventory(10_000)},
+}
+
+
+@pytest.fixture
+def empty(ledger_url: str) -> Iterator[Ledger]:
+    found = Ledger(ledger_url)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def ledger(empty: Ledger) -> Ledger:
+    """Two nodes and a pool."""
+    empty.synchronise(Changes(providers=PROVIDERS, inventories=INVENTORIES))
+    return empty
+
+
+def generation(ledger: Ledger, uuid: str) -> int:
+    return ledger.provider(uuid).generation
+
+
+def generations(ledger: Ledger) -> dict[str, int]:
+    return {each.uuid: each.generation for each in ledger.providers()}
+
+
+def test_an_empty_ledger(empty: Ledger) -> None:
+    assert (empty.providers(), empty.consumers(), empty.allocations()) == ((), (), ())
+    assert (empty.inventories(NODE), empty.usage(NODE)) == ({}, {})
+    with pytest.raises(UnknownError, match=NODE):
+        empty.provider(NODE)
+
+
+def test_what_was_written_is_read(ledger: Ledger) -> None:
+    assert [(each.uuid, each.name, each.can_host) for each in ledger.providers()] == [
+        (each.uuid, each.name, each.can_host) for each in sorted(PROVIDERS, key=lambda each: each.name)
+    ]
+    assert {uuid: ledger.inventories(uuid) for uuid in (NODE, OTHER, POOL)} == INVENTORIES
+
+
+def test_a_claim_is_there_for_all_to_see(ledger: Ledger) -> None:
+    before = generations(ledger)
+    wanted = {NODE: {"MEMORY_MB": 600, "VCPU": 1}, POOL: {DISK: 100}}
+    written = ledger.claim(replace(WEB, expires=77.5, promised='{"a": 1}'), wanted, before)
+    assert written == replace(WEB, generation=1, expires=77.5, promised='{"a": 1}')
+    assert ledger.consumers() == (written,)
+    assert set(ledger.allocations(consumer=WEB.uuid)) == {
+        Allocation(NODE, WEB.uuid, "MEMORY_MB", 600),
+        Allocation(NODE, WEB.uuid, "VCPU", 1),
+        Allocation(POOL, WEB.uuid, DISK, 100),
+    }
+    assert ledger.allocations(provider=POOL) == (Allocation(POOL, WEB.uuid, DISK, 100),)
+    assert ledger.usage(NODE) == {"MEMORY_MB": 600, "VCPU": 1}
+    raised = {uuid: was + (uuid in wanted) for uuid, was in before.items()}
+    assert generations(ledger) == raised
+
+
+def test_who_decided_on_a_view_that_has_passed_comes_too_late(ledger: Ledger) -> None:
+    before = generations(ledger)
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 100}}, before)
+    with pytest.raises(ConflictError, match=r"c/node1: somebody else was first"):
+        ledger.claim(MAIL, {OTHER: {"MEMORY_MB": 100}, NODE: {"MEMORY_MB": 100}}, before)
+    assert [each.name for each in ledger.consumers()] == ["c/web"]  # nothing of it was done
+    assert generation(ledger, OTHER) == before[OTHER]
+    ledger.claim(MAIL, {OTHER: {"MEMORY_MB": 100}}, before)  # of which nobody took anything
+
+
+def test_a_generation_is_compared_of_what_the_consumer_had(ledger: Ledger) -> None:
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 100}}, {})
+    before = generations(ledger)
+    ledger.claim(MAIL, {NODE: {"MEMORY_MB": 100}}, {})
+    with pytest.raises(ConflictError):
+        ledger.claim(WEB, {OTHER: {"MEMORY_MB": 100}}, {NODE: before[NODE]})
+
+
+def test_no_more_than_there_is(ledger: Ledger) -> None:
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 600}}, {})
+    with pytest.raises(CapacityError) as refused:
+        ledger.claim(MAIL, {NODE: {"MEMORY_MB": 500, "VCPU": 1}}, {})
+    assert str(refused.value) == "c/node1: MEMORY_MB: 500 wanted, 400 of 1000 left"
+    assert (refused.value.provider, refused.value.resource_class, refused.value.left) == (
+        "c/node1",
+        "MEMORY_MB",
+        400,
+    )
+    assert ledger.usage(NODE) == {"MEMORY_MB": 600}
+    ledger.claim(MAIL, {NODE: {"MEMORY_MB": 400, "VCPU": 8}}, {})
+
+
+@pytest.mark.parametrize(
+    ("inventory", "amount", "told"),
+    [
+        (Inventory(100, reserved=30), 71, "71 wanted, 70 of 70 left"),
+        (Inventory(100, min_unit=5, step_size=10), 7, "7 wanted, to be had are 5 or a multiple of 10"),
+        (Inventory(100, max_unit=8), 9, "9 wanted, to be had are 1 or more, at most 8"),
+    ],
+)
+def test_amounts_that_cannot_be_had(ledger: Ledger, inventory: Inventory, amount: int, told: str) -> None:
+    ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", inventory)
+    with pytest.raises(CapacityError, match=told):
+        ledger.claim(WEB, {NODE: {"CUSTOM_GPU": amount}}, {})
+    ledger.claim(WEB, {NODE: {"CUSTOM_GPU": inventory.min_unit}}, {})
+
+
+def test_what_a_provider_does_not_have(ledger: Ledger) -> None:
+    with pytest.raises(CapacityError, match="c/node2: VCPU: there is none"):
+        ledger.claim(WEB, {OTHER: {"VCPU": 1}}, {})
+    with pytest.raises(UnknownError, match="there is no resource provider nobody"):
+        ledger.claim(WEB, {"nobody": {"VCPU": 1}}, {})
+    assert ledger.consumers() == ()
+
+
+def test_a_claim_beyond_what_there_is_is_marked(ledger: Ledger) -> None:
+    assert ledger.claim(WEB, {NODE: {"MEMORY_MB": 2000}}, {}, beyond=True).beyond
+    assert ledger.usage(NODE) == {"MEMORY_MB": 2000}
+    assert [each.beyond for each in ledger.consumers()] == [True]
+    assert not ledger.claim(WEB, {NODE: {"MEMORY_MB": 1000}}, {}, beyond=True).beyond
+    assert [each.beyond for each in ledger.consumers()] == [False]
+
+
+def test_a_claim_replaces_what_the_consumer_had(ledger: Ledger) -> None:
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
+    before = generations(ledger)
+    assert ledger.claim(WEB, {OTHER: {"MEMORY_MB": 300}}, {}).generation == 2
+    assert (ledger.usage(NODE), ledger.usage(OTHER)) == ({}, {"MEMORY_MB": 300})
+    assert generation(ledger, NODE) == before[NODE] + 1  # it has more now
+    ledger.claim(WEB, {OTHER: {"MEMORY_MB": 400}}, {})  # its own is not in its way
+    assert ledger.usage(OTHER) == {"MEMORY_MB": 400}
+
+
+def test_who_needs_less_than_before_is_not_refused(ledger: Ledger) -> None:
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
+    ledger.synchronise(Changes(inventories={NODE: {"MEMORY_MB": Inventory(500)}}))
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 700}}, {})
+    with pytest.raises(CapacityError, match="701 wanted, 500 of 500 left"):
+        ledger.claim(WEB, {NODE: {"MEMORY_MB": 701}}, {})
+
+
+def test_generations_of_consumers(ledger: Ledger) -> None:
+    new = replace(WEB, generation=0)
+    assert ledger.claim(new, {NODE: {"MEMORY_MB": 1}}, {}).generation == 1
+    with pytest.raises(ConflictError, match="c/web: somebody else was first: its generation is 1, not 0"):
+        ledger.claim(new, {NODE: {"MEMORY_MB": 2}}, {})
+    with pytest.raises(ConflictError, match="its generation is 1, not 2"):
+        ledger.release(WEB.uuid, 2)
+    assert ledger.claim(replace(WEB, generation=1), {NODE: {"MEMORY_MB": 3}}, {}).generation == 2
+    assert ledger.usage(NODE) == {"MEMORY_MB": 3}
+    with pytest.raises(ConflictError, match="its generation is 0, not 4"):
+        ledger.claim(replace(MAIL, generation=4), {}, {})
+
+
+def test_what_is_released_is_free(ledger: Ledger) -> None:
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 800}}, {})
+    before = generations(ledger)
+    assert ledger.release(WEB.uuid)
+    assert (ledger.usage(NODE), ledger.consumers()) == ({}, ())
+    assert generation(ledger, NODE) == before[NODE] + 1
+    assert not ledger.release(WEB.uuid)
+
+
+def test_claims_whose_time_has_come(ledger: Ledger) -> None:
+    kept = [replace(WEB, expires=11.0), replace(MAIL, expires=5.0, promised="{}")]
+    due = Consumer(consumer_uuid("c/due"), "c/due", "claim", expires=10.0)
+    for each in (*kept, due):
+        ledger.claim(each, {NODE: {"MEMORY_MB": 100}}, {})
+    assert [each.name for each in ledger.release_expired(10.0)] == ["c/due"]
+    assert sorted(each.name for each in ledger.consumers()) == ["c/mail", "c/web"]
+
+
+def test_an_inventory_is_set_on_the_view_it_was_decided_on(ledger: Ledger) -> None:
+    was = generation(ledger, NODE)
+    gpus = Inventory(8, reserved=1, min_unit=2, max_unit=4, step_size=2, allocation_ratio=1.5)
+    assert ledger.set_inventory(NODE, was, "CUSTOM_GPU", gpus).generation == was + 1
+    assert ledger.inventories(NODE)["CUSTOM_GPU"] == gpus
+    with pytest.raises(ConflictError):
+        ledger.set_inventory(NODE, was, "CUSTOM_GPU", Inventory(1))
+    ledger.set_inventory(NODE, was + 1, "CUSTOM_GPU", Inventory(9))
+    assert ledger.inventories(NODE)["CUSTOM_GPU"] == Inventory(9)
+    with pytest.raises(UnknownError):
+        ledger.set_inventory("nobody", 0, "CUSTOM_GPU", gpus)
+
+
+def test_an_inventory_that_is_in_use_is_not_removed(ledger: Ledger) -> None:
+    ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", Inventory(8))
+    ledger.claim(WEB, {NODE: {"CUSTOM_GPU": 1}}, {})
+    with pytest.raises(ConflictError, match="in use"):
+        ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", None)
+    ledger.release(WEB.uuid)
+    ledger.set_inventory(NODE, generation(ledger, NODE), "CUSTOM_GPU", None)
+    assert "CUSTOM_GPU" not in ledger.inventories(NODE)
+
+
+def test_what_the_administrator_set_survives(ledger: Ledger) -> None:
+    ours = Inventory(1000, reserved=200, min_unit=2, max_unit=900, step_size=2)
+    ledger.set_inventory(NODE, generation(ledger, NODE), "MEMORY_MB", ours)
+    ledger.synchronise(Changes(inventories={NODE: {"MEMORY_MB": Inventory(2000, allocation_ratio=1.5)}}))
+    assert ledger.inventories(NODE)["MEMORY_MB"] == replace(ours, total=2000, allocation_ratio=1.5)
+    ledger.synchronise(Changes(inventories={NODE: {"MEMORY_MB": None, "VCPU": None}}))
+    assert ledger.inventories(NODE) == {"MEMORY_MB": replace(ours, total=0, allocation_ratio=1.5)}
+
+
+def test_what_exists_is_written_whether_there_is_room_or_not(ledger: Ledger) -> None:
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}}, {})
+    before = generations(ledger)
+    exists = replace(WEB, kind="instance")
+    ledger.synchronise(Changes(allocations=((exists, {OTHER: {"MEMORY_MB": 9000}}),)))
+    assert (ledger.usage(NODE), ledger.usage(OTHER)) == ({}, {"MEMORY_MB": 9000})
+    assert ledger.consumers() == (replace(exists, generation=2),)
+    assert generations(ledger) == before | {NODE: before[NODE] + 1, OTHER: before[OTHER] + 1}
+    ledger.synchronise(Changes(gone=(WEB.uuid, MAIL.uuid)))
+    assert (ledger.usage(OTHER), ledger.consumers()) == ({}, ())
+
+
+def test_who_synchronises_on_a_view_that_has_passed(ledger: Ledger) -> None:
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}}, {})
+    with pytest.raises(ConflictError, match="c/web: somebody else was first"):
+        ledger.synchronise(
+            Changes(
+                providers=(Provider(provider_uuid("c/node3"), "c/node3"),),
+                allocations=((replace(WEB, kind="instance", generation=0), {}),),
+            )
+        )
+    assert len(ledger.providers()) == 3
+    assert ledger.usage(NODE) == {"MEMORY_MB": 10}
+
+
+def test_providers_come_change_and_go(ledger: Ledger) -> None:
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 10}, OTHER: {"MEMORY_MB": 10}}, {})
+    was = generations(ledger)
+    ledger.synchronise(Changes(providers=(Provider(OTHER, "c/renamed", can_host=False),), lost=(NODE,)))
+    assert ledger.provider(OTHER) == Provider(OTHER, "c/renamed", was[OTHER] + 1, False)
+    assert {each.uuid for each in ledger.providers()} == {OTHER, POOL}
+    assert ledger.allocations() == (Allocation(OTHER, WEB.uuid, "MEMORY_MB", 10),)
+
+
+def test_what_changes_is_all_that_is_touched(ledger: Ledger) -> None:
+    before = generations(ledger)
+    ledger.synchronise(Changes())
+    assert generations(ledger) == before
+
+
+def test_everything_at_one_moment(ledger: Ledger) -> None:
+    ledger.claim(WEB, {NODE: {"MEMORY_MB": 10, "VCPU": 1}, POOL: {DISK: 5}}, {})
+    found = ledger.contents()
+    assert found.providers == {each.uuid: each for each in ledger.providers()}
+    assert found.inventories == INVENTORIES
+    assert found.consumers == {WEB.uuid: replace(WEB, generation=1)}
+    assert found.allocations == {WEB.uuid: {NODE: {"MEMORY_MB": 10, "VCPU": 1}, POOL: {DISK: 5}}}
+
+
+def test_many_at_once(ledger: Ledger) -> None:
+    names = [f"c/instance{number}" for number in range(1200)]
+    many = tuple(
+        (Consumer(consumer_uuid(name), name, "instance"), {NODE: {"MEMORY_MB": 1}}) for name in names
+    )
+    ledger.synchronise(Changes(allocations=many))
+    assert ledger.usage(NODE) == {"MEMORY_MB": 1200}
+    ledger.synchronise(Changes(gone=tuple(each.uuid for each, _ in many[100:])))
+    assert ledger.usage(NODE) == {"MEMORY_MB": 100}
+    assert len(ledger.consumers()) == 100
+
+
+def test_two_who_have_the_ledger_open(ledger_url: str, ledger: Ledger) -> None:
+    other = Ledger(ledger_url)
+    other.claim(WEB, {NODE: {"MEMORY_MB": 600}}, {})
+    with pytest.raises(CapacityError):
+        ledger.claim(MAIL, {NODE: {"MEMORY_MB": 600}}, {})
+    other.set_inventory(NODE, generation(other, NODE), "CUSTOM_GPU", Inventory(1))
+    ledger.claim(MAIL, {NODE: {"CUSTOM_GPU": 1}}, {})
+    other.close()
