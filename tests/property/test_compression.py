@@ -14,8 +14,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.hregroup import reported
-from tests.property.test_redistribution import groups_of, rules_of
+from tests.support.regroupings import check_moves, groups_of, narrow_rules, read_again, rules_of
 from tests.support.super_clusters import super_clusters
 
 
@@ -40,7 +39,7 @@ def test_a_group_is_emptied_and_no_other_gets_worse(described: Cluster, plain: b
     rules = rules_of(state, plain=plain)
     before, outcome = Regrouping(state, rules), emptied(state, rules, number=number)
     moves = outcome.after.moved
-    after = Regrouping(derive(reported(state, outcome.after.state)), rules)
+    after = Regrouping(read_again(state, outcome.after.state), rules)
     assert len(outcome.done) <= number
     assert len({move.instance for move in moves}) == len(moves)
     assert {move.instance for move in moves} == {
@@ -73,7 +72,7 @@ def test_each_group_that_could_be_emptied_is_when_named_and_a_second_run_does_no
         assert len(named.after.moved) == each.moves
         if all(len(start.homes(move.instance)) == 1 for move in named.after.moved):  # else it may go home
             assert sum(cost(rows, move) for move in named.after.moved) == each.copied
-        again = emptied(derive(reported(state, named.after.state)), rules, each.group)
+        again = emptied(read_again(state, named.after.state), rules, each.group)
         assert not again.after.moved
         assert again.failed == ()
 
@@ -93,17 +92,7 @@ def test_the_reserve_stays_free(described: Cluster, reserve: float) -> None:
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
-    chosen = frozenset(group for group in groups_of(state) if rng.random() < 0.8)
-    movable = np.array([rng.random() < 0.9 for _ in state.pnode], np.bool_)
-    rules = Rules(movable, chosen, mirrored=rng.random() < 0.7, plain=rng.random() < 0.5)
+    rules = narrow_rules(state, rng)
     limits = Limits(rng.choice((-1, 1, 4)), rng.choice((-1, 2000, 20000)))
     moves = compress(state, rules, limits, (), 2, 0.0, lambda _: None).after.moved
-    rows = state.cluster.instances
-    assert limits.moves < 0 or len(moves) <= limits.moves
-    assert limits.copy < 0 or sum(cost(rows, move) for move in moves) <= limits.copy
-    for move in moves:
-        assert movable[move.instance]
-        assert move.group in chosen
-        copying = any(part.operation.copies_disks for part in move.parts)
-        mirrored = rows[move.instance].template.mirror.value == "internal"
-        assert not copying or (rules.mirrored if mirrored else rules.plain)
+    check_moves(state, rules, limits, moves)

@@ -16,8 +16,8 @@ from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
-from tests.property.test_redistribution import rules_of
 from tests.support.by_hand import instance, node
+from tests.support.regroupings import rules_of
 
 EXT, DRBD = DiskTemplate.EXT, DiskTemplate.DRBD
 RACKS = ("a", "b", "c")

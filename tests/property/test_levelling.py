@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from ganeti_htools.engine.groups.levelling import level
 from ganeti_htools.engine.groups.loads import measured
-from ganeti_htools.engine.groups.outcome import Limits, Outcome, cost
+from ganeti_htools.engine.groups.outcome import Limits, Outcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.hregroup import reported
-from tests.property.test_redistribution import groups_of, rules_of
+from tests.support.regroupings import check_moves, groups_of, narrow_rules, read_again, rules_of
 from tests.support.super_clusters import super_cluster
 
 
@@ -45,7 +44,7 @@ def test_the_score_drops_and_no_group_gets_worse(described: Cluster, plain: bool
     rules = rules_of(state, plain=plain)
     before, outcome = Regrouping(state, rules), levelled(state, rules, min_gain=min_gain)
     moves = outcome.after.moved
-    after = Regrouping(derive(reported(state, outcome.after.state)), rules)
+    after = Regrouping(read_again(state, outcome.after.state), rules)
     score, lower = (measured(each.state, rules.groups).score for each in (before, after))
     assert len({move.instance for move in moves}) == len(moves)
     assert lower < score - min_gain / 2 if moves else lower == score
@@ -63,7 +62,7 @@ def test_a_second_run_does_nothing(described: Cluster) -> None:
     state = derive(described)
     rules = rules_of(state)
     outcome = levelled(state, rules)
-    assert not levelled(derive(reported(state, outcome.after.state)), rules).after.moved
+    assert not levelled(read_again(state, outcome.after.state), rules).after.moved
 
 
 @settings(max_examples=60)
@@ -90,17 +89,7 @@ def test_gains_are_what_the_score_drops_by(described: Cluster) -> None:
 @given(described=clusters, seed=st.integers(0, 1 << 30))
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
-    chosen = frozenset(group for group in groups_of(state) if rng.random() < 0.8)
-    movable = np.array([rng.random() < 0.9 for _ in state.pnode], np.bool_)
-    rules = Rules(movable, chosen, mirrored=rng.random() < 0.7, plain=rng.random() < 0.5)
+    rules = narrow_rules(state, rng)
     limits = Limits(rng.choice((-1, 0, 1, 2)), rng.choice((-1, 1000, 6000)))
     moves = levelled(state, rules, limits, 0.0).after.moved
-    rows = state.cluster.instances
-    assert limits.moves < 0 or len(moves) <= limits.moves
-    assert limits.copy < 0 or sum(cost(rows, move) for move in moves) <= limits.copy
-    for move in moves:
-        assert movable[move.instance]
-        assert {move.group, int(state.group[state.pnode[move.instance]])} <= chosen
-        copying = any(part.operation.copies_disks for part in move.parts)
-        mirrored = rows[move.instance].template.mirror.value == "internal"
-        assert not copying or (rules.mirrored if mirrored else rules.plain)
+    check_moves(state, rules, limits, moves)

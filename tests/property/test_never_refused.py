@@ -28,9 +28,8 @@ from ganeti_htools.planning.decision import state_for
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check
 from ganeti_htools.simulator.world import World, begin
-from tests.property.test_storage_after import any_state
 from tests.support.cases import TYPES
-from tests.support.storage_units import case_with_units
+from tests.support.storage_units import any_state, case_with_units
 from tests.support.worlds import opcode
 
 OF_STORAGE = re.compile("vg |[Vv]olume group|block device")

@@ -3,39 +3,27 @@
 from collections.abc import Sequence
 from random import Random
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.allocation.evacuate import Moved, change_group
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.groups.outcome import Limits, Outcome, cost
+from ganeti_htools.engine.groups.outcome import Limits, Outcome
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.engine.groups.ways import nodes_after
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.columns import sorted_unique
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.hregroup import reported
+from tests.support.regroupings import check_moves, groups_of, narrow_rules, read_again, rules_of
 from tests.support.super_clusters import super_clusters
-
-
-def rules_of(state: State, **facts: bool) -> Rules:
-    """All groups, all instances."""
-    return Rules(np.ones(len(state.pnode), np.bool_), frozenset(state.group.tolist()), **facts)
 
 
 def repaired(state: State, rules: Rules, limits: Limits | None = None) -> Outcome:
     return redistribute(state, rules, limits or Limits(), lambda _: None)
-
-
-def groups_of(state: State) -> list[int]:
-    rows: list[int] = sorted_unique(state.group).tolist()
-    return rows
 
 
 def well(now: Regrouping, group: int) -> bool:
@@ -52,7 +40,7 @@ def test_what_is_repaired_is_healthy_and_nothing_gets_worse(described: Cluster, 
     before, outcome = Regrouping(state, rules), repaired(state, rules)
     told = {*outcome.done, *(group for group, _ in outcome.failed)}
     assert told == {group for group in groups_of(state) if not well(before, group)}
-    after = Regrouping(derive(reported(state, outcome.after.state)), rules)
+    after = Regrouping(read_again(state, outcome.after.state), rules)
     for group in groups_of(state):
         assert not after.health(group).worse_than(before.health(group))
         assert after.health(group) == outcome.after.health(group)
@@ -71,7 +59,7 @@ def test_what_is_repaired_is_healthy_and_nothing_gets_worse(described: Cluster, 
 def test_a_second_run_does_nothing(described: Cluster) -> None:
     state = derive(described)
     outcome = repaired(state, rules_of(state))
-    again = repaired(derive(reported(state, outcome.after.state)), rules_of(state))
+    again = repaired(read_again(state, outcome.after.state), rules_of(state))
     assert not again.after.moved
     assert again.done == ()
 
@@ -105,23 +93,10 @@ def test_nothing_moves_that_does_not_have_to(described: Cluster, plain: bool) ->
 @given(described=super_clusters, seed=st.integers(0, 1 << 30))
 def test_limits_hold(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
-    chosen = frozenset(group for group in groups_of(state) if rng.random() < 0.7)
-    movable = np.array([rng.random() < 0.8 for _ in state.pnode], np.bool_)
-    rules = Rules(movable, chosen, mirrored=rng.random() < 0.5, plain=rng.random() < 0.5)
+    rules = narrow_rules(state, rng)
     limits = Limits(rng.choice((-1, 1, 2, 4)), rng.choice((-1, 1000, 6000, 20000)))
     moves = repaired(state, rules, limits).after.moved
-    rows = state.cluster.instances
-    assert limits.moves < 0 or len(moves) <= limits.moves
-    assert limits.copy < 0 or sum(cost(rows, move) for move in moves) <= limits.copy
-    for move in moves:
-        assert movable[move.instance]
-        assert move.group in chosen
-        assert state.group[state.pnode[move.instance]] in chosen
-        copying = [part for part in move.parts if part.operation.copies_disks]
-        if rows[move.instance].template.mirror.value == "internal":
-            assert rules.mirrored or not copying
-        else:
-            assert rules.plain or not copying
+    check_moves(state, rules, limits, moves)
 
 
 @settings(max_examples=100)
@@ -138,7 +113,7 @@ def test_a_plan_that_was_interrupted_is_taken_up(described: Cluster, seed: int) 
     half = replayed(state, rules, moves[:last])
     assert half is not None
     assert half.make(moves[last].instance, moves[last].parts[: rng.randrange(1, len(moves[last].parts))])
-    middle = derive(reported(state, half.state))
+    middle = read_again(state, half.state)
     again = repaired(middle, rules)
     for group in outcome.done:
         assert well(again.after, group)

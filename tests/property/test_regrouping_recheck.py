@@ -2,7 +2,6 @@
 
 from random import Random
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,28 +10,23 @@ from ganeti_htools.engine.groups import recheck
 from ganeti_htools.engine.groups.outcome import Limits, Outcome
 from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.engine.groups.ways import ways_within
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.hregroup import moves_of, reported
+from ganeti_htools.planning.hregroup import moves_of
+from tests.support.regroupings import read_again, rules_of
 from tests.support.super_clusters import super_clusters
 
 
-def everything(state: State) -> Rules:
-    """All groups, all instances."""
-    return Rules(np.ones(len(state.pnode), np.bool_), frozenset(state.group.tolist()))
-
-
 def planned(state: State) -> tuple[Outcome, list[NamedMove]]:
-    outcome = redistribute(state, everything(state), Limits(), lambda _: None)
+    outcome = redistribute(state, rules_of(state), Limits(), lambda _: None)
     return outcome, [move.step for move in moves_of(state, outcome)]
 
 
-def read_again(before: State, after: State) -> Regrouping:
-    state = derive(reported(before, after))
-    return Regrouping(state, everything(state))
+def again_at(before: State, now: Regrouping) -> Regrouping:
+    state = read_again(before, now.state)
+    return Regrouping(state, rules_of(state))
 
 
 @settings(max_examples=100)
@@ -40,13 +34,13 @@ def read_again(before: State, after: State) -> Regrouping:
 def test_the_rest_of_a_plan_fits_however_far_it_is(described: Cluster, seed: int) -> None:
     state, rng = derive(described), Random(seed)
     outcome, named = planned(state)
-    now = Regrouping(state, everything(state))
+    now = Regrouping(state, rules_of(state))
     for number, move in enumerate(outcome.after.moved):
-        assert recheck.obstacle(read_again(state, now.state), named[number:]) is None
+        assert recheck.obstacle(again_at(state, now), named[number:]) is None
         gone = rng.randrange(1, len(move.parts) + 1)
         half = now.copy()
         assert half.make(move.instance, move.parts[:gone])
-        again = read_again(state, half.state)
+        again = again_at(state, half)
         told = recheck.left(again.state, move.instance, named[number])
         assert told is not None
         assert told.parts == named[number].parts[gone:]
@@ -62,7 +56,7 @@ def test_no_group_gets_worse_by_a_plan_that_is_accepted(described: Cluster, seed
     state, rng = derive(described), Random(seed)
     _, named = planned(state)
     # Meanwhile an instance that is no part of the plan has moved, or a node has been lost.
-    now = Regrouping(state, everything(state))
+    now = Regrouping(state, rules_of(state))
     others = [
         row
         for row in range(len(state.pnode))
@@ -73,7 +67,7 @@ def test_no_group_gets_worse_by_a_plan_that_is_accepted(described: Cluster, seed
         for parts in ways_within(now.state, now.rules, row, now.group_of(row)):
             now.make(row, parts)
             break
-    again = read_again(state, now.state)
+    again = again_at(state, now)
     groups = sorted(again.rules.groups)
     before = {group: again.health(group) for group in groups}
     if recheck.obstacle(again, named) is None:

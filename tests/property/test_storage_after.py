@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.backends import iallocator, text
+from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.balancing.balance import Balancing, rebalance
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.site import Site
@@ -29,10 +29,8 @@ from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import state_for
 from tests.support.cases import TYPES
-from tests.support.clusters import MIXED, TIGHT, Shape, cluster
 from tests.support.plain_storage import counted, free_on, sees, takes
-from tests.support.storage_units import case_with_units, with_units
-from tests.support.text_format import text as text_of
+from tests.support.storage_units import any_state, case_with_units
 
 
 def check(before: State, after: State) -> int:
@@ -79,20 +77,6 @@ def test_requests(kind: str) -> None:
             continue
         came += check(state, after)
     assert came > 2
-
-
-def any_state(seed: int, groups: int = 1) -> State:
-    rng = random.Random(seed)
-    shape = Shape(
-        nodes=groups * rng.randint(3, 6),
-        groups=groups,
-        instances=rng.randint(5, 30),
-        templates=rng.choice((MIXED, {"drbd": 1}, {"ext": 3, "sharedfile": 1, "rbd": 1})),
-        fill=rng.choice((0.3, 0.6, TIGHT)),
-        offline=rng.choice((0, 1)),
-        forthcoming=rng.choice((0, 0, 0.2)),
-    )
-    return derive(text.parse(text_of(with_units(cluster(seed, shape), rng)), "generated"))
 
 
 def test_balancing() -> None:

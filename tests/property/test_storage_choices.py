@@ -35,8 +35,8 @@ from ganeti_htools.model.request import (
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, EvacMode
-from tests.property.test_storage_after import any_state
 from tests.support.plain_storage import can_be_made, has_room, is_source, keeps
+from tests.support.storage_units import any_state
 
 FREE = Options(capacity=False)  # redundancy is another matter
 TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.FILE, DiskTemplate.EXT)

@@ -8,11 +8,15 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.units import survey
 from tests.support.cases import Case, case
-from tests.support.clusters import Json, disk_space, uuid_of
+from tests.support.clusters import MIXED, TIGHT, Json, Shape, cluster, disk_space, uuid_of
+from tests.support.text_format import text as text_of
 
 Unit = tuple[str, str]  # type and key
 
@@ -299,3 +303,18 @@ def _on_two(name: str, instance: Json) -> Json:
     disks = [first | {"size": first["size"] // 2, "vg": group} for group in groups]
     space = disk_space(instance["disk_template"], [disk["size"] for disk in disks])
     return instance | {"disks": disks, "disk_space_total": space}
+
+
+def any_state(seed: int, groups: int = 1) -> State:
+    """A cluster with instances of all kinds on units, from a seed."""
+    rng = random.Random(seed)
+    shape = Shape(
+        nodes=groups * rng.randint(3, 6),
+        groups=groups,
+        instances=rng.randint(5, 30),
+        templates=rng.choice((MIXED, {"drbd": 1}, {"ext": 3, "sharedfile": 1, "rbd": 1})),
+        fill=rng.choice((0.3, 0.6, TIGHT)),
+        offline=rng.choice((0, 1)),
+        forthcoming=rng.choice((0, 0, 0.2)),
+    )
+    return derive(text.parse(text_of(with_units(cluster(seed, shape), rng)), "generated"))
