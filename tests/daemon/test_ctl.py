@@ -34,7 +34,7 @@ def test_status_for_people_is_short_and_names_what_matters(daemon: Daemon) -> No
     shown = htoolsctl(daemon, "status")
     assert shown.returncode == 0
     assert shown.stdout.startswith("htoolsd ")
-    assert len(shown.stdout.splitlines()) <= 8
+    assert len(shown.stdout.splitlines()) <= 9
     for fact in (f"process {daemon.process.pid}", str(daemon.socket), "unreachable", "served", "MiB"):
         assert fact in shown.stdout
 

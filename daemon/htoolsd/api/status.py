@@ -9,6 +9,7 @@ from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.group_health import GroupHealth
 from htoolsd.history.history import History
+from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
 from htoolsd.socket import alone
 from htoolsd.socket.methods import Args, File, Handler
@@ -23,7 +24,13 @@ def resident_mib() -> float:
 
 
 def teller(
-    socket: str, server: Server, sync: Sync, decisions: Decisions, plans: Plans, history: History
+    socket: str,
+    server: Server,
+    sync: Sync,
+    decisions: Decisions,
+    plans: Plans,
+    history: History,
+    ledger: Worker,
 ) -> Handler:
     """The handler of ``status``. Times are seconds of the epoch unless their name says otherwise."""
     started, clock, groups = time.time(), time.monotonic(), GroupHealth(sync)
@@ -42,6 +49,7 @@ def teller(
             "decisions": decisions.status() | alone.status(socket),
             "plans": plans.status(),
             "history": history.status(),
+            "ledger": await ledger.status(),
             "memory_mib": resident_mib(),
         }
 

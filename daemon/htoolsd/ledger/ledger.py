@@ -70,6 +70,11 @@ class Ledger:
         with self._database.reading() as connection:
             return reading.usage(connection, provider)
 
+    def counts(self) -> Mapping[str, int]:
+        """How many ``providers`` and ``claims`` there are, and how many of these go ``beyond`` capacity."""
+        with self._database.reading() as connection:
+            return reading.counts(connection)
+
     def contents(self) -> Contents:
         """Everything, as it is at one moment."""
         with self._database.reading() as connection:

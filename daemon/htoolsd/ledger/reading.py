@@ -87,6 +87,18 @@ def usage(connection: Connection, provider: str) -> Amounts:
     return {name: int(used) for name, used in connection.execute(query)}
 
 
+def counts(connection: Connection) -> Mapping[str, int]:
+    """How many providers there are, claims (not what just exists), and of these beyond capacity."""
+    claims = select(func.count()).select_from(consumers)
+    claims = claims.where((consumers.c.kind != "instance") | consumers.c.promised.is_not(None))
+    queries = {
+        "providers": select(func.count()).select_from(providers),
+        "claims": claims,
+        "beyond": claims.where(consumers.c.beyond),
+    }
+    return {name: connection.execute(query).scalar_one() for name, query in queries.items()}
+
+
 def contents(connection: Connection) -> Contents:
     """Everything."""
     held: dict[str, dict[str, dict[str, int]]] = {}

@@ -11,7 +11,7 @@ from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
 from htoolsd import reading
-from htoolsd.keys import checked, key, one_of
+from htoolsd.keys import checked, key, one_of, text
 from htoolsd.policies.settings import Settings
 
 _LARGEST = 1 << 20  # bytes of the file
@@ -28,6 +28,12 @@ def _pools(name: str, value: object) -> tuple[Pool, ...]:
     if not isinstance(value, list):
         raise DataError(f"{name}: expected tables, each as [[pool]]")
     return tuple(pool(Fields(f"{name} {place}", each)) for place, each in enumerate(value, 1))
+
+
+def _ledger(name: str, value: object) -> str:
+    if text(name, value) and not text(name, value).startswith("postgresql://"):
+        raise DataError(f"{name}: expected postgresql://USER@HOST/DATABASE or nothing")
+    return text(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,18 @@ class Config:
     )
     history_days: float = key(90.0, "how long decisions and plans are kept in the history, days")
     history_mib: int = key(256, "how large the history may be, MiB")
+    ledger: str = key(
+        "",
+        "the ledger's database, postgresql://...; empty: ledger.sqlite in the state directory",
+        fixed=True,
+        read=_ledger,
+    )
+    claims: str = key(
+        "auto",
+        "do decisions claim what they promise: auto (where Ganeti is followed), always, never",
+        read=one_of("auto", "always", "never"),
+    )
+    claim_seconds: float = key(600.0, "how long a claim lasts, its job's time not counted")
     connections: int = key(
         200, "clients connected at the same time; idle ones give way, then more are refused"
     )

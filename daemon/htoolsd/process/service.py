@@ -25,6 +25,7 @@ from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.history import entries
 from htoolsd.history.history import History
+from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.policies import POLICIES, Policies
@@ -100,6 +101,8 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     known = partial(mastership.known, sync, ssconf)
     history = History(os.path.join(config.state_dir, "history.sqlite"), *_history_limits(config))
 
+    ledger = Worker(config.ledger or f"sqlite:///{os.path.join(config.state_dir, 'ledger.sqlite')}")
+
     def decided(*facts: Any) -> None:
         history.note(entries.decision(*facts))
 
@@ -126,7 +129,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             PlanMethods(plans, sync),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
-            status.teller(config.socket, server, sync, decisions, plans, history),
+            status.teller(config.socket, server, sync, decisions, plans, history, ledger),
         )
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
@@ -160,6 +163,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         await nursery.start(signals.heed, stop, reloader(config, read_config, heed))
         nursery.start_soon(watching.watch, decisions)
         nursery.start_soon(history.run)
+        nursery.start_soon(ledger.run)
         with finishing:
             async with trio.open_nursery() as clients:
                 await clients.start(plans.run)

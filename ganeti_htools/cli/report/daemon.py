@@ -34,6 +34,9 @@ def _status(answer: Any) -> Iterator[str]:
     kept = answer.get("history")
     if kept and kept["error"]:
         yield f"  history    in memory only ({kept['waiting']} entries, {kept['lost']} lost): {kept['error']}"
+    ledger = answer.get("ledger")
+    if ledger:
+        yield f"  ledger     {_ledger(ledger)}"
     counts = (f"{decisions[name]} {name.replace('_', ' ')}" for name in _COUNTS)
     yield f"  decisions  {', '.join(counts)}"
     if decisions["alone"]:
@@ -69,6 +72,14 @@ def _groups(groups: Any) -> str:
         f"{len(names)} {word}" + (f" ({some(names)})" if word != "healthy" else "")
         for word, names in found.items()
     )
+
+
+def _ledger(ledger: Any) -> str:
+    if ledger["error"]:
+        return f"not there: {ledger['error']}"
+    beyond = f" ({ledger['beyond']} beyond what there is)" if ledger["beyond"] else ""
+    known = f"{ledger['providers']} providers, {ledger['claims']} claims{beyond}"
+    return f"{known}, {ledger['conflicts']} conflicts ({ledger['database']})"
 
 
 def _storage(storage: Any) -> str:

@@ -1,6 +1,7 @@
 """What the daemon tells about itself."""
 
 import os
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.status import resident_mib, teller
 from htoolsd.history.history import History
+from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.clients import Limits
 from htoolsd.socket.methods import Method, Methods
@@ -28,9 +30,11 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
         server = Server(methods, Limits(connections=2, per_user=2, message=1000, idle=60, write=10))
         history = History(str(tmp_path / "history"), 1.0, 1)
         decisions = Decisions(30, 60, 1000, lambda: (None, {}))
-        run = teller(socket, server, sync, decisions, Plans(str(tmp_path), sync), history)
+        ledger = Worker(f"sqlite:///{tmp_path / 'ledger'}")
+        run = teller(socket, server, sync, decisions, Plans(str(tmp_path), sync), history, ledger)
         methods.add(Method("status", 1, "What is tried.", {}, run))
         await sync.refresh()
+        autojump_clock.autojump_threshold = inf  # the ledger takes the time that it takes
         peer = MemoryPeer()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.serve, peer)
@@ -47,6 +51,7 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
     assert (told["decisions"]["served"], told["decisions"]["alone"]) == (0, 0)
     assert told["plans"] == {}
     assert (told["history"]["waiting"], told["history"]["error"]) == (0, None)
+    assert (told["ledger"]["providers"], told["ledger"]["error"]) == (0, None)
     assert told["memory_mib"] > 10
 
 

@@ -39,6 +39,8 @@ def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path
         ("[socket]", "socket: expected a string"),
         ("socket =", "not TOML: "),
         ('storage = "sometimes"', "storage: expected one of never, when-needed, always, not 'sometimes'"),
+        ('ledger = "mysql://h/d"', "ledger: expected postgresql://USER@HOST/DATABASE or nothing"),
+        ('claims = "often"', "claims: expected one of auto, always, never, not 'often'"),
         ("pool = 5", "pool: expected tables, each as [[pool]]"),
         ("[pool]", "pool: expected tables, each as [[pool]]"),
         ("pool = [5]", "pool 1: Unable to read JSObject, expected an object"),

@@ -1,0 +1,111 @@
+"""The ledger beside the event loop."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from ganeti_htools.model.inventory import Inventory
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Changes, ConflictError, Consumer, Provider, UnavailableError
+from htoolsd.ledger.worker import Worker
+
+NODE = Changes(providers=(Provider("node", "c/node"),), inventories={"node": {"VCPU": Inventory(4)}})
+WEB = Consumer("web", "c/web", "claim")
+
+
+def worker(tmp_path: Path) -> Worker:
+    return Worker(f"sqlite:///{tmp_path / 'ledger'}")
+
+
+async def test_work_is_done_in_a_thread(tmp_path: Path) -> None:
+    found = await worker(tmp_path).do(lambda ledger: (threading.current_thread(), ledger.providers()))
+    assert found[0] is not threading.current_thread()
+    assert found[1] == ()
+
+
+async def test_one_after_the_other(tmp_path: Path) -> None:
+    tried, order, going = worker(tmp_path), list[str](), threading.Event()
+
+    def slow(_ledger: Ledger) -> None:
+        order.append("begun")
+        going.wait()
+        order.append("done")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tried.do, slow)
+        while not order:
+            await trio.sleep(0)
+        nursery.start_soon(tried.do, lambda _ledger: order.append("next"))
+        await wait_all_tasks_blocked()
+        assert order == ["begun"]
+        going.set()
+    assert order == ["begun", "done", "next"]
+
+
+async def test_who_has_no_patience_goes_on_and_the_work_is_done(tmp_path: Path) -> None:
+    tried, going = worker(tmp_path), threading.Event()
+
+    def slow(ledger: Ledger) -> None:
+        going.wait()
+        ledger.synchronise(NODE)
+
+    with trio.move_on_after(0) as waiting:
+        await tried.do(slow)
+    assert waiting.cancelled_caught
+    with trio.move_on_after(0.01) as waiting:
+        await tried.do(slow)
+    assert waiting.cancelled_caught
+    going.set()
+    assert len(await tried.do(lambda ledger: ledger.providers())) == 1
+
+
+async def test_what_is_told_of_it(tmp_path: Path) -> None:
+    tried = worker(tmp_path)
+    await tried.do(lambda ledger: ledger.synchronise(NODE))
+    await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 5}}, {}, beyond=True))
+    with pytest.raises(ConflictError):
+        await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 1}}, {"node": 0}))
+    assert await tried.status() == {
+        "database": str(tmp_path / "ledger"),
+        "error": None,
+        "providers": 1,
+        "claims": 1,
+        "beyond": 1,
+        "conflicts": 1,
+    }
+
+
+async def test_a_database_that_cannot_be_used_is_tried_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("htoolsd.ledger.worker.time.monotonic", lambda: now)
+    tried = worker(tmp_path)
+    (tmp_path / "ledger").mkdir()
+    with pytest.raises(UnavailableError, match="Is a directory"):
+        await tried.do(Ledger.providers)
+    told = await tried.status()
+    assert (told["error"], told["providers"]) == (f"{tmp_path / 'ledger'}: Is a directory", None)
+    (tmp_path / "ledger").rmdir()
+    with pytest.raises(UnavailableError, match="Is a directory"):
+        await tried.do(Ledger.providers)
+    now += 10
+    assert await tried.do(Ledger.providers) == ()
+    assert (await tried.status())["error"] is None
+
+
+async def test_claims_end(tmp_path: Path, autojump_clock: MockClock) -> None:
+    tried = worker(tmp_path)
+    await tried.do(lambda ledger: ledger.synchronise(NODE))
+    await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 1}}, {}))
+    due = Consumer("due", "c/due", "claim", expires=1.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tried.run)
+        await tried.do(lambda ledger: ledger.claim(due, {"node": {"VCPU": 1}}, {}))
+        while len(await tried.do(Ledger.consumers)) > 1:
+            await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert [each.name for each in await tried.do(Ledger.consumers)] == ["c/web"]
