@@ -17,6 +17,7 @@ from ganeti_htools.model.furnished import Disks, Reports, Room, with_disks
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 
+_LONGEST = 200  # characters of a provider's name
 _SETTINGS = {
     "volume_group_name": StorageType.LVM_VG,
     "file_storage_dir": StorageType.FILE,
@@ -182,8 +183,13 @@ def told(cluster: Cluster) -> dict[str, Any]:
     """The units of nodes and the disks of instances, in the words of the text format, by name; pools."""
     return {
         "pools": [
-            {"type": unit.type.value, "key": unit.key, "total": total, "reserved": reserved}
-            for unit, total, reserved in cluster.pools
+            {
+                "type": pool.unit.type.value,
+                "key": pool.unit.key,
+                "total": pool.total,
+                "reserved": pool.reserved,
+            }
+            for pool in cluster.pools
         ],
         "nodes": {
             node.name: units.write_units(node.storage) for node in cluster.nodes if node.storage is not None
@@ -209,7 +215,10 @@ def with_told(cluster: Cluster, said: Any) -> Cluster:
 
 
 def pool(fields: Fields) -> Pool:
-    """What is known of a pool, from its type, key, total and reserved MiB. Raises DataError."""
+    """What is known of a pool, from its type, key, total and reserved MiB, and its provider's name.
+
+    Raises DataError.
+    """
     known = {kind.value: kind for kind in StorageType if kind.pool}
     kind, key = fields.text("type"), fields.text("key")
     if kind not in known:
@@ -218,7 +227,10 @@ def pool(fields: Fields) -> Pool:
         raise fields.wrong("key", "String", "the name of a pool")
     total = fields.integer("total")
     reserved = fields.integer("reserved", high=total) if fields.has("reserved") else 0
-    return Pool(DesiredUnit(known[kind], key), total, reserved)
+    provider = fields.text("provider") if fields.has("provider") else ""
+    if not provider.isprintable() or len(provider) > _LONGEST:
+        raise fields.wrong("provider", "String", f"a name of one line and at most {_LONGEST} characters")
+    return Pool(DesiredUnit(known[kind], key), total, reserved, provider)
 
 
 def reports(results: Mapping[StorageType, Any]) -> tuple[Reports, tuple[str, ...]]:

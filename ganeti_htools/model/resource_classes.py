@@ -2,12 +2,15 @@
 
 import hashlib
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 from ganeti_htools.model.storage import DesiredUnit
 
 MEMORY = "MEMORY_MB"
 VCPU = "VCPU"
 SPINDLES = "CUSTOM_SPINDLES"
+POOL = "CUSTOM_DISK_MIB_POOL"  # of a pool, whatever it is called: clusters that share it may have other names
 
 _CUSTOM = re.compile(r"CUSTOM_[A-Z0-9_]+")
 _LONGEST = 255
@@ -17,6 +20,11 @@ _DISK = "CUSTOM_DISK_MIB_"
 def is_custom(name: str) -> bool:
     """Whether a name is that of a custom class: ``CUSTOM_`` and capital letters, digits and underscores."""
     return _CUSTOM.fullmatch(name) is not None and len(name) <= _LONGEST
+
+
+def is_own(name: str) -> bool:
+    """Whether what a class stands for is known to Ganeti itself: memory, CPUs, spindles, disk space."""
+    return name in (MEMORY, VCPU, SPINDLES) or name.startswith(_DISK)
 
 
 def of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:
@@ -31,3 +39,10 @@ def of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:
         return name
     digest = hashlib.sha256(str(unit).encode()).hexdigest()[:8].upper()
     return f"{name[: _LONGEST - 9]}_{digest}"
+
+
+def of_units(units: Iterable[DesiredUnit]) -> dict[DesiredUnit, str]:
+    """The classes of storage units that stand beside each other: no two have the same."""
+    found = {unit: of_unit(unit) for unit in units}
+    met = Counter(found.values())
+    return {unit: of_unit(unit, frozenset({name} if met[name] > 1 else ())) for unit, name in found.items()}

@@ -91,8 +91,12 @@ class Unit(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """What is known of a pool's room (MiB), of which ``reserved`` is not for disks."""
+    """What is known of a pool's room (MiB), of which ``reserved`` is not for disks.
+
+    Clusters that share the pool have the same ``provider``, its name in their ledger; it is empty for others.
+    """
 
     unit: DesiredUnit
     total: int
     reserved: int = 0
+    provider: str = ""

@@ -6,9 +6,12 @@ tag fail together. Desired location: an instance prefers a node with the same lo
 how fast nodes with such tags reach each other (Ganeti's design "migration speed accounting in hbal").
 No intergroup: instances are not moved out of the group, or between any groups of the cluster.
 Pinned: policies of the daemon leave the instance where it is (``htoolsd(8)``).
+Resource: how much an instance demands of a custom resource class (``htools(1)``).
 """
 
 from collections.abc import Iterable
+
+from ganeti_htools.model.resource_classes import is_custom, is_own
 
 EXCLUSION = "htools:iextags:"
 STANDBY = "htools:standby:"
@@ -20,6 +23,8 @@ DESIRED_LOCATION = "htools:desiredlocation:"
 BANDWIDTH = "htools:bandwidth:"
 NO_INTERGROUP = "htools:nointergroup"
 PINNED = "htools:pinned"
+RESOURCE = "htools:resource:"
+MAX_AMOUNT = 1 << 40
 MAX_SPEED = 1 << 40  # Mbit/s; larger figures are taken for damage
 
 
@@ -93,3 +98,27 @@ def bandwidths(cluster_tags: Iterable[str]) -> list[tuple[str, str, int]]:
         for rule in rules
         if len(rule) == 3 and rule[2].isascii() and rule[2].isdigit() and 0 < int(rule[2]) <= MAX_SPEED
     ]
+
+
+def demands(instance_tags: Iterable[str]) -> dict[str, int]:
+    """What an instance demands of custom resource classes, from its tags ``CLASS:AMOUNT``.
+
+    Of several amounts of a class the largest counts. A tag that cannot be understood demands nothing.
+    """
+    found: dict[str, int] = {}
+    for name, amount in filter(None, map(_demand, _suffixes(RESOURCE, instance_tags))):
+        found[name] = max(amount, found.get(name, 0))
+    return found
+
+
+def malformed_demands(instance_tags: Iterable[str]) -> list[str]:
+    """The tags that mean to demand something, but cannot be understood."""
+    return [tag for tag in instance_tags if tag.startswith(RESOURCE) and not _demand(tag[len(RESOURCE) :])]
+
+
+def _demand(text: str) -> tuple[str, int] | None:
+    name, _, amount = text.partition(":")
+    if not is_custom(name) or is_own(name) or not (amount.isascii() and amount.isdigit()):
+        return None
+    number = int(amount) if len(amount) < 20 else 0
+    return (name, number) if 0 < number <= MAX_AMOUNT else None

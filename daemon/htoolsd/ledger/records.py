@@ -7,7 +7,7 @@ from typing import Literal
 from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.inventory import Inventory
 
-Kind = Literal["instance", "plan", "claim"]
+Kind = Literal["node", "instance", "plan", "claim"]
 # Amounts by resource class, and those by the uuid of the provider.
 Amounts = Mapping[str, int]
 Allocations = Mapping[str, Amounts]
@@ -25,7 +25,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """Who uses resources: an instance, a plan that moves some, or whoever claims by hand.
+    """Who uses resources: a node itself, an instance, a plan that moves some, or whoever claims by hand.
 
     ``expires`` is seconds of the epoch, None: never; ``promised``, JSON, is None for what exists in Ganeti.
     ``beyond`` marks a claim that was made whatever there was.
@@ -75,7 +75,7 @@ class Changes:
     lost: tuple[str, ...] = ()
     inventories: Mapping[str, Mapping[str, Inventory | None]] = field(default_factory=dict)
     allocations: tuple[tuple[Consumer, Allocations], ...] = ()
-    gone: tuple[str, ...] = ()
+    gone: tuple[Consumer, ...] = ()
 
 
 class LedgerError(HtoolsError):

@@ -51,7 +51,7 @@ def synchronise(connection: Connection, changes: Changes, class_of: Mapping[str,
     )
     raise_generations(connection, touched | set(provider_of.values()), {})
     drop_allocations(connection, ids.values())
-    _delete(connection, consumers.c.id, [ids[uuid] for uuid in changes.gone if uuid in ids])
+    _delete(connection, consumers.c.id, [ids[each.uuid] for each in changes.gone if each.uuid in ids])
     _write_inventories(
         connection,
         {
@@ -86,16 +86,18 @@ def set_inventory(
         connection.execute(insert(inventories).values(**row))
 
 
-def _take(connection: Connection, changed: Collection[Consumer], gone: Collection[str]) -> dict[str, int]:
+def _take(
+    connection: Connection, changed: Collection[Consumer], gone: Collection[Consumer]
+) -> dict[str, int]:
     """Write consumers, and lock them and those who are gone; the ids. Raises ConflictError."""
     ids, was = dict[str, int](), dict[str, int]()
-    for some in chunks([*(each.uuid for each in changed), *gone]):
+    for some in chunks([each.uuid for each in (*changed, *gone)]):
         raised = update(consumers).where(consumers.c.uuid.in_(some))
         raised = raised.values(generation=consumers.c.generation + 1)
         columns = consumers.c.uuid, consumers.c.id, consumers.c.generation
         for uuid, number, generation in connection.execute(raised.returning(*columns)):
             ids[uuid], was[uuid] = number, generation - 1
-    for each in changed:
+    for each in (*changed, *gone):
         if each.generation is not None and each.generation != was.get(each.uuid, 0):
             raise ConflictError(
                 f"{each.name}: somebody else was first: its generation is {was.get(each.uuid, 0)},"

@@ -56,7 +56,7 @@ class Config:
     )
     storage_seconds: float = key(600.0, "how often each node is asked for them")
     pool: tuple[Pool, ...] = key(
-        (), "pools of whose room no node tells: tables of type, key, total, reserved", read=_pools
+        (), "pools of whose room no node tells: tables of type, key, total, reserved, provider", read=_pools
     )
     history_days: float = key(90.0, "how long decisions and plans are kept in the history, days")
     history_mib: int = key(256, "how large the history may be, MiB")

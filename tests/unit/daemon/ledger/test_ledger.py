@@ -235,7 +235,7 @@ def test_what_exists_is_written_whether_there_is_room_or_not(ledger: Ledger) -> 
     assert (ledger.usage(NODE), ledger.usage(OTHER)) == ({}, {"MEMORY_MB": 9000})
     assert ledger.consumers() == (replace(exists, generation=2),)
     assert generations(ledger) == before | {NODE: before[NODE] + 1, OTHER: before[OTHER] + 1}
-    ledger.synchronise(Changes(gone=(WEB.uuid, MAIL.uuid)))
+    ledger.synchronise(Changes(gone=(WEB, MAIL)))
     assert (ledger.usage(OTHER), ledger.consumers()) == ({}, ())
 
 
@@ -283,7 +283,7 @@ def test_many_at_once(ledger: Ledger) -> None:
     )
     ledger.synchronise(Changes(allocations=many))
     assert ledger.usage(NODE) == {"MEMORY_MB": 1200}
-    ledger.synchronise(Changes(gone=tuple(each.uuid for each, _ in many[100:])))
+    ledger.synchronise(Changes(gone=tuple(each for each, _ in many[100:])))
     assert ledger.usage(NODE) == {"MEMORY_MB": 100}
     assert len(ledger.consumers()) == 100
 

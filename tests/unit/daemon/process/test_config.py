@@ -120,10 +120,18 @@ def test_pools(tmp_path: Path) -> None:
     file = tmp_path / "htoolsd.toml"
     file.write_text(
         '[[pool]]\ntype = "rados"\nkey = "a"\ntotal = 9\n'
-        '[[pool]]\ntype = "ext"\nkey = "b"\ntotal = 8\nreserved = 1'
+        '[[pool]]\ntype = "ext"\nkey = "b"\ntotal = 8\nreserved = 1\nprovider = "box"'
     )
-    pools = Pool(DesiredUnit(StorageType.RADOS, "a"), 9), Pool(DesiredUnit(StorageType.EXT, "b"), 8, 1)
+    pools = Pool(DesiredUnit(StorageType.RADOS, "a"), 9), Pool(DesiredUnit(StorageType.EXT, "b"), 8, 1, "box")
     assert load(str(file), {}).pool == pools
+
+
+@pytest.mark.parametrize("provider", [r"two\nlines", "x" * 201])
+def test_the_provider_of_a_pool_has_a_name(tmp_path: Path, provider: str) -> None:
+    file = tmp_path / "htoolsd.toml"
+    file.write_text(f'[[pool]]\ntype = "ext"\nkey = "b"\ntotal = 8\nprovider = "{provider}"')
+    with pytest.raises(DataError, match=r"pool 1.*provider.*a name of one line and at most 200 characters"):
+        load(str(file), {})
 
 
 def test_a_policy(tmp_path: Path) -> None:
