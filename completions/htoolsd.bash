@@ -316,6 +316,7 @@ END
 --target-resources float
 --standby-data file
 --allow-drbd none
+--allow-all none
 --prefer manynodes
 --never manynodes
 --max-nodes integer

@@ -45,9 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(line: CommandLine) -> Options:
     """What a command line asks of the plan."""
-    factors = line.minimal_resources, line.target_resources
     return Options(
-        view_of(line), execution_of(line), *factors, line.prefer, line.never, line.max_nodes, line.allow_drbd
+        view_of(line),
+        execution_of(line),
+        line.minimal_resources,
+        line.target_resources,
+        line.prefer,
+        line.never,
+        line.max_nodes,
+        line.allow_drbd,
+        line.allow_all,
     )
 
 
@@ -125,7 +132,7 @@ def _execute(
 
 def _candidates(state: State, options: Options) -> dict[str, list[str]]:
     return {
-        "offline": state.names(candidates.offline_candidates(state, options.allow_drbd).tolist()),
+        "offline": state.names(candidates.offline_candidates(state, options.allowed).tolist()),
         "online": state.names(candidates.online_candidates(state).tolist()),
     }
 
@@ -138,6 +145,8 @@ def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, options: Opt
         tell(planning.TITLES[plan.action])
     for node in state.names(plan.nodes):
         tell(node)
+    if stopped := planning.stopped(state, plan):
+        warn(f"Warning: stopped while they are copied: {len(stopped)} instances, {', '.join(stopped)}")
     if line.verbose > 1 and not plan.enough:
         tell("Onlining all nodes will not yield enough capacity")
     if line.verbose > 2:
@@ -165,6 +174,7 @@ def _report(
             "nodes": state.names(plan.nodes),
             "enough": plan.enough,
             "cost": _cost(state, plan),
+            "stopped": planning.stopped(state, plan),
             "least_free_mib": planning.least_free(plan),
             "kept": planning.kept(state, plan, options),
             "candidates": _candidates(state, options),

@@ -452,5 +452,8 @@ ALLOW_PLAIN = switch(
     "", "allow-plain", "also move instances that have to be stopped while their disks are copied"
 )
 ALLOW_DRBD = switch("", "allow-drbd", "also with mirrored instances, whose disks are copied")
+ALLOW_ALL = switch(
+    "", "allow-all", "also with mirrored, plain and file instances; the latter are stopped and copied"
+)
 MAX_MOVES = _valued("", "max-moves", "move at most so many instances", values.whole, "N", "integer")
 MAX_COPY = _valued("", "max-copy", "copy at most so much of disks and memory", values.size, "MIB", "integer")

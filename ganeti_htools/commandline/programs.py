@@ -3,6 +3,7 @@
 from ganeti_htools.commandline.options import (
     ACCEPT_EXISTING_ERRORS,
     ALL_GROUPS,
+    ALLOW_ALL,
     ALLOW_DRBD,
     ALLOW_PLAIN,
     AMONG,
@@ -168,6 +169,7 @@ HSQUEEZE = Program(
         TARGET_RESOURCES,
         STANDBY_DATA,
         ALLOW_DRBD,
+        ALLOW_ALL,
         PREFER,
         NEVER,
         MAX_NODES,

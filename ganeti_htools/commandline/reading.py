@@ -27,6 +27,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     arguments: tuple[str, ...] = ()
     accept_existing_errors: bool = False
     all_groups: bool = False
+    allow_all: bool = False
     allow_drbd: bool = False
     allow_plain: bool = False
     among: tuple[str, ...] = ()

@@ -10,9 +10,10 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.squeezing import candidates, recheck, squeeze
 from ganeti_htools.engine.squeezing.power_group import switched
-from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan, Wishes
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.policy import ISpec
@@ -46,7 +47,8 @@ class Options:
     only one is told, the other is 2 unless that would put the target below the minimum. See :attr:`factors`.
     ``prefer`` and ``never`` name nodes, or tags of nodes, that are powered down first, or not at all;
     ``max_nodes``: how many at most, any number if below 0. ``allow_drbd``: also nodes with DRBD instances are
-    emptied; the disk of the standard instance is kept free then, too.
+    emptied, ``allow_all``: those with plain and file ones as well, which are stopped while they are copied.
+    The disk of the standard instance is kept free then, too.
     """
 
     view: View = field(default_factory=View)
@@ -57,6 +59,14 @@ class Options:
     never: tuple[str, ...] = ()
     max_nodes: int = -1
     allow_drbd: bool = False
+    allow_all: bool = False
+
+    @property
+    def allowed(self) -> Allowed:
+        """Which instances may leave their nodes."""
+        if self.allow_all:
+            return Allowed.ALL
+        return Allowed.DRBD if self.allow_drbd else Allowed.POOLS
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -90,15 +100,15 @@ def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
     minimum, target = options.factors
     return squeeze.plan(
         state,
-        minimum=_kept(state, minimum, options.allow_drbd),
-        target=_kept(state, target, options.allow_drbd),
+        minimum=_kept(state, minimum, options),
+        target=_kept(state, target, options),
         movable=view.movable(state, options.view),
         progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
         wishes=Wishes(
             _named(state, options.prefer, "--prefer"),
             _named(state, options.never, "--never"),
             options.max_nodes if options.max_nodes >= 0 else None,
-            options.allow_drbd,
+            options.allowed,
         ),
     )
 
@@ -117,7 +127,7 @@ def kept(state: State, plan: PowerPlan, options: Options) -> dict[str, str]:
     """Why nodes are not powered down, by their names; nothing if nodes are powered up."""
     if plan.action is Action.ONLINE:
         return {}
-    reasons = dict(plan.kept) | candidates.staying(state, options.allow_drbd)
+    reasons = dict(plan.kept) | candidates.staying(state, options.allowed)
     return {
         node.name: reasons.get(row, "nothing would be gained")
         for row, node in enumerate(state.cluster.nodes)
@@ -136,6 +146,13 @@ def least_free(plan: PowerPlan) -> dict[str, int]:
     return free
 
 
+def stopped(state: State, plan: PowerPlan) -> list[str]:
+    """The instances that run and are stopped while they are copied."""
+    rows = [step.instance for step in plan.steps if step.kind is MoveKind.MOVE]
+    instances = [state.cluster.instances[row] for row in dict.fromkeys(rows)]
+    return [instance.name for instance in instances if instance.status.running]
+
+
 def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> PowerPlan:
     """Make a plan again that somebody else has found (``found`` of a proposal). Raises DataError."""
     action = Action(found["action"])
@@ -146,8 +163,12 @@ def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Powe
     return PowerPlan(action, rows, steps, after, found["enough"], reasons)
 
 
-def _kept(state: State, factor: float, disk: bool) -> list[Instance]:
-    """What has to be free on each node of a group, by the standard size of the group's own policy."""
+def _kept(state: State, factor: float, options: Options) -> list[Instance]:
+    """What has to be free on each node of a group, by the standard size of the group's own policy.
+
+    Disk as well if instances move that take some.
+    """
+    disk = options.allowed is not Allowed.POOLS
     return [_instance(policy.std, factor, disk) for policy in state.policies]
 
 
@@ -260,7 +281,7 @@ def reviewer(
     def check(cluster: Cluster, rest: "Jobsets", _made: int) -> "Review":
         nonlocal action, nodes, enough
         state = seen(cluster, options, before)
-        minimum, target = (_kept(state, factor, options.allow_drbd) for factor in options.factors)
+        minimum, target = (_kept(state, factor, options) for factor in options.factors)
         wanted = target if action is Action.OFFLINE else minimum if enough else None
         steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
         left = [node for node in nodes if node in changed(rest, "offline")]

@@ -16,7 +16,7 @@ from ganeti_htools.engine.balancing.relocate import relocate
 from ganeti_htools.engine.explaining.explanation import explained
 from ganeti_htools.engine.maintenance.rolling import Maintenance, reboot_groups
 from ganeti_htools.engine.rules import placements
-from ganeti_htools.engine.rules.move_kinds import MIRRORED, MoveKind
+from ganeti_htools.engine.rules.move_kinds import KINDS, MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
@@ -27,7 +27,7 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.request import AllocateSecondary
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Mirror
 from tests.support.plain_storage import can_be_made, free_on, has_room, is_source, keeps, takes
 
 KEYS = ("xenvg", "ssdvg")
@@ -140,7 +140,7 @@ def test_moves(case: tuple[State, Instance]) -> None:
                 MoveKind.REPLACE_PRIMARY: keeps(cluster, row, s) and is_source(cluster, s),
                 MoveKind.FAILOVER_AND_REPLACE: keeps(cluster, row, s) and is_source(cluster, s),
             }
-            for kind in MIRRORED:
+            for kind in KINDS[Mirror.INTERNAL]:
                 for target in sorted({*range(len(cluster.nodes))} - {*own}) if kind.takes_node else [NOWHERE]:
                     new = None if target == NOWHERE else np.array([target])
                     code = relocate(facts, one, kind, False, new)[1][0]

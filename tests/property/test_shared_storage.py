@@ -67,7 +67,7 @@ def test_steps_and_states(seeds: range) -> None:
         assert instances is not None
         if not regular(state, scope):
             continue
-        expected, plan = balance.rebalance(state, scope, TO_THE_END, movable)
+        expected, plan = balance.rebalance(state, scope, replace(TO_THE_END, unmirrored=False), movable)
         found, steps = shared_storage.rebalance(state, scope, instances)
         number += len(steps)
         assert [replace(step, score=0.0) for step in steps] == [replace(step, score=0.0) for step in plan]

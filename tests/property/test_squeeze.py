@@ -16,9 +16,9 @@ from ganeti_htools.engine.redundancy.global_n1 import unproved
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.engine.squeezing import power_group as groups
-from ganeti_htools.engine.squeezing import reserve, squeeze
+from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group, switched
-from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.reserve import redundant
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE
@@ -57,20 +57,22 @@ def wanted(rng: random.Random) -> Instance:
 
 @pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 120, 20)])
 def test_what_is_hopeless_fails(seeds: range) -> None:
-    dismissed = 0
+    dismissed = Counter[str]()
     for seed in seeds:
         rng, state = random.Random(seed), state_of(seed)
         everyone = np.ones(len(state.pnode), np.bool_)
         everywhere = np.ones(len(state.group), np.bool_)
-        trial = power_group(state, everywhere, everyone, NOTHING, NOTHING)
         for count in range(1, len(state.group)):
             nodes, room = rng.sample(range(len(state.group)), count), wanted(rng)
             offline = rng.random() < 0.8
-            if regular(switched(state, nodes, offline), everywhere) and trial.hopeless(nodes, offline, room):
-                dismissed += 1
+            trial = power_group(state, everywhere, everyone, room, room, rng.choice(list(Allowed)))
+            why = trial.hopeless(nodes, offline, room)
+            if why and regular(switched(state, nodes, offline), everywhere):
+                dismissed[why] += 1
                 after, _ = trial.balanced(nodes, offline)
-                assert not (trial.housed(after) and reserve.room_on_all(after, everywhere, [room]))
-    assert dismissed > 10
+                assert trial.hindrance(after) if offline else not trial.leaves(after, room)
+    assert len(dismissed) == 2
+    assert dismissed.total() > 10
 
 
 @pytest.mark.parametrize("seeds", [range(30), range(30, 60)])
@@ -84,7 +86,7 @@ def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest
         state = derive(replace(state.cluster, nodes=tuple(nodes)))
         cases.append((state, [wanted(rng)], [wanted(rng)], np.ones(len(state.pnode), np.bool_)))
     quick = [squeeze.plan(*case) for case in cases]
-    monkeypatch.setattr(PowerGroup, "hopeless", lambda *_: False)
+    monkeypatch.setattr(PowerGroup, "hopeless", lambda *_: None)
     monkeypatch.setattr(groups, "shared_instances", lambda *_: None)
     for case, found in zip(cases, quick, strict=True):
         slow = squeeze.plan(*case)
@@ -193,7 +195,7 @@ def test_nodes_with_mirrored_instances_are_emptied_whole(seeds: range) -> None:
         state = derive(replace(made, nodes=(replace(made.nodes[0], master=True), *made.nodes[1:])))
         everyone, everywhere = np.ones(len(state.pnode), np.bool_), np.ones(len(state.group), np.bool_)
         room = replace(wanted(rng), mem=128, dsk=1024, template=DiskTemplate.PLAIN)
-        found = squeeze.plan(state, [NOTHING], [room], everyone, wishes=Wishes(drbd=True))
+        found = squeeze.plan(state, [NOTHING], [room], everyone, wishes=Wishes(allowed=Allowed.DRBD))
         if found.action is Action.OFFLINE:
             freed += 1
             assert not np.isin(found.state.pnode, found.nodes).any()

@@ -25,7 +25,7 @@ class MovePart:
     node: int = NOWHERE
 
 
-_KINDS = {kind.operations: kind.value for kind in MoveKind} | {(Operation.MOVE,): "move"}
+_KINDS = {kind.operations: kind.value for kind in MoveKind}
 _BOTH = "replace both nodes"
 TITLES = frozenset((*_KINDS.values(), _BOTH))
 

@@ -25,7 +25,8 @@ class Balancing:
     is no more than ``min_gain_limit``; there are no more than ``max_length`` steps unless that is below
     0, and none once the score is within ``min_score`` of the best that is possible. With
     ``disk_moves_factor`` a step copies disks only where it gains more than that many times what the
-    best one gains that copies none.
+    best one gains that copies none. ``unmirrored``: plain and file instances leave offline nodes,
+    too. They are stopped and copied, so it is for nodes only that are not off yet.
 
     With a ``long_factor`` of at least 0.01, moves are left out that gain too little for the time they take
     once the plan takes ``long_threshold`` seconds (see :mod:`.time_limit`).
@@ -39,6 +40,7 @@ class Balancing:
     restricted_migration: bool = False
     evacuation: bool = False
     ignore_soft_errors: bool = False
+    unmirrored: bool = False
     min_gain: float = 1e-2
     min_gain_limit: float = 1e-1
     min_score: float = 1e-9
@@ -77,7 +79,7 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
     current = score_of(state, scope)
     if not current > limit:
         return
-    batches, facts = batches_of(state, candidates(state, scope, movable))
+    batches, facts = batches_of(state, candidates(state, scope, movable), options.unmirrored)
 
     search, time_limit, cheap = search_of(facts, batches, scope, options), None, None
     factor = 1.0 if options.disk_moves_factor is None else options.disk_moves_factor
@@ -157,11 +159,13 @@ def allowed(facts: NodeFacts, batch: Batch, kind: MoveKind, options: Balancing) 
     offline = facts.state.columns.offline
     p, s = facts.state.pnode[batch.rows], facts.state.snode[batch.rows]
     lost = offline[p]
-    if not batch.asked.mirrored:
-        may = np.full(len(batch.rows), kind is MoveKind.FAILOVER_TO and options.instance_moves)
-        return may & (lost | ((s != NOWHERE) & offline[s])) if options.evacuation else may
-    if kind is MoveKind.FAILOVER_TO:
+    if kind.mirror is not batch.mirror:
         return np.zeros(len(batch.rows), np.bool_)
+    if kind is MoveKind.MOVE:
+        return lost & (options.unmirrored and options.instance_moves and options.disk_moves)
+    if kind is MoveKind.FAILOVER_TO:
+        may = np.full(len(batch.rows), options.instance_moves)
+        return may & (lost | ((s != NOWHERE) & offline[s])) if options.evacuation else may
     usable = ~offline[s] & options.instance_moves
     free_to_migrate = lost if options.restricted_migration else np.ones_like(lost)
     may = {

@@ -27,6 +27,12 @@ class Batch:
     tags: Ints
     desires: Ints
 
+    @property
+    def mirror(self) -> Mirror:
+        """How the disks of all of them reach another node."""
+        mirror: Mirror = self.asked.row.template.mirror
+        return mirror
+
     def take(self, which: Any) -> "Batch":
         """Some of them, or all with another shape."""
         asked = self.asked
@@ -88,10 +94,11 @@ def _two_largest(peers: Ints) -> Ints:
     return largest
 
 
-def batches_of(state: State, movable: Bools) -> tuple[list[Batch], NodeFacts]:
+def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[list[Batch], NodeFacts]:
     """The movable instances that are mirrored in any way, as batches, and what surrounds them.
 
-    Diskless instances are not balanced, although they could be.
+    Diskless instances are not balanced, although they could be; those without a mirror only if asked for, and
+    not while they are forthcoming, since Ganeti does not move these.
     """
     cluster = state.cluster
     values = tabulate(cluster.instances, state.figures, units=state.units).values
@@ -101,16 +108,17 @@ def batches_of(state: State, movable: Bools) -> tuple[list[Batch], NodeFacts]:
     external = (mirrors == list(Mirror).index(Mirror.EXTERNAL)) & (
         state.template != templates.index(DiskTemplate.DISKLESS)
     )
-    movable = movable & (internal | external)
+    alone = (mirrors == list(Mirror).index(Mirror.NONE)) & ~state.forthcoming & unmirrored
+    movable = movable & (internal | external | alone)
     vague = values["vague"] & state.columns.excl_stor.any()
     tagged = np.flatnonzero(values["tagged"] & movable).tolist()
     tag_of, tag_sets = _numbered(len(values), tagged, _exclusion(state))
     desire_of, desire_sets = _numbered(len(values), tagged, _desires(state))
-    unit = np.column_stack([internal, state.forthcoming, vague, state.wants])
+    unit = np.column_stack([internal, alone, state.forthcoming, vague, state.wants])
     batches = []
     for traits in sorted({tuple(each) for each in unit[movable].tolist()}, reverse=True):
         rows = np.flatnonzero(movable & (unit == traits).all(axis=1))
-        mirrored, forthcoming, unclear, *wants = traits
+        mirrored, _, forthcoming, unclear, *wants = traits
         own = values[rows]
         loads = np.ascontiguousarray(own["load"].T)
         cpu = loads[0]

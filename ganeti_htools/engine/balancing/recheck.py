@@ -64,7 +64,7 @@ def obstacle(
     state: State, scope: Bools, steps: Sequence[NamedStep], options: Balancing, movable: Bools
 ) -> str | None:
     """Make steps one after the other, in place; why one cannot be made, which is where it ends."""
-    rows, facts, members = _rows(state), *_members(state, scope, movable)
+    rows, facts, members = _rows(state), *_members(state, scope, movable, options.unmirrored)
     for step in steps:
         row = rows.get(step.instance)
         if row is None:
@@ -99,7 +99,7 @@ def retrace(state: State, movable: Bools, steps: Iterable[tuple[NamedStep, float
     it has been made. Raises DataError where the state is another.
     """
     everywhere = np.ones(len(state.group), np.bool_)
-    rows, facts, members = _rows(state), *_members(state, everywhere, movable)
+    rows, facts, members = _rows(state), *_members(state, everywhere, movable, True)
     for step, score in steps:
         row = rows.get(step.instance, NOWHERE)
         node = NOWHERE if step.node is None else state.nodes.get(step.node, NOWHERE)
@@ -114,7 +114,9 @@ def _rows(state: State) -> dict[str, int]:
     return {instance.name: row for row, instance in enumerate(state.cluster.instances)}
 
 
-def _members(state: State, scope: Bools, movable: Bools) -> tuple[NodeFacts, dict[int, tuple[Batch, int]]]:
+def _members(
+    state: State, scope: Bools, movable: Bools, unmirrored: bool
+) -> tuple[NodeFacts, dict[int, tuple[Batch, int]]]:
     """The facts, and the place in its batch of each instance that may be moved."""
-    batches, facts = batches_of(state, candidates(state, scope, movable))
+    batches, facts = batches_of(state, candidates(state, scope, movable), unmirrored)
     return facts, {int(row): (batch, place) for batch in batches for place, row in enumerate(batch.rows)}

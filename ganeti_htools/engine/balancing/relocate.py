@@ -154,7 +154,7 @@ def new_node_change(
     lost = leave_lost(state, batch.rows, kind)
     if kind.to_primary:
         location = facts.unmet[batch.desires, new]
-        if state.location_rows and kind is MoveKind.FAILOVER_TO:
+        if state.location_rows and not kind.mirrored:
             location = location + affinity.shared_locations(state, p, s) * (s != NOWHERE)
         elif state.location_rows:
             other = p if kind is MoveKind.REPLACE_AND_FAILOVER else s

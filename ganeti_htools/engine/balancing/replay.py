@@ -51,7 +51,7 @@ class Replay:
     def __init__(self, state: State, scope: Bools, options: Balancing, concerned: Bools) -> None:
         self.start, self.state = state, state.copy()
         self.scope, self.options, self.steps = scope, options, list[Step]()
-        self.batches, self.facts = batches_of(self.state, concerned)
+        self.batches, self.facts = batches_of(self.state, concerned, options.unmirrored)
         self.member = {
             index: (batch, member)
             for batch in self.batches

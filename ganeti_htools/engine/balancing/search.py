@@ -25,7 +25,7 @@ from ganeti_htools.engine.balancing.scoring import Candidates, Found, Space, cro
 from ganeti_htools.engine.balancing.step_search import Report, StepSearch
 from ganeti_htools.engine.balancing.ties import Best, best_of
 from ganeti_htools.engine.rules import affinity
-from ganeti_htools.engine.rules.move_kinds import MIRRORED, SHARED
+from ganeti_htools.engine.rules.move_kinds import KINDS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
 
@@ -47,7 +47,7 @@ class Search:
         forces = [force] if force or not (scope & offline).any() else [False, True]
         self.batches, self.own, self.new = list(batches), list[OwnNodesByKind](), list[dict[bool, NewNodes]]()
         for batch in batches:
-            kinds = MIRRORED if batch.asked.mirrored else SHARED
+            kinds = KINDS[batch.mirror]
             self.own.append(OwnNodesByKind(facts, parts, batch, kinds, force, may))
             first_of = {kind.to_primary: kind for kind in reversed(kinds) if kind.takes_node and len(targets)}
             self.new.append(

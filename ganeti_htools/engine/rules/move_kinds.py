@@ -7,6 +7,8 @@ instance is afterwards, what is copied, which migrations are needed, opcodes, co
 from enum import Enum
 from typing import Any
 
+from ganeti_htools.model.types import Mirror
+
 # Functions on nodes take whatever stands for a node: rows, arrays of rows, or names.
 Node = Any
 
@@ -17,7 +19,7 @@ class Operation(Enum):
     FAILOVER = "f"  # primary and secondary change roles; an instance that runs is migrated
     FAILOVER_TO = "fa"  # to a new primary, on storage that all nodes see
     REPLACE_SECONDARY = "r"  # the disks are copied to a new secondary
-    MOVE = "m"  # a plain or file instance is stopped and copied to a new primary; part of no move kind
+    MOVE = "m"  # a plain or file instance is stopped and copied to a new primary
 
     @property
     def takes_node(self) -> bool:
@@ -40,7 +42,7 @@ class Operation(Enum):
                 return primary, new
 
 
-_FAIL_OVER, _FAIL_OVER_TO, _REPLACE, _ = Operation
+_FAIL_OVER, _FAIL_OVER_TO, _REPLACE, _MOVE = Operation
 
 
 class MoveKind(Enum):
@@ -75,6 +77,7 @@ class MoveKind(Enum):
         (_FAIL_OVER, _REPLACE),
         "failovers with replaced secondary",
     )
+    MOVE = "move", (_MOVE,), "moves of stopped instances"
 
     @property
     def takes_node(self) -> bool:
@@ -87,9 +90,16 @@ class MoveKind(Enum):
         return any(operation.copies_disks for operation in self.operations)
 
     @property
+    def mirror(self) -> Mirror:
+        """How the disks of the instances that it is for reach another node."""
+        if _FAIL_OVER_TO in self.operations:
+            return Mirror.EXTERNAL
+        return Mirror.NONE if _MOVE in self.operations else Mirror.INTERNAL
+
+    @property
     def mirrored(self) -> bool:
-        """Whether it is for instances with a secondary, not for those on storage that all nodes see."""
-        return _FAIL_OVER_TO not in self.operations
+        """Whether it is for instances with a secondary."""
+        return self.mirror is Mirror.INTERNAL
 
     @property
     def to_primary(self) -> bool:
@@ -125,6 +135,5 @@ class MoveKind(Enum):
         return [(source, target) for operation, source, target in transfers if not operation.copies_disks]
 
 
-MIRRORED = tuple(kind for kind in MoveKind if kind.mirrored)
-SHARED = tuple(kind for kind in MoveKind if not kind.mirrored)
+KINDS = {mirror: tuple(kind for kind in MoveKind if kind.mirror is mirror) for mirror in Mirror}
 RANK = {kind: rank for rank, kind in enumerate(MoveKind)}

@@ -2,18 +2,25 @@
 
 import numpy as np
 
+from ganeti_htools.engine.squeezing.power_plan import Allowed
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import standby
 from ganeti_htools.model.types import DiskTemplate
 
+# Templates of the instances that do not leave their nodes.
+_STAYING = {
+    Allowed.POOLS: {DiskTemplate.PLAIN, DiskTemplate.DRBD},
+    Allowed.DRBD: {DiskTemplate.PLAIN},
+    Allowed.ALL: set[DiskTemplate](),
+}
 
-def staying(state: State, drbd: bool = False) -> dict[int, str]:
-    """Why nodes cannot be powered down at all, by their rows; ``drbd`` as in :class:`Wishes`."""
+
+def staying(state: State, allowed: Allowed = Allowed.POOLS) -> dict[int, str]:
+    """Why nodes cannot be powered down at all, by their rows."""
     settled = ~state.forthcoming
     templates = [row.template for row in state.cluster.instances]
-    fixed = [each.local_storage and not (drbd and each is DiskTemplate.DRBD) for each in templates]
-    local = settled & np.array(fixed, np.bool_)
+    local = settled & np.array([each in _STAYING[allowed] for each in templates], np.bool_)
     hosts = set(state.pnode[local].tolist())
     mirrors = set(state.snode[settled & (state.snode >= 0)].tolist())
     reasons: dict[int, str] = {}
@@ -24,18 +31,17 @@ def staying(state: State, drbd: bool = False) -> dict[int, str]:
             reasons[row] = "is offline or drained"
         elif row in hosts:
             reasons[row] = "has instances on its own storage"
-        elif row in mirrors and not drbd:
+        elif row in mirrors and allowed is Allowed.POOLS:
             reasons[row] = "is secondary node of instances"
     return reasons
 
 
-def offline_candidates(state: State, drbd: bool = False) -> Ints:
+def offline_candidates(state: State, allowed: Allowed = Allowed.POOLS) -> Ints:
     """Nodes that may be powered down, those with most instances first.
 
-    They are online, not the master, secondary of no instance and have only instances without local
-    storage; with ``drbd`` they may have DRBD instances as primary or secondary.
+    They are online, not the master, and have only instances that are allowed to leave them.
     """
-    kept = staying(state, drbd)
+    kept = staying(state, allowed)
     rows = np.array([row for row in range(len(state.group)) if row not in kept], np.int64)
     hosted = np.bincount(state.pnode[~state.forthcoming], minlength=len(state.group))
     return rows[np.argsort(-hosted[rows], kind="stable")]

@@ -15,7 +15,7 @@ def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> P
     """
     nothing = PowerPlan(Action.NOTHING, (), (), group.state)
     if not reserve.nothing_kept(group.target) and not reserve.redundant(group.state, group.scope):
-        possible = group.of(offline_candidates(group.state, group.drbd))
+        possible = group.of(offline_candidates(group.state, group.allowed))
         return replace(nothing, kept=dict.fromkeys(possible, "the group does not hold N+1"))
     kept: dict[int, str] = {}
     plans = [nothing, *_greedily(group, progress, wishes, kept)]
@@ -40,7 +40,7 @@ def _greedily(group: PowerGroup, progress: Progress, wishes: Wishes, kept: dict[
 
     The result is a plan for each that joined, with those before it; ``kept`` gets the reasons of the others.
     """
-    possible = group.of(offline_candidates(group.state, group.drbd)[::-1])
+    possible = group.of(offline_candidates(group.state, group.allowed)[::-1])
     plans: list[PowerPlan] = []
     for tried, node in enumerate(sorted(possible, key=lambda row: row not in wishes.prefer)):
         progress(tried, len(possible))
@@ -49,13 +49,12 @@ def _greedily(group: PowerGroup, progress: Progress, wishes: Wishes, kept: dict[
             kept[node] = "is not to be powered down"
         elif wishes.most is not None and len(plans) >= wishes.most:
             kept[node] = "as many nodes as may be are powered down"
-        elif group.hopeless(nodes, True, group.target):
-            kept[node] = "the others have no room for its instances and the target resources"
+        elif why := group.hopeless(nodes, True, group.target):
+            kept[node] = why
         else:
             state, steps = group.balanced(nodes, True)
-            why = group.hindrance(state)
-            if why is None:
-                plans.append(PowerPlan(Action.OFFLINE, nodes, steps, state))
-            else:
+            if why := group.hindrance(state):
                 kept[node] = why
+            else:
+                plans.append(PowerPlan(Action.OFFLINE, nodes, steps, state))
     return plans

@@ -1,8 +1,7 @@
 """One node group, and what becomes of it when sets of its nodes are powered down or up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 import numpy as np
 
@@ -10,24 +9,18 @@ from ganeti_htools.engine.balancing import shared_storage
 from ganeti_htools.engine.balancing.balance import Balancing, Step, candidates, rebalance
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
-from ganeti_htools.engine.rules.resources import CPU_RATIO, MEMORY, VIEWS, Limit
 from ganeti_htools.engine.squeezing import reserve
-from ganeti_htools.engine.squeezing.power_plan import PowerPlan
-from ganeti_htools.model.cluster import MAX_MIB, Instance
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.engine.squeezing.power_plan import Allowed, PowerPlan
+from ganeti_htools.engine.squeezing.sums import Sums, sums_of
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Mirror
 
-# Of what instances take no more than there is on all nodes together: limits, the figures that they are about,
-# and what an instance takes.
-ADDED_UP: tuple[tuple[Limit, str, Callable[[Asked], int]], ...] = (
-    (MEMORY, "unallocated", attrgetter("record_mem")),
-    (MEMORY, VIEWS["unallocated"], attrgetter("mem")),
-    (CPU_RATIO, "u_cpu", attrgetter("vcpus")),
-)
+# To the end: every step that gains anything; instances without a mirror only leave nodes.
+TO_THE_END = Balancing(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf, unmirrored=True)
 
-# To the end: every step that gains anything.
-TO_THE_END = Balancing(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf)
+NOT_REDUNDANT = "the group would not hold N+1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +34,10 @@ class PowerGroup:
     scope: Bools
     movable: Bools
     shared: SharedInstances | None
+    sums: Sums
     minimum: Instance
     target: Instance
-    drbd: bool = False
+    allowed: Allowed = Allowed.POOLS
 
     def of(self, nodes: Ints) -> list[int]:
         """Those of the nodes that are in the group."""
@@ -52,7 +46,7 @@ class PowerGroup:
 
     def then(self, state: State) -> "PowerGroup":
         """The group on another state."""
-        return power_group(state, self.scope, self.movable, self.minimum, self.target, self.drbd)
+        return power_group(state, self.scope, self.movable, self.minimum, self.target, self.allowed)
 
     def balanced(self, nodes: Sequence[int], offline: bool) -> tuple[State, tuple[Step, ...]]:
         """With these nodes set offline or online, and all steps that balancing then makes."""
@@ -68,7 +62,8 @@ class PowerGroup:
     def housed(self, state: State) -> bool:
         """Whether the group's instances are on online nodes on a state."""
         lost = state.columns.offline & self.scope
-        return not (lost[state.pnode].any() or (self.drbd and self.mirrors_on(state, lost)))
+        mirrors = self.allowed is not Allowed.POOLS and self.mirrors_on(state, lost)
+        return not (lost[state.pnode].any() or mirrors)
 
     def mirrors_on(self, state: State, nodes: Bools) -> bool:
         """Whether nodes are secondaries of instances on a state."""
@@ -88,7 +83,7 @@ class PowerGroup:
             return None
         if np.count_nonzero(self.scope & ~state.columns.offline) < 2:
             return "a node would be left alone"
-        return None if reserve.redundant(state, self.scope) else "the group would not hold N+1"
+        return None if reserve.redundant(state, self.scope) else NOT_REDUNDANT
 
     def can_be_made(self, found: PowerPlan) -> bool:
         """Whether a plan can be made with all its nodes drained, and N+1 holds after each step."""
@@ -101,32 +96,41 @@ class PowerGroup:
             for step in found.steps
         )
 
-    def hopeless(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> bool:
-        """Whether no moves whatever make room and leave all instances on online nodes.
+    def hopeless(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> str | None:
+        """Why no moves whatever make room and leave all instances on online nodes; None if some may.
 
-        Some instance may be stuck; else memory or CPUs of all online nodes together are too little.
+        With nodes set offline also where no moves keep N+1.
         """
-        state = switched(self.state, nodes, offline)
-        columns, rows = state.columns, state.cluster.instances
-        online, lost = self.scope & ~columns.offline, self.scope & columns.offline
-        leaving = np.flatnonzero(lost[state.pnode])
-        stuck = [not rows[row].auto_balance or rows[row].template.mirror is Mirror.NONE for row in leaving]
-        if any(stuck) or not self.movable[leaving].all():
-            return True
-        asked, moved = state.ask(wanted), [state.instance(row) for row in leaving.tolist()]
-        return any(
-            _room(columns, limit, figure)[online].sum()
-            < sum(map(amount, moved)) + amount(asked) * np.count_nonzero(online)
-            for limit, figure, amount in ADDED_UP
-        )
+        off = self.state.columns.offline.copy()
+        off[list(nodes)] = offline
+        online, lost = self.scope & ~off, self.scope & off
+        if self.sums.hopeless(online, lost, wanted):
+            return "the others have no room for its instances and the target resources"
+        binds = self.state.columns.shape.binds  # instances that nothing can bring back need no room
+        if not offline or reserve.nothing_kept(wanted) or binds or np.count_nonzero(online) < 2:
+            return None
+        return NOT_REDUNDANT if self.sums.fragile(online, lost) else None
 
 
 def power_group(
-    state: State, scope: Bools, movable: Bools, minimum: Instance, target: Instance, drbd: bool = False
+    state: State,
+    scope: Bools,
+    movable: Bools,
+    minimum: Instance,
+    target: Instance,
+    allowed: Allowed = Allowed.POOLS,
 ) -> PowerGroup:
-    """The group in scope; instances in it that are ``movable`` may be moved."""
-    here: Bools = movable & scope[state.pnode]
-    return PowerGroup(state, scope, here, shared_instances(state, here), minimum, target, drbd)
+    """The group in scope; instances in it that are ``movable`` may be moved if they are allowed to.
+
+    Those without a mirror cannot be copied from nodes that are off.
+    """
+    rows = state.cluster.instances
+    alone = np.array([row.template.mirror is Mirror.NONE for row in rows], np.bool_)
+    free = ~state.columns.offline[state.pnode] & ~state.forthcoming & (allowed is Allowed.ALL)
+    here: Bools = movable & scope[state.pnode] & (~alone | free)
+    leaving = here & np.array([row.auto_balance for row in rows], np.bool_)
+    shared = None if (alone & here).any() else shared_instances(state, here)
+    return PowerGroup(state, scope, here, shared, sums_of(state, scope, leaving), minimum, target, allowed)
 
 
 def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
@@ -138,13 +142,3 @@ def switched(state: State, nodes: Sequence[int], offline: bool) -> State:
         rows[node] = replace(rows[node], offline=offline)
     state.cluster = replace(state.cluster, nodes=tuple(rows))
     return state
-
-
-def _room(columns: Columns, limit: Limit, figure: str) -> Ints:
-    """How much instances may take of each node until a limit breaks, far too much where it does not hold."""
-    room: Floats = -1.0 * limit.missing(getattr(columns, figure), columns, columns)
-    if limit.applies is not None:
-        room = np.where(limit.applies(columns), room, MAX_MIB)
-    if limit.per is not None:  # the limit looks at a ratio, which may be rounded
-        room = np.where(getattr(columns, limit.per) > 0, room + 1, MAX_MIB)
-    return np.floor(room).astype(np.int64)

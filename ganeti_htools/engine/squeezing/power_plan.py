@@ -39,16 +39,26 @@ class PowerPlan:
     kept: Mapping[int, str] = field(default_factory=dict)
 
 
+class Allowed(Enum):
+    """Which instances leave nodes that are powered down: those on storage that all nodes see, also mirrored
+    ones, or also plain and file ones, which are stopped while they are copied.
+    """
+
+    POOLS = "pools"
+    DRBD = "drbd"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """Nodes (rows) that are powered down before others, those that never are, and how many at most (None:
-    any number). ``drbd``: also nodes with DRBD instances, or secondaries of them.
+    any number); and which instances may leave them.
     """
 
     prefer: frozenset[int] = frozenset()
     never: frozenset[int] = frozenset()
     most: int | None = None
-    drbd: bool = False
+    allowed: Allowed = Allowed.POOLS
 
 
 ANY = Wishes()

@@ -41,7 +41,7 @@ def plan(
     parts = [PowerPlan(Action.NOTHING, (), (), state)]
     for scope in lacking or scopes:
         row = int(state.group[scope][0])
-        group = power_group(parts[-1].state, scope, movable, minimum[row], target[row], wishes.drbd)
+        group = power_group(parts[-1].state, scope, movable, minimum[row], target[row], wishes.allowed)
         if lacking:
             parts.append(power_up(group, progress))
             continue

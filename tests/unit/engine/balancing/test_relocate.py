@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import own_node_changes, tried
 from ganeti_htools.engine.rules import placements
-from ganeti_htools.engine.rules.move_kinds import MIRRORED, SHARED, MoveKind
+from ganeti_htools.engine.rules.move_kinds import KINDS, MoveKind
 from ganeti_htools.model.columns import NOWHERE, Columns
 from ganeti_htools.model.derive import derive
 from tests.support.clusters import Shape
@@ -54,7 +54,7 @@ def test_kinds_looked_at_together_are_as_each_alone(tags: tuple[str, ...], known
     state = derive(generated(5, Shape(nodes=6, instances=25, templates={"drbd": 2, "ext": 1}, tags=tags)))
     batches, facts = batches_of(state, np.ones(len(state.pnode), np.bool_))
     for batch in batches:
-        kinds = MIRRORED if batch.asked.mirrored else SHARED
+        kinds = KINDS[batch.mirror]
         free = [
             next(row for row in range(6) if row not in (state.pnode[index], state.snode[index]))
             for index in batch.rows.tolist()

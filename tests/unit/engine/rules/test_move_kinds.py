@@ -1,6 +1,7 @@
 import pytest
 
-from ganeti_htools.engine.rules.move_kinds import MIRRORED, RANK, SHARED, MoveKind, Operation
+from ganeti_htools.engine.rules.move_kinds import KINDS, RANK, MoveKind, Operation
+from ganeti_htools.model.types import Mirror
 
 P, S, NEW = "p", "s", "new"
 
@@ -14,6 +15,7 @@ P, S, NEW = "p", "s", "new"
         (MoveKind.REPLACE_AND_FAILOVER, "r f", (NEW, P), [(P, NEW)]),
         (MoveKind.REPLACE_PRIMARY, "f r f", (NEW, S), [(P, S), (S, NEW)]),
         (MoveKind.FAILOVER_AND_REPLACE, "f r", (S, NEW), [(P, S)]),
+        (MoveKind.MOVE, "m", (NEW, S), []),
     ],
 )
 def test_what_becomes_of_the_nodes(
@@ -24,7 +26,7 @@ def test_what_becomes_of_the_nodes(
     assert kind.migrations(P, S, NEW) == migrations
     assert kind.takes_node is (NEW in after)
     assert kind.to_primary is (after[0] == NEW)
-    assert kind.copies_disks is ("r" in steps)
+    assert kind.copies_disks is bool({"r", "m"} & {*steps})
 
 
 def test_disks_come_from_where_the_instance_is_by_then() -> None:
@@ -48,12 +50,9 @@ def test_operations_are_known_by_one_letter_or_two() -> None:
     ]
 
 
-def test_a_copied_instance_is_no_move_of_balancing() -> None:
-    assert Operation.MOVE.nodes(P, S, NEW) == (NEW, S)
-    assert not any(Operation.MOVE in kind.operations for kind in MoveKind)
-
-
 def test_each_kind_is_for_one_sort_of_instances() -> None:
-    assert MoveKind.FAILOVER_TO in SHARED
-    assert sorted((*MIRRORED, *SHARED), key=RANK.__getitem__) == list(MoveKind)
+    assert KINDS[Mirror.EXTERNAL] == (MoveKind.FAILOVER_TO,)
+    assert KINDS[Mirror.NONE] == (MoveKind.MOVE,)
+    kinds = (kind for kinds in KINDS.values() for kind in kinds)
+    assert sorted(kinds, key=RANK.__getitem__) == list(MoveKind)
     assert [MoveKind(kind.value) for kind in MoveKind] == list(MoveKind)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.balancing.recheck import NamedStep, named
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.squeezing import candidates, recheck, reserve, squeeze
-from ganeti_htools.engine.squeezing.power_plan import ANY, Action, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Allowed, PowerPlan, Wishes
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -240,3 +240,43 @@ def test_why_nodes_stay() -> None:
         3: "is secondary node of instances",
         4: "is offline or drained",
     }
+
+
+def local(template: DiskTemplate, **changes: object) -> State:
+    """Four nodes, n0 the master, each with an instance of that template; n3 may be changed."""
+    names = [f"n{row}" for row in range(4)]
+    rows = [instance(f"{template.value}-{name}", template, name, mem=100) for name in names]
+    made = by_hand.cluster(dict.fromkeys(names, 10_000), rows)
+    first, *others, last = made.nodes
+    nodes = replace(first, master=True), *others, replace(last, **changes)  # type: ignore[arg-type]
+    return derive(replace(made, nodes=nodes))
+
+
+@pytest.mark.parametrize("template", [DiskTemplate.PLAIN, DiskTemplate.FILE])
+def test_instances_without_a_mirror_leave_only_if_all_may(template: DiskTemplate) -> None:
+    state, everyone = local(template), np.ones(4, np.bool_)
+    for allowed in Allowed:
+        found = squeeze.plan(state, [NOTHING], [NOTHING], everyone, wishes=Wishes(allowed=allowed))
+        assert len(found.nodes) == (3 if allowed is Allowed.ALL else 0)
+        assert {step.kind for step in found.steps} <= {MoveKind.MOVE}
+        assert {state.pnode[step.instance] for step in found.steps} == set(found.nodes)
+
+
+def test_what_is_on_a_node_that_is_off_cannot_be_copied() -> None:
+    wishes = Wishes(allowed=Allowed.ALL)
+    for off in ({"offline": True}, {}):
+        state = local(DiskTemplate.PLAIN, **off)
+        found = squeeze.plan(state, [NOTHING], [NOTHING], np.ones(4, np.bool_), wishes=wishes)
+        assert bool(found.nodes) is not bool(off)
+
+
+def test_a_plan_that_copies_holds_as_long_as_its_nodes_do() -> None:
+    state, everyone = local(DiskTemplate.PLAIN), np.ones(4, np.bool_)
+    found = squeeze.plan(state, [NOTHING], [SMALL], everyone, wishes=Wishes(allowed=Allowed.ALL))
+    assert found.action is Action.NOTHING  # plain instances come back nowhere should their node be lost
+    found = squeeze.plan(state, [NOTHING], [NOTHING], everyone, wishes=Wishes(allowed=Allowed.ALL))
+    steps, nodes = list(named(state, found.steps)), state.names(found.nodes)
+    assert recheck.obstacle(state, found.action, nodes, steps, [NOTHING], everyone) is None
+    less = [replace(node, t_dsk=1.0, f_dsk=0) if node.master else node for node in state.cluster.nodes]
+    full = derive(replace(state.cluster, nodes=tuple(less)))
+    assert "does not fit" in str(recheck.obstacle(full, found.action, nodes, steps, [NOTHING], everyone))
