@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from htoolsd.ledger import schema
 from htoolsd.ledger.records import ConflictError, UnavailableError
+from htoolsd.ledger.urls import shown
 
 _PATIENCE = 5  # seconds to wait for who writes, or for a server
 _LONGEST = 30  # seconds of a statement
@@ -50,15 +51,6 @@ class Database:
         """A transaction; nothing of it is done unless all is. Raises ConflictError, UnavailableError."""
         with _errors(self._name), self._writing.begin() as connection:
             yield connection
-
-
-def shown(url: str) -> str:
-    """The URL as people may see it: without password, of SQLite the path."""
-    try:
-        parsed = make_url(url)
-    except SQLAlchemyError:
-        return "ledger"
-    return parsed.database or "" if parsed.drivername == "sqlite" else parsed.render_as_string()
 
 
 def _postgresql(url: URL) -> Engine:

@@ -6,18 +6,21 @@ A database that cannot be used is tried again a moment later; until then nobody 
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 import trio
 
-from htoolsd.ledger.database import shown
-from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import ConflictError, UnavailableError
+from htoolsd.ledger.urls import shown
+
+if TYPE_CHECKING:
+    from htoolsd.ledger.ledger import Ledger
 
 _log = structlog.get_logger()
 
 T = TypeVar("T")
+Work = Callable[["Ledger"], T]
 
 _REST = 5.0  # seconds from a failure until the database is tried again
 _EXPIRY = 10.0  # seconds between two looks for claims whose time has come
@@ -35,7 +38,7 @@ class Worker:
         self._again = 0.0  # when it may be tried again
         self._conflicts = 0
 
-    async def do(self, work: Callable[[Ledger], T]) -> T:
+    async def do(self, work: Work[T]) -> T:
         """The result of work, done in the thread after all that was asked for before.
 
         Whoever is cancelled meanwhile does not wait for work that has begun; it may still be done. Raises
@@ -65,15 +68,17 @@ class Worker:
         """Which database, why it cannot be used, how much is in it, how often somebody else was first."""
         counts: Mapping[str, int | None] = dict.fromkeys(("providers", "claims", "beyond"))
         with trio.move_on_after(_COUNTING) as waiting, suppress(UnavailableError):
-            counts = await self.do(Ledger.counts)
+            counts = await self.do(lambda ledger: ledger.counts())
         error = f"no answer within {_COUNTING:g} s" if waiting.cancelled_caught else self._error
         return {"database": shown(self._url), "error": error, **counts, "conflicts": self._conflicts}
 
-    def _done(self, work: Callable[[Ledger], T]) -> T:
+    def _done(self, work: Work[T]) -> T:
         if self._error is not None and time.monotonic() < self._again:
             raise UnavailableError(self._error)
         try:
             if self._ledger is None:
+                from htoolsd.ledger.ledger import Ledger  # takes a while: the daemon is ready before
+
                 self._ledger = Ledger(self._url)
             result = work(self._ledger)
         except ConflictError:

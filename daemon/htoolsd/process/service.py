@@ -25,6 +25,7 @@ from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.history import entries
 from htoolsd.history.history import History
+from htoolsd.ledger import urls
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
@@ -101,7 +102,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     known = partial(mastership.known, sync, ssconf)
     history = History(os.path.join(config.state_dir, "history.sqlite"), *_history_limits(config))
 
-    ledger = Worker(config.ledger or f"sqlite:///{os.path.join(config.state_dir, 'ledger.sqlite')}")
+    ledger = Worker(config.ledger or urls.of_file(config.state_dir))
 
     def decided(*facts: Any) -> None:
         history.note(entries.decision(*facts))

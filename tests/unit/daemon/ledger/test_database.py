@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger import schema
-from htoolsd.ledger.database import Database, shown
+from htoolsd.ledger.database import Database
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import Changes, Consumer, Provider, UnavailableError
 from htoolsd.ledger.tables import metadata
@@ -178,11 +178,3 @@ def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError, match=r"^postgresql://u:\*\*\*@[^\n]+$") as failed:
         Ledger(f"postgresql://u:secret@/ledger?host={tmp_path}")
     assert "secret" not in str(failed.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [("sqlite:////a/b", "/a/b"), ("postgresql://u:secret@h/d", "postgresql://u:***@h/d"), ("x", "ledger")],
-)
-def test_what_people_see_of_a_url(url: str, told: str) -> None:
-    assert shown(url) == told
