@@ -82,7 +82,7 @@ def _unit(text: str) -> Unit | None:
 def write_units(units: Iterable[Unit]) -> str:
     """The text of a node's units.
 
-    Of none more is free than there is, which moves may leave: disks that go may have taken less than their
+    Free space is cut at the total. After moves it may be more: disks that went may have taken less than their
     size, as sparse files do.
     """
     return ";".join(_unit_text(unit) for unit in units)
@@ -164,8 +164,8 @@ def spelled_out(cluster: Cluster) -> Cluster:
 def _with_defaults_first(cluster: Cluster) -> tuple[Node, ...]:
     """The nodes with the default units first.
 
-    If most nodes lack one, so that another would seem to be the default, they list it without any room, which
-    is the same as to lack it.
+    Nodes that lack one list it without any room, which means the same, if they are so many that otherwise
+    another unit would be taken for the default.
     """
     defaults = cluster.default_units
 

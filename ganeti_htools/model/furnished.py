@@ -72,8 +72,8 @@ def named_units(cluster: Cluster) -> set[DesiredUnit]:
 def with_storage(cluster: Cluster, found: Reports, named: Collection[DesiredUnit]) -> Cluster:
     """The cluster whose nodes have the ``named`` units that were found there; the others stay as they are.
 
-    Ganeti lists every volume group of a node, also the system's. With exclusive storage what it tells of the
-    default one there is (a volume group has space that no disk may take) stands in the node's own figures.
+    Ganeti lists every volume group of a node, also the system's. With exclusive storage a part of a volume
+    group cannot be taken by disks: what the default one really has stands in the node's own figures.
     """
     group = next((unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG), None)
     rows = tuple(

@@ -1,7 +1,7 @@
 """What there has to be known before a node is evacuated into other groups (``hail(1)``, ``--inter-group``).
 
-That the request is about all of the cluster, and the networks of its instances, of which Ganeti's requests do
-not tell.
+These are whether the request is about the whole cluster, and the networks of its instances, which Ganeti's
+requests leave out.
 """
 
 from collections.abc import Mapping
@@ -43,9 +43,9 @@ def _partial(cluster: Cluster, known: Cluster | None) -> str | None:
 
 
 def _connected(cluster: Cluster, names: frozenset[str], known: Cluster | None) -> Cluster:
-    """The cluster; these instances have the networks that are known of them.
+    """The cluster with the networks of these instances, as far as they are known.
 
-    Of an instance that is not known, whose request tells none, any network of its group may be one.
+    An instance of which none is known may be connected to any network of its group.
     """
     rows = {row.name: row for row in known.instances} if known else {}
     groups = {group.uuid: group for group in cluster.groups}

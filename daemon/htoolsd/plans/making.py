@@ -17,8 +17,8 @@ def made(
     by: Mapping[str, int],
     **more: str,
 ) -> Plan:
-    """A plan that has not begun. ``by`` has the ``uid`` and ``pid`` of whom it is made for; what ``more`` is
-    to be told of it stands beside that.
+    """A plan that has not begun. ``by`` are the ``uid`` and ``pid`` of the caller, ``more`` is what else its
+    record says.
     """
     run = begin(tool, proposal.purpose, proposal.jobs, options.execution)
     facts = {

@@ -132,7 +132,7 @@ def _now(room: Room, report: Report, now: Mapping[DesiredUnit, int], unit: Desir
 
 
 def others_named(cluster: Cluster) -> bool:
-    """Whether disks, pools, or tags of nodes or groups name units of which a single figure does not speak."""
+    """Whether disks, pools or tags name units besides the one that a node's single figure is about."""
     met = named_by(cluster.instances) | {pool.unit for pool in cluster.pools}
     named = {unit for unit in met if unit.type in REPORTED}
     groups = {unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG}

@@ -253,7 +253,7 @@ def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> st
 
 
 def _full(state: State, lost: int, heirs: Ints) -> Iterator[str]:
-    """Which of the nodes that hold the mirrors of a node's instances has nothing free where these are."""
+    """The secondaries of a lost node's instances that have no space left where the mirrors are, in words."""
     names, told = state.columns.shape.units, state.columns.shape.told
     for unit, free in enumerate(by_unit(state.columns, "f_dsk")):
         mirrored = (state.pnode == lost) & state.wants[:, unit] & ~state.forthcoming

@@ -131,7 +131,7 @@ def _reach(state: State, rows: Ints) -> Bools | None:
 
 
 def _added(state: State, batch: Batch) -> dict[str, Floats]:
-    """What each instance changes on a node on which nothing is, if any changes that; memory in any case."""
+    """What each instance changes on an empty node, by figure: those that any of them changes, and memory."""
     nothing = np.zeros(len(batch.rows), np.int64)
     changing = state.columns.changing()
     empty = state.columns.take(state.pnode[batch.rows]).changed(**dict.fromkeys(changing, nothing))

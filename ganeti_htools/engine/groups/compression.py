@@ -87,10 +87,10 @@ def _all_emptied(
 
 
 def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
-    """Groups with instances that use no more memory, disk and CPUs than those they can go to have free.
+    """The groups that may be emptied, in order; and others that have instances, with the reason why not.
 
-    What has the most free memory comes first, then disk, then CPUs; of similar ones what copies least. And
-    why other groups with instances are none.
+    Their instances use no more memory, disk and CPUs than the groups that they can go to have free. The most
+    free memory comes first, then disk, then CPUs; of similar groups the one that copies least.
     """
     state = now.state
     free, vacant = room.free(state), _vacant(state)

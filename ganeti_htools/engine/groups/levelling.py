@@ -71,10 +71,10 @@ def _rows(now: Regrouping) -> range:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What does not change while moves are looked for, and which were in vain (instances by groups).
+    """The search for moves.
 
     ``movable`` are instances (a mask), ``copied`` is what each copies to change its group (MiB), ``least``
-    what a move has to gain.
+    what a move has to gain. ``vain`` are moves that were tried in vain (instances by groups).
     """
 
     start: Regrouping

@@ -11,10 +11,10 @@ from ganeti_htools.model.state import State
 
 
 def obstacle(now: Regrouping, moves: Sequence[NamedMove]) -> str | None:
-    """Make moves one after the other, in place; why one cannot be made, which is where it ends.
+    """Make moves one after the other, in place. The first reason against them; None if there is none.
 
-    What has gone a part of its way goes the rest. No group may be less healthy in the end than it is before,
-    and no instance between two groups.
+    What has gone a part of its way goes the rest. In the end no group may be less healthy than before, and no
+    instance that has moved between two groups.
     """
     rows = {instance.name: row for row, instance in enumerate(now.state.cluster.instances)}
     groups = sorted(now.rules.groups)

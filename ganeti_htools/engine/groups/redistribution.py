@@ -31,9 +31,9 @@ Tell = Callable[[Regrouping], None]
 def redistribute(state: State, rules: Rules, limits: Limits, progress: Progress) -> Outcome:
     """Repair each unhealthy group, the worst first; all or nothing for each.
 
-    What an interrupted change of group has left between two groups comes to one of them before; where that
-    is not possible, its group is told as failed, be it healthy. What cannot be repaired is tried again once
-    something has moved, for another group may take instances then.
+    First, instances that an interrupted change of group has left between two groups come to one of them; if
+    one cannot, its group counts as failed, even if it is healthy. What cannot be repaired is tried again after
+    other moves, since another group may take instances then.
     """
     before = Regrouping(state, rules)
     now, failed, moved = before, dict[int, str](), -1

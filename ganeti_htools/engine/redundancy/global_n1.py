@@ -206,8 +206,10 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
 
 
 def unproved(state: State, lost: Ints, takers: Ints) -> Ints:
-    """Those of some nodes of a group (rows) of which sums do not prove that what they have comes back on
-    other nodes of it, the ``takers`` (rows), alone. What fails over or is recreated is not proved.
+    """The nodes of which sums do not prove that their instances come back on other nodes of their group.
+
+    ``lost`` are nodes of one group, ``takers`` the others that count (rows). Nothing is proved of instances
+    that fail over or are recreated.
     """
     here = np.isin(state.pnode, lost) & ~state.forthcoming
     displaced, free = displaced_by_node(state, here), free_on(state.columns)

@@ -87,7 +87,7 @@ class Sums:
         """What is displaced and what is free with an instance placed; its secondary may be anywhere.
 
         It takes what RESOURCES declares: ``test_sums_take_what_resources_declare`` compares them. Unless it
-        ``joins``, what its primary's loss displaces is not wanted, and stays what it was.
+        ``joins``, what is displaced stays as it was, for callers who do not look at its primary's loss.
         """
         displaced, columns = self.displaced, self.state.columns
         free = free_on(columns)
@@ -134,7 +134,7 @@ class Sums:
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
     def _doubtful(self, group: int, asked: Asked | None, primary: int) -> Ints:
-        """Those of a group, to whose nodes alone the placement makes a difference."""
+        """The same for one group; a placement makes a difference to the nodes of its own group only."""
         displaced, free = self._after(asked, primary)
         moved_mem = asked.record_mem if asked is not None and asked.mirrored else 0
         mates = np.flatnonzero(self.scope & (self.state.group == group))
@@ -170,9 +170,9 @@ class Sums:
         return self._without_room(asked, primary, NOWHERE, suspects[:1]) is not None
 
     def rules_out(self, asked: Asked, nodes: Ints) -> bool:
-        """Whether a new instance certainly leaves no state redundant, wherever on the nodes it is.
+        """Whether no state with a new instance is redundant, on whichever of the nodes it is.
 
-        Nor does then a larger one, nor that one and others together.
+        Then none is with a larger one either, nor with more instances besides.
         """
         if asked.mirrored:
             pairs = self.admits(asked, nodes, nodes) & ~np.eye(len(nodes), dtype=np.bool_)

@@ -23,9 +23,9 @@ def _room(shape: Shape, unit: int) -> Limit:
 class _Spare:
     """What has to stay free of a unit where Ganeti makes the disks of an instance (:attr:`.Asked.spare`).
 
-    Those are all nodes of a new one, and the secondary of one that becomes mirrored. On the primary of the
-    latter only metadata is made: where that is on a unit of its own it is counted there, and nothing else has
-    to stay free. Two for the same are equal, as limits are compared.
+    Disks are made on all nodes of a new instance, and on the secondary of one that becomes mirrored. On the
+    primary of the latter only metadata is made: if that is on a unit of its own, nothing else has to stay free.
+    A dataclass, as limits are compared.
     """
 
     unit: int
@@ -55,7 +55,7 @@ def pool_limits(shape: Shape) -> tuple[Limit, ...]:
 
 @lru_cache(maxsize=32)
 def unit_limits(shape: Shape) -> tuple[Limit, ...]:
-    """That nodes have the storage units, where those are told; what must be free there implies it."""
+    """Nodes must have the storage units, if those are told. (What must be free there implies it.)"""
     return tuple(
         Limit(Fail.DISK, of_unit("t_dsk", unit), ABOVE, of=unit, thing=name, fixed=True)
         for unit, name in enumerate(shape.units if shape.told else ())
@@ -76,9 +76,9 @@ def disk_limits(shape: Shape) -> tuple[Limit, ...]:
 
 @lru_cache(maxsize=32)
 def default_group(shape: Shape) -> Limit:
-    """Ganeti looks for the cluster's own volume group on the node from which it copies disks, whatever groups
-    they are on (``TLReplaceDisks``, ``lib/cmdlib/instance_storage.py``). A node that is offline does not
-    tell, one that has the group for mirrored disks has it.
+    """The node from which disks are copied must have the cluster's own volume group, whatever groups they are
+    on: Ganeti looks for it (``TLReplaceDisks``, ``lib/cmdlib/instance_storage.py``). A node that is offline
+    does not tell; one that has the group for mirrored disks has it.
     """
     name = shape.units[0]
     mirrored = [of_unit("t_dsk", unit) for unit in shape.own_group[1:]]
