@@ -85,7 +85,7 @@ def lacks_network(state: State, group: int, asked: Asked) -> bool:
 def by_group(
     state: State, groups: Sequence[int], options: Options, reporter: Reporter
 ) -> Iterator[tuple[int, Ints]]:
-    """Each of some groups (rows) that has nodes, in input order, with its candidates. The reporter is told."""
+    """Each of some groups (rows) that has nodes, in input order, with its candidates; it is told."""
     for group in sorted_unique(state.group).tolist():
         if group in groups:
             nodes = candidates(state, state.group == group, options.restrict_to)

@@ -134,7 +134,7 @@ class SizeVerdicts:
         return None
 
     def _look_ahead(self, size: Size, fail: Fail) -> None:
-        """Find verdicts about the next sizes together, since one failed and each has to be tried by itself."""
+        """Find verdicts about the next sizes together: one failed, and each has to be tried by itself."""
         self.ahead = min(2 * self.ahead, PROBES)
         self.of(*(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)))
 

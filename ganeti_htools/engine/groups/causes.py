@@ -37,7 +37,7 @@ class Cause(NamedTuple):
 
 
 def causes(now: Regrouping, group: int) -> Iterator[list[Cause]]:
-    """Sets of instances, of which one is to go next: one of the first set, or if none of that can, of the next."""
+    """Sets of instances: one of the first set is to go next, or if none of that can, one of the next."""
     state, found = now.state, now.health(group)
     if found.stranded:
         # What has no other group to go to needs the room of its own; what is large is hard to place.
@@ -56,7 +56,7 @@ def causes(now: Regrouping, group: int) -> Iterator[list[Cause]]:
 def _lack_without(state: State, node: int, row: int, secondary: bool) -> int | None:
     """The MiB that a node would lack without an instance; None if it would lack as much as with it.
 
-    Of a ``secondary`` this is about what its primary node's instances need here, else about what any peer's do.
+    For a ``secondary`` this is about what the instances of its primary need here, else about any peer's.
     """
     free, kept = int(state.columns.unallocated[node]), int(state.columns.r_mem[node])
     served = int(state.record_mem[row])

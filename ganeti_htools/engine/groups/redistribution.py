@@ -32,8 +32,8 @@ def redistribute(state: State, rules: Rules, limits: Limits, progress: Progress)
     """Repair each unhealthy group, the worst first; all or nothing for each.
 
     First, instances that an interrupted change of group has left between two groups come to one of them; if
-    one cannot, its group counts as failed, even if it is healthy. What cannot be repaired is tried again after
-    other moves, since another group may take instances then.
+    one cannot, its group counts as failed, even if it is healthy. What cannot be repaired is tried again
+    after other moves, since another group may take instances then.
     """
     before = Regrouping(state, rules)
     now, failed, moved = before, dict[int, str](), -1

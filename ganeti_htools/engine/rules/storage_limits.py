@@ -24,8 +24,8 @@ class _Spare:
     """What has to stay free of a unit where Ganeti makes the disks of an instance (:attr:`.Asked.spare`).
 
     Disks are made on all nodes of a new instance, and on the secondary of one that becomes mirrored. On the
-    primary of the latter only metadata is made: if that is on a unit of its own, nothing else has to stay free.
-    A dataclass, as limits are compared.
+    primary of the latter only metadata is made: if that is on a unit of its own, nothing else has to stay
+    free. A dataclass, as limits are compared.
     """
 
     unit: int
