@@ -430,6 +430,7 @@ END
 -h,--help none
 file 1 1
 --alternates integer
+--claim none
 END
             ;;
         'htoolsd') cat <<'END'

@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in (listed, wanted, past, why):
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
     decide = add("decide", _decide, "Decides an iallocator request.")
-    decide.usage = "htoolsctl decide FILE [--alternates=N] [--KEY=VALUE ...]"
+    decide.usage = "htoolsctl decide FILE [--alternates=N] [--claim] [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")
     decide.add_argument(
         "--alternates",
@@ -117,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_count,
         help="list the group of each new instance, and up to so many others that could take it, too",
     )
+    decide.add_argument("--claim", action="store_true", help="have later decisions count what it promises")
     return parser
 
 
@@ -218,7 +219,7 @@ def _why(options: Namespace) -> int:
 
 def _decide(options: Namespace) -> int:
     _look(options)
-    args: dict[str, object] = {"arguments": options.arguments}
+    args: dict[str, object] = {"arguments": options.arguments, "claim": options.claim}
     relay: Any
     if options.file == "-":
         relay = ask(options.socket, "decide", args | {"request": _standard_input()})

@@ -1,7 +1,7 @@
 """One iallocator decision: the bytes of a request in, the answer out."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ganeti_htools.backends import answer, incremental
@@ -35,7 +35,8 @@ class Response:
     ``names_units`` tells whether other storage units than the default ones were asked for, ``not_enabled``
     whether a disk template that the cluster did not enable when its configuration was asked for. ``ranking``
     has the groups that could take each new instance (see :func:`.answer.ranking`). ``promises`` are what is
-    promised by it, of the instances that it is ``about``.
+    promised by it, of the instances that it is ``about``. ``there`` are instances in the request to which
+    room was promised before.
     """
 
     answer: str
@@ -46,6 +47,7 @@ class Response:
     ranking: Sequence[Mapping[str, Any]] = ()
     promises: tuple[Promise, ...] = ()
     about: tuple[str, ...] = ()
+    there: Mapping[str, Instance] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,14 @@ def respond(
         _ranking(request, outcome),
         () if isinstance(outcome, RequestFailed) else promised(request, outcome),
         about,
+        _among(cluster.instances, promises),
     )
+
+
+def _among(rows: Sequence[Instance], promises: Collection[Promise]) -> dict[str, Instance]:
+    """The instances to which something is promised."""
+    names = {promise.name for promise in promises}
+    return {row.name: row for row in rows if row.name in names} if names else {}
 
 
 def _found(outcome: Decision | RequestFailed) -> int:

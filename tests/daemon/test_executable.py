@@ -150,7 +150,7 @@ def assert_decided_alone(finished: Finished, reason: str, request: Path | None =
     why, *rest = finished.stderr.splitlines(keepends=True)
     assert reason in why
     assert why.startswith("htoolsd: ")
-    assert why.endswith("; deciding without the daemon\n")
+    assert why.endswith("; deciding without the daemon and its claims\n")
     assert (finished.returncode, finished.stdout, "".join(rest)) == (
         expected.returncode,
         expected.stdout,
@@ -161,7 +161,9 @@ def assert_decided_alone(finished: Finished, reason: str, request: Path | None =
 def assert_left_to_hail(finished: Finished, reason: str, *arguments: object) -> None:
     """The executable, whose fallback is echo, has run the fallback with these arguments."""
     assert (finished.returncode, finished.stdout) == (0, " ".join(map(str, arguments)) + "\n")
-    assert re.fullmatch(f"htoolsd: .*{re.escape(reason)}.*; deciding without the daemon\n", finished.stderr)
+    assert re.fullmatch(
+        f"htoolsd: .*{re.escape(reason)}.*; deciding without the daemon and its claims\n", finished.stderr
+    )
 
 
 @pytest.fixture

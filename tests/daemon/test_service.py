@@ -499,7 +499,7 @@ def test_stopping_finishes_the_decision_under_way_and_refuses_those_that_wait(
     gated.signal()
     status, decided, reason = outcome(waiting)
     assert (status, decided) == (0, expected)
-    assert reason.endswith("No such file or directory; deciding without the daemon\n")
+    assert reason.endswith("No such file or directory; deciding without the daemon and its claims\n")
     assert "stopping" in [event.get("error") for event in gated.events()]
     assert not gated.socket.exists()
     assert deciding.poll() is None

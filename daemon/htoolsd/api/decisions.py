@@ -20,6 +20,8 @@ from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeErro
 from ganeti_htools.planning.gist import Gist
 from htoolsd import reading
 from htoolsd.api.turn import MOST_LOST, Attempt, Turn
+from htoolsd.claims.claim import Claimant
+from htoolsd.claims.claims import Claims
 from htoolsd.socket.methods import Args, File, words
 from htoolsd.socket.peer import PassedFile
 
@@ -61,6 +63,7 @@ class Decisions:
     what else is known of the cluster, and how old each kind of data is, in seconds; may raise RefusalError.
     ``note`` is told of each decision: its time (seconds of the epoch), its gist, the ranking of groups, how
     long it took (ms) and the ages.
+    ``claims`` are what is promised; where there are none, nothing is.
     ``want_units`` is called when somebody asks for other storage units than the default ones; ``renew`` asks
     for the configuration, before a disk template is refused that may have been enabled since.
     """
@@ -74,6 +77,7 @@ class Decisions:
         want_units: Callable[[], None] = lambda: None,
         renew: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
         note: Note = lambda *_facts: None,
+        claims: Claims | None = None,
     ) -> None:
         self._turn = Turn(patience)
         self._longest = longest
@@ -84,6 +88,7 @@ class Decisions:
         self._want_units = want_units
         self._renew = renew
         self._note = note
+        self._claims = claims
 
     def limit(self, patience: float, longest: float, largest: int) -> None:
         """Change the limits from now on."""
@@ -135,6 +140,7 @@ class Decisions:
         began = trio.current_time()
         try:
             options, source = _understand(args, file)
+            claimant = _claimant(args, file)
             known, ages = self._known()
             attempt = Attempt(self._turn)
             with attempt.scope:
@@ -143,6 +149,7 @@ class Decisions:
                     source,
                     options,
                     known,
+                    claimant,
                     abandon_on_cancel=True,
                     limiter=cast(trio.CapacityLimiter, attempt),  # trio documents any object alike
                 )
@@ -186,21 +193,26 @@ class Decisions:
             _log.info("decided", **outcome.gist.told(), **told)
 
     def _decide(
-        self, source: PassedFile | str, options: Options, known: Known | None
+        self, source: PassedFile | str, options: Options, known: Known | None, claimant: Claimant | None
     ) -> Response | HtoolsError:
         data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
         if not has_at_most(data, MOST):
             raise RefusalError(Refusal.FILE, f"the request has more than {MOST} values")
-        cache = self._cache
+        cache, claims = self._cache, self._claims
         try:
-            response = respond(data, options, cache, known)
+            promises = trio.from_thread.run_sync(claims.promises) if claims and claims.active else ()
+            response = respond(data, options, cache, known, promises)
             if response.not_enabled:
-                response = respond(data, options, cache, trio.from_thread.run(self._known_anew))
-            return response
+                known = trio.from_thread.run(self._known_anew)
+                response = respond(data, options, cache, known, promises)
         except TooLargeError as err:
             raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:
             return untraced(err)
+        if claims and claims.active:
+            trio.from_thread.check_cancelled()  # what nobody waits for any more promises nothing
+            trio.from_thread.run_sync(claims.decided, response, claimant)
+        return response
 
 
 def _relay(response: Response) -> Relay:
@@ -233,6 +245,18 @@ def _understand(args: Args, file: File) -> tuple[Options, PassedFile | str]:
     if text is not None and file is None:
         return options, text
     raise RefusalError(Refusal.ARGUMENTS, "decide: expected either a file passed along or a request")
+
+
+def _claimant(args: Args, file: File) -> Claimant | None:
+    """Who claims what is decided, if anybody: a job, which passes a file and says nothing of it, or somebody
+    who says so. Raises RefusalError.
+    """
+    match args.get("claim"):
+        case None:
+            return "job" if file is not None else None
+        case bool(claim):
+            return "hand" if claim else None
+    raise RefusalError(Refusal.ARGUMENTS, "decide: claim: expected true or false")
 
 
 def _milliseconds(since: float) -> float:

@@ -46,6 +46,8 @@ def declared(
             {
                 "arguments": "list of strings, the --KEY=VALUE options of the request; optional",
                 "request": "the text of the request, by clients that pass no file; optional",
+                "claim": "true if later decisions are to count what is promised, false if not; optional,"
+                " otherwise what is decided of a file that is passed counts",
             },
             decisions.run,
         ),

@@ -8,6 +8,7 @@ from pathlib import Path
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.group_health import GroupHealth
+from htoolsd.claims.claims import Claims
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
@@ -28,6 +29,7 @@ def teller(
     server: Server,
     sync: Sync,
     decisions: Decisions,
+    claims: Claims,
     plans: Plans,
     history: History,
     ledger: Worker,
@@ -47,6 +49,7 @@ def teller(
             "cluster": sync.status(),
             "groups": await groups.told(),
             "decisions": decisions.status() | alone.status(socket),
+            "claims": claims.status(),
             "plans": plans.status(),
             "history": history.status(),
             "ledger": await ledger.status(),

@@ -23,6 +23,8 @@ from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
+from htoolsd.claims.claims import Claims
+from htoolsd.claims.claims import Mode as ClaimMode
 from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.ledger import urls
@@ -107,7 +109,9 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     def decided(*facts: Any) -> None:
         history.note(entries.decision(*facts))
 
-    decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew, decided)
+    claims = Claims(*_claim_limits(config), lambda: sync.model.cluster is not None)
+    sync.follow_work(claims.wants_work, claims.looked)
+    decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew, decided, claims)
     offered = Methods()
     server = Server(offered, _limits(config))
 
@@ -130,7 +134,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             PlanMethods(plans, sync),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
-            status.teller(config.socket, server, sync, decisions, plans, history, ledger),
+            status.teller(config.socket, server, sync, decisions, claims, plans, history, ledger),
         )
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
@@ -139,6 +143,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         nonlocal config
         config = new
         decisions.limit(*_decision_limits(new))
+        claims.limit(*_claim_limits(new))
         server.limit(_limits(new))
         sync.pace(new.config_seconds, new.live_seconds)
         sync.storage.settings = _storage_settings(new)
@@ -181,6 +186,10 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
 
 def _decision_limits(config: Config) -> tuple[float, float, int]:
     return config.wait_seconds, config.decision_seconds, config.request_mib << 20
+
+
+def _claim_limits(config: Config) -> tuple[ClaimMode, float]:
+    return cast(ClaimMode, config.claims), config.claim_seconds
 
 
 def _history_limits(config: Config) -> tuple[float, int]:

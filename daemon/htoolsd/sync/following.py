@@ -77,6 +77,9 @@ class Sync:
             configuration_file, self.client, lambda: self.model, self._learn_storage, self.renew
         )
         self._queue: queue.Queue | None = None
+        self._work: queue.Work | None = None
+        self._work_wanted: Callable[[], bool] = lambda: False
+        self._tell_work: Callable[[queue.Work], None] = lambda _work: None
         self._unheard: frozenset[str] = frozenset()
 
     def ages(self) -> dict[str, float]:
@@ -117,6 +120,10 @@ class Sync:
         self._periods |= {CONFIGURATION: configuration_seconds, LIVE: live_seconds}
         for kind, trigger in self._triggers.items():
             trigger.by(trio.current_time() + self._periods[kind])
+
+    def follow_work(self, wanted: Callable[[], bool], tell: Callable[[queue.Work], None]) -> None:
+        """Have ``tell`` called after each poll, while it is ``wanted``, with what jobs have to do."""
+        self._work_wanted, self._tell_work = wanted, tell
 
     def client(self) -> Client:
         """A connection to luxid that nobody else uses."""
@@ -162,7 +169,7 @@ class Sync:
                 await self._until(False)
                 reign.cancel_scope.cancel()
             # The jobs seen so far say nothing about the queue when the role comes back.
-            self._queue = None
+            self._queue = self._work = None
             for trigger in self._triggers.values():
                 trigger.give_up()
 
@@ -234,6 +241,7 @@ class Sync:
             name: await request.ask(client, CONFIGURATION_PATIENCE)
             for name, request in self._requests[CONFIGURATION].items()
         }
+        asked = trio.current_time()
         jobs = await queries.query(client, "job", queue.FIELDS, queue.asks_for(self._queue))
         self._queue, ran_empty = queue.seen(self._queue, jobs)
         if ran_empty:
@@ -241,6 +249,17 @@ class Sync:
         await self._learn(CONFIGURATION, tables, begun)
         if self.model.answers and not unheard(self.model) <= self._unheard:
             self.want_live()
+        await self._ask_work(client, self._queue, asked)
+
+    async def _ask_work(self, client: Client, there: queue.Queue, asked: float) -> None:
+        """Tell what is left to do, if that is wanted."""
+        if not self._work_wanted():
+            self._work = None
+            return
+        wanted = queue.asks_for_work(there, self._work)
+        jobs = await queries.query(client, "job", queue.WORK_FIELDS, wanted) if wanted else []
+        self._work = queue.work(there, self._work, jobs, asked)
+        self._tell_work(self._work)
 
     async def _ask_live(self, client: Client) -> None:
         """Raises LuxiError, DataError."""

@@ -1,16 +1,19 @@
-"""Ganeti's job queue, watched from afar: whether work has ended since the last look.
+"""Ganeti's job queue, watched from afar: whether work has ended since the last look, and what is left to do.
 
 Luxid reads a file for each job that it is asked about, so a look only asks about those that had not ended
-at the last one, and about newer ones.
+at the last one, and about newer ones; and what a job is to do is asked for once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ganeti_htools.luxi.queries import JobStatus, Row
 
 FIELDS = ("id", "status")
+WORK_FIELDS = ("id", "ops")
+
+Opcode = Mapping[str, Any]
 
 _UNFINISHED = frozenset(status.value for status in JobStatus if not status.final)
 
@@ -23,11 +26,39 @@ class Queue:
     unfinished: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The opcodes of the jobs that had not ended when they were ``asked`` for (trio's clock)."""
+
+    asked: float
+    opcodes: Mapping[int, Sequence[Opcode]]
+
+
 def asks_for(queue: Queue | None) -> list[Any] | None:
     """The filter for the next look; without one all jobs are looked at."""
     if queue is None:
         return None
-    return ["|", [">", "id", queue.newest], *(["=", "id", job] for job in sorted(queue.unfinished))]
+    return ["|", [">", "id", queue.newest], *_each(queue.unfinished)]
+
+
+def asks_for_work(queue: Queue, known: Work | None) -> list[Any] | None:
+    """The filter for jobs of which it is not known what they are to do; None if there are none."""
+    unknown = queue.unfinished - (known.opcodes.keys() if known else set())
+    return ["|", *_each(unknown)] if unknown else None
+
+
+def _each(jobs: Iterable[int]) -> list[Any]:
+    return [["=", "id", job] for job in sorted(jobs)]
+
+
+def work(queue: Queue, known: Work | None, jobs: Iterable[Row], asked: float) -> Work:
+    """What is left to do, with what more jobs told of themselves. One that tells nothing is gone."""
+    opcodes = dict(known.opcodes) if known else {}
+    for job in jobs:
+        told = job.values.get("ops")
+        if isinstance(told, list):
+            opcodes[job.values["id"]] = [each for each in told if isinstance(each, dict)]
+    return Work(asked, {job: opcodes[job] for job in queue.unfinished & opcodes.keys()})
 
 
 def seen(queue: Queue | None, jobs: Iterable[Row]) -> tuple[Queue, bool]:

@@ -29,6 +29,9 @@ def _status(answer: Any) -> Iterator[str]:
         yield f"  storage    {_storage(storage)}"
     if answer.get("groups"):
         yield f"  groups     {_groups(answer['groups'])}"
+    claims = answer.get("claims")
+    if claims and claims["living"]:
+        yield f"  claims     {claims['living']} living"
     if answer["plans"]:
         yield f"  plans      {', '.join(f'{count} {state}' for state, count in answer['plans'].items())}"
     kept = answer.get("history")

@@ -139,10 +139,10 @@ def test_a_decision_is_relayed(
     assert run("decide", str(tmp_path / "request"), "--no-capacity-checks") == 3
     assert capsys.readouterr() == ("answer\n", "warning\n")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[]")))
-    assert run("decide", "-") == 3
+    assert run("decide", "--claim", "-") == 3
     assert [args for method, args in asked if method == "decide"] == [
-        {"arguments": ["--no-capacity-checks"], "file": True},
-        {"arguments": [], "request": "[]"},
+        {"arguments": ["--no-capacity-checks"], "claim": False, "file": True},
+        {"arguments": [], "claim": True, "request": "[]"},
     ]
 
 
@@ -164,7 +164,10 @@ def test_groups_that_could_take_an_instance_are_listed(
             ["new", f"g{which}", "preferred", f"{which}.00000000", f"n{which}"]
             for which in range(min(3, number + 1))
         ]
-    assert asked[-1] == ("decide", {"arguments": ["--no-capacity-checks"], "file": True})
+    assert asked[-1] == (
+        "decide",
+        {"arguments": ["--no-capacity-checks"], "claim": False, "file": True},
+    )
     with pytest.raises(SystemExit):
         run("decide", str(tmp_path / "request"), "--alternates=-1")
     assert capsys.readouterr().err.endswith("--alternates: expected a whole number, got '-1'\n")

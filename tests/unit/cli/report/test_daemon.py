@@ -14,6 +14,7 @@ STATUS: dict[str, Any] = {
     "luxi": {"state": "connected", "since": 0.0, "error": None, "path": "/run/luxi"},
     "cluster": {"nodes": 3, "instances": 5, "ages": {"live": 4}, "late": False, "silent": []},
     "groups": None,
+    "claims": {"active": True, "living": 0},
     "plans": {},
     "decisions": {
         **dict.fromkeys(

@@ -15,13 +15,16 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError
 from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import Decisions, read_request
 from htoolsd.api.turn import MOST_LOST
+from htoolsd.claims.claims import Claims
 from htoolsd.socket.peer import PassedFile
+from tests.support.by_hand import instance
 from tests.support.memory_peer import is_open, open_file
 
 AGES = {"configuration": 1.5, "live": 100.0}
@@ -40,6 +43,7 @@ class Engine:
         self.at_once = self.most_at_once = 0
         self.caches: list[Cache | None] = []
         self.gist = GIST
+        self.promises: tuple[Promise, ...] = ()
 
     def respond(
         self,
@@ -58,7 +62,7 @@ class Engine:
         self.at_once -= 1
         if isinstance(outcome, Exception):
             raise outcome
-        return Response(outcome, ("one", "two"), self.gist, ranking=RANKING)
+        return Response(outcome, ("one", "two"), self.gist, ranking=RANKING, promises=self.promises)
 
     async def next_begun(self) -> bytes:
         """The data of the next decision, once it has begun."""
@@ -152,6 +156,7 @@ async def test_the_request_is_read_from_a_file_that_is_closed(
         {"request": "", "arguments": [7]},
         {"request": "", "arguments": ["--restrict-allocation-to=" + "n" * (1 << 16)]},
         {"request": "", "arguments": ["--no-such-option=1"]},
+        {"request": "", "claim": 1},
     ],
 )
 async def test_wrong_arguments_are_refused(decisions: Decisions, args: dict[str, object]) -> None:
@@ -212,6 +217,31 @@ async def test_an_abandoned_decision_keeps_its_turn_until_it_ends(
         engine.outcomes.put("")
     assert engine.most_at_once == 1
     assert counts(decisions) == {"served": 1, "abandoned": 1}
+
+
+async def test_who_claims_what_is_promised(engine: Engine, tmp_path: Path) -> None:
+    """Who passes a file, unless he says otherwise; and nobody who does not wait for the decision any more."""
+    claims = Claims("always", 600.0, lambda: True)
+    decisions = Decisions(1000, 1000, 1000, lambda: (KNOWN, AGES), claims=claims)
+    engine.promises = (Promise(instance("new", DiskTemplate.PLAIN, "a"), new=True),)
+
+    async def decided(args: dict[str, object], passed: bool) -> int:
+        engine.outcomes.put("")
+        file = PassedFile(open_file(tmp_path / "request", "")) if passed else None
+        await decisions.run(args, file)
+        living = len(claims.promises())
+        claims.cancel("new")
+        return living
+
+    async with trio.open_nursery() as client:
+        client.start_soon(decisions.run, {"request": "abandoned", "claim": True}, None)
+        await engine.next_begun()
+        client.cancel_scope.cancel()
+    engine.outcomes.put("")
+    assert await decided({"request": ""}, passed=False) == 0
+    assert await decided({"request": "", "claim": True}, passed=False) == 1
+    assert await decided({}, passed=True) == 1
+    assert await decided({"claim": False}, passed=True) == 0
 
 
 async def test_a_client_that_leaves_while_waiting_is_forgotten(engine: Engine, decisions: Decisions) -> None:
@@ -394,7 +424,7 @@ async def test_a_template_is_refused_only_by_the_newest_configuration(
     """It may have been enabled a moment ago."""
     clusters = [KNOWN]
 
-    def respond(_data: bytes, _options: Options, _cache: Cache, known: Known) -> Response:
+    def respond(_data: bytes, _options: Options, _cache: Cache, known: Known, _promises: Any) -> Response:
         return Response(f"{known.age}", (), GIST, not_enabled=known is KNOWN)
 
     async def renew() -> None:

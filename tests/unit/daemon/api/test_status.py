@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.status import resident_mib, teller
+from htoolsd.claims.claims import Claims
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
@@ -30,8 +31,10 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
         server = Server(methods, Limits(connections=2, per_user=2, message=1000, idle=60, write=10))
         history = History(str(tmp_path / "history"), 1.0, 1)
         decisions = Decisions(30, 60, 1000, lambda: (None, {}))
+        claims = Claims("always", 600.0, lambda: True)
         ledger = Worker(f"sqlite:///{tmp_path / 'ledger'}")
-        run = teller(socket, server, sync, decisions, Plans(str(tmp_path), sync), history, ledger)
+        plans = Plans(str(tmp_path), sync)
+        run = teller(socket, server, sync, decisions, claims, plans, history, ledger)
         methods.add(Method("status", 1, "What is tried.", {}, run))
         await sync.refresh()
         autojump_clock.autojump_threshold = inf  # the ledger takes the time that it takes
@@ -49,6 +52,7 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
     assert {group["health"] for group in told["groups"]} <= WORDS
     assert [group["name"] for group in told["groups"]] == ["default"]
     assert (told["decisions"]["served"], told["decisions"]["alone"]) == (0, 0)
+    assert told["claims"] == {"active": True, "living": 0}
     assert told["plans"] == {}
     assert (told["history"]["waiting"], told["history"]["error"]) == (0, None)
     assert (told["ledger"]["providers"], told["ledger"]["error"]) == (0, None)

@@ -1,5 +1,5 @@
 from ganeti_htools.luxi.queries import Missing, Row
-from htoolsd.sync.queue import Queue, asks_for, seen
+from htoolsd.sync.queue import Queue, Work, asks_for, asks_for_work, seen, work
 
 
 def jobs(**states: str) -> list[Row]:
@@ -26,3 +26,17 @@ def test_when_it_has_run_empty() -> None:
     assert seen(busy, [Row({"id": 7}, {"status": Missing.NO_DATA})]) == (idle, True)
     assert seen(idle, []) == (idle, False)
     assert seen(idle, jobs(j8="success")) == (Queue(8), True)  # it came and went since the last look
+
+
+def test_what_jobs_are_to_do_is_asked_once() -> None:
+    create = [{"OP_ID": "OP_INSTANCE_CREATE"}]
+    assert asks_for_work(Queue(7), None) is None
+    assert asks_for_work(Queue(7, frozenset({5, 2})), None) == ["|", ["=", "id", 2], ["=", "id", 5]]
+    told = [Row({"id": 5, "ops": create}, {}), Row({"id": 2}, {"ops": Missing.UNAVAILABLE})]
+    first = work(Queue(7, frozenset({5, 2})), None, told, 1.0)
+    assert first == Work(1.0, {5: create})
+    assert asks_for_work(Queue(8, frozenset({5, 8})), first) == ["|", ["=", "id", 8]]
+    second = work(Queue(8, frozenset({5, 8})), first, [Row({"id": 8, "ops": []}, {})], 2.0)
+    assert second == Work(2.0, {5: create, 8: []})
+    assert asks_for_work(Queue(8, frozenset({5})), second) is None
+    assert work(Queue(8, frozenset({8})), second, [], 3.0) == Work(3.0, {8: []})

@@ -1,0 +1,101 @@
+"""What is promised counts, for all who ask at once: real programs."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.clusters import Json, Shape, cluster
+from tests.support.messages import allocate, encode, message
+from tests.support.programs import PROGRAMS, Daemon, executable, run, running, wait_until
+from tests.support.rows import generated
+from tests.support.simulators import Simulator, simulator
+from tests.support.worlds import opcode
+
+EACH, NODES, MEMORY = 5, 6, 1024  # instances for which there is room on each node
+
+
+def full_after(instances: int) -> Json:
+    """A cluster of nodes that are full after so many instances."""
+    data = cluster(1, Shape(nodes=NODES, instances=0))
+    free = instances * MEMORY + 512
+    figures = {"total_memory": free + 1024, "reserved_memory": 1024, "free_memory": free}
+    figures |= dict.fromkeys(("total_disk", "free_disk"), 1 << 20)
+    nodes = {name: node | figures for name, node in data["nodes"].items()}
+    return data | {"nodes": nodes}
+
+
+def request(directory: Path, name: str, data: Json) -> Path:
+    path = directory / name
+    path.write_text(encode(message(data, allocate(name, "plain", memory=MEMORY))))
+    return path
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with running(tmp_path / "daemon", config='claims = "always"') as daemon:
+        yield daemon
+
+
+def decide(daemon: Daemon, path: Path) -> Json:
+    finished = executable(daemon.socket, path, "--no-capacity-checks=")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    answer: Json = json.loads(finished.stdout)
+    return answer
+
+
+def test_forty_ask_at_once_where_there_is_room_for_thirty(daemon: Daemon, tmp_path: Path) -> None:
+    data = full_after(EACH)
+    files = [request(tmp_path, f"new{number}.example.org", data) for number in range(40)]
+    with ThreadPoolExecutor(len(files)) as pool:
+        answers = list(pool.map(lambda path: decide(daemon, path), files))
+    promised = [answer["result"] for answer in answers if answer["success"]]
+    assert Counter(node for nodes in promised for node in nodes) == dict.fromkeys(data["nodes"], EACH)
+    for answer in answers:
+        if not answer["success"]:
+            assert "; room is promised to new" in answer["info"]
+            assert answer["info"].endswith(" and 27 more, without which more would find a place")
+    assert daemon.status()["claims"] == {"active": True, "living": EACH * NODES}
+
+
+def by_hand(daemon: Daemon, path: Path, *options: str) -> Json:
+    finished = run(PROGRAMS / "htoolsctl", "--socket", daemon.socket, "decide", path, *options)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    answer: Json = json.loads(finished.stdout)
+    return answer
+
+
+def test_by_hand_only_what_is_claimed_counts(daemon: Daemon, tmp_path: Path) -> None:
+    data = full_after(1)
+    files = [request(tmp_path, f"new{number}.example.org", data) for number in range(NODES + 2)]
+    assert all("promised" not in by_hand(daemon, path)["info"] for path in files)
+    assert by_hand(daemon, files[0], "--claim")["success"]
+    assert "; room is promised to new0.example.org" in by_hand(daemon, files[1])["info"]
+    assert "; room is promised to new0.example.org" in decide(daemon, files[2])["info"]
+    assert daemon.status()["claims"]["living"] == 2
+
+
+@pytest.fixture
+def ganeti(tmp_path: Path) -> Iterator[Simulator]:
+    (tmp_path / "daemon").mkdir()
+    with simulator(tmp_path / "daemon", generated(1, Shape()), "--job-seconds=3600") as ganeti:
+        yield ganeti
+
+
+def test_a_claim_lives_as_long_as_its_job(tmp_path: Path, ganeti: Simulator) -> None:
+    disks = [{"size": 1024}]
+    create = opcode("INSTANCE_CREATE", instance_name="new.example.org", disk_template="plain", disks=disks)
+    with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
+        wait_until(lambda: daemon.status()["cluster"]["nodes"])
+        ganeti.ask("SubmitJob", [create | {"pnode": "node1.example.org"}])
+        assert decide(daemon, request(tmp_path, "new.example.org", full_after(EACH)))["success"]
+        assert decide(daemon, request(tmp_path, "none.example.org", full_after(EACH)))["success"]
+        wait_until(lambda: daemon.told("claim ended"))
+        (ended,) = daemon.told("claim ended")
+        assert (ended["instance"], ended["why"]) == ("none.example.org", "no job")
+        assert daemon.status()["claims"]["living"] == 1
+        ganeti.finish()
+        wait_until(lambda: daemon.status()["claims"]["living"] == 0)

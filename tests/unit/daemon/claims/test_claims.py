@@ -1,0 +1,115 @@
+from dataclasses import dataclass, replace
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.planning.decision import Response
+from ganeti_htools.planning.gist import Gist
+from ganeti_htools.planning.promises import Promise
+from htoolsd.claims.claims import Claims
+from htoolsd.sync.queue import Work
+from tests.support.by_hand import instance
+
+
+@dataclass
+class Ganeti:
+    """Whether it is followed."""
+
+    followed: bool = True
+
+
+def promise(name: str, node: str = "a") -> Promise:
+    return Promise(instance(name, DiskTemplate.PLAIN, node), new=True)
+
+
+def response(*promises: Promise, about: tuple[str, ...] = (), there: tuple[Instance, ...] = ()) -> Response:
+    names = about or tuple(each.name for each in promises)
+    rows = {row.name: row for row in there}
+    return Response("", (), Gist("allocate", names), promises=promises, about=names, there=rows)
+
+
+@pytest.fixture
+def ganeti() -> Ganeti:
+    return Ganeti()
+
+
+@pytest.fixture
+def claims(ganeti: Ganeti) -> Claims:
+    return Claims("auto", 600.0, lambda: ganeti.followed)
+
+
+async def test_what_was_promised_last_counts(claims: Claims) -> None:
+    claims.decided(response(promise("one"), promise("two")), "job")
+    claims.decided(response(promise("two", "b")), "job")
+    assert claims.promises() == (promise("one"), promise("two", "b"))
+    claims.decided(response(about=("one",)), "job")  # it was refused
+    assert claims.promises() == (promise("two", "b"),)
+
+
+async def test_only_what_is_claimed_counts(claims: Claims) -> None:
+    claims.decided(response(promise("one")), "job")
+    claims.decided(response(promise("one", "b"), promise("two")), None)
+    assert claims.promises() == (promise("one"),)
+
+
+async def test_a_claim_expires(claims: Claims, mock_clock: MockClock) -> None:
+    claims.decided(response(promise("one")), "job")
+    mock_clock.jump(599)
+    claims.decided(response(promise("two")), "job")
+    assert len(claims.promises()) == 2
+    mock_clock.jump(1)
+    assert claims.promises() == (promise("two"),)
+
+
+async def test_jobs_end_claims(claims: Claims, mock_clock: MockClock) -> None:
+    assert not claims.wants_work()
+    claims.decided(response(promise("one"), promise("two")), "job")
+    assert claims.wants_work()
+    mock_clock.jump(1)
+    claims.looked(Work(trio.current_time(), {1: [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "two"}]}))
+    assert claims.promises() == (promise("two"),)
+    mock_clock.jump(1)
+    claims.looked(Work(trio.current_time(), {}))
+    assert not claims.wants_work()
+
+
+async def test_a_cancelled_claim_ends(claims: Claims) -> None:
+    claims.decided(response(promise("one"), promise("two")), "job")
+    assert claims.cancel("one")
+    assert not claims.cancel("one")
+    assert claims.promises() == (promise("two"),)
+
+
+async def test_where_ganeti_is_not_followed_requests_tell_what_is_there(
+    claims: Claims, ganeti: Ganeti
+) -> None:
+    claims.limit("always", 600.0)
+    claims.decided(response(promise("one"), promise("two")), "job")
+    up, down = instance("one", DiskTemplate.PLAIN, "b"), instance("two", DiskTemplate.PLAIN, "a")
+    there = (up, replace(down, status=Status.DOWN))
+    claims.decided(response(there=there), None)
+    assert len(claims.promises()) == 2
+    ganeti.followed = False
+    claims.decided(response(there=there), None)
+    assert claims.promises() == (promise("two"),)
+
+
+@pytest.mark.parametrize(
+    ("mode", "followed", "active"),
+    [
+        ("auto", True, True),
+        ("auto", False, False),
+        ("always", False, True),
+        ("never", True, False),
+    ],
+)
+async def test_when_claims_count(claims: Claims, ganeti: Ganeti, mode, followed, active) -> None:  # type: ignore[no-untyped-def]
+    claims.decided(response(promise("one")), "job")
+    ganeti.followed = followed
+    claims.limit(mode, 600.0)
+    assert claims.active is active
+    assert bool(claims.promises()) is active
+    assert claims.status() == {"active": active, "living": 1}
