@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
 from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
@@ -51,7 +52,8 @@ class Node:
     ``t_`` are totals, ``f_`` what is free, ``n_`` what the node's own system uses. With ``updating`` these
     figures may have been measured when the node had other instances. ``cpu_load`` is None unless a monitor
     measured it. ``storage`` are its storage units; None if they are not known, and ``t_dsk`` and ``f_dsk``
-    are then those of the default unit.
+    are then those of the default unit. ``inventories`` are by resource class: of custom classes what the node
+    has; of those that Ganeti itself knows only what is reserved counts.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Node:
     cpu_load: float | None = None
     updating: bool = False
     storage: tuple[Unit, ...] | None = None
+    inventories: tuple[tuple[str, Inventory], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ Bools = NDArray[np.bool_]
 
 
 class Shape(NamedTuple):
-    """Of which storage there are figures: names of the units, and of pools that some nodes do not see.
+    """Of which storage and custom classes there are figures: names of the storage units, of pools that some
+    nodes do not see, and of custom resource classes.
 
     Without ``told`` no node tells its units, and each has the only one. ``own_group`` are the units that
     are the cluster's own volume group: the first, and that group for mirrored disks if there is one.
@@ -29,11 +30,14 @@ class Shape(NamedTuple):
     pools: tuple[str, ...] = ()
     told: bool = False
     own_group: tuple[int, ...] = (0,)
+    classes: tuple[str, ...] = ()
 
     @property
     def binds(self) -> bool:
-        """Whether nodes are told apart by which storage they have or see, not only by how much is free."""
-        return self.told or bool(self.pools)
+        """Whether nodes are told apart by which storage they have or see, or which custom classes they have,
+        not only by how much is free.
+        """
+        return self.told or bool(self.pools) or bool(self.classes)
 
 
 SINGLE = Shape()
@@ -49,7 +53,8 @@ class Columns(NamedTuple):
     ``conflicts`` counts primary instances in excess of one per exclusion tag; ``location`` is the
     sum of the primary instances' location and unmet desired-location scores. ``load_...`` are sums
     of dynamic utilisation. ``..._dsk`` is disk space of the default storage unit; a cluster with more units,
-    or with pools that some nodes do not see, has columns of a type with more figures (:func:`columns_type`).
+    with pools that some nodes do not see, or with custom resource classes has columns of a type with more
+    figures (:func:`columns_type`).
     """
 
     t_mem: Floats
@@ -88,7 +93,7 @@ class Columns(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """Which figures of storage these columns have."""
+        """Which figures of storage and of custom classes these columns have."""
         return SINGLE
 
     def map(self, change: Callable[[Any], Any]) -> "Columns":
@@ -142,27 +147,41 @@ def of_pool(pool: int) -> str:
     return f"sees_{pool}"
 
 
+def of_class(figure: str, which: int) -> str:
+    """The name of a figure of a custom resource class.
+
+    ``t`` is what there is, of which an instance may have at least ``least`` and at most ``most``, in
+    ``step``; ``f`` is free, ``r`` is kept free for instances whose primary may fail.
+    """
+    return f"{figure}_class_{which}"
+
+
 def by_unit(columns: Columns, figure: str) -> list[Any]:
     """A figure of disk space for each storage unit."""
     return [getattr(columns, of_unit(figure, unit)) for unit in range(len(columns.shape.units))]
 
 
 def present(columns: Columns) -> Bools:
-    """Which nodes have each storage unit, and see each pool (units, then pools; by nodes)."""
-    pools = [getattr(columns, of_pool(pool)) for pool in range(len(columns.shape.pools))]
-    return np.array([figure > 0 for figure in (*by_unit(columns, "t_dsk"), *pools)])
+    """Which nodes have each storage unit, see each pool, have each custom class (in this order; by nodes)."""
+    shape = columns.shape
+    pools = [getattr(columns, of_pool(pool)) for pool in range(len(shape.pools))]
+    classes = [getattr(columns, of_class("t", which)) for which in range(len(shape.classes))]
+    return np.array([figure > 0 for figure in (*by_unit(columns, "t_dsk"), *pools, *classes)])
 
 
 @lru_cache(maxsize=32)
 def columns_type(shape: Shape) -> type[Columns]:
-    """The type of columns with figures of so many units and pools."""
+    """The type of columns with figures of so many units, pools and classes."""
     if shape == SINGLE:
         return Columns
     units = range(1, len(shape.units))
     more = [of_unit(figure, unit) for unit in units for figure in ("t_dsk", "lo_dsk")]
     more += map(of_pool, range(len(shape.pools)))
-    free = [of_unit("f_dsk", unit) for unit in units]
-    changing = [*CHANGING, *free, *(f"{figure}_forth" for figure in free)]
+    classes = range(len(shape.classes))
+    more += [of_class(figure, which) for which in classes for figure in ("t", "least", "most", "step")]
+    free = [of_unit("f_dsk", unit) for unit in units] + [of_class("f", which) for which in classes]
+    kept = [of_class("r", which) for which in classes]
+    changing = [*CHANGING, *free, *(f"{figure}_forth" for figure in free), *kept]
     plain = namedtuple("Columns", [*FIGURES[:_FIRST_CHANGING], *more, *changing])  # type: ignore[misc]
     members = {name: vars(Columns)[name] for name in _MEMBERS}
     return cast(type[Columns], type("Columns", (plain,), {"__slots__": (), **members, "shape": shape}))

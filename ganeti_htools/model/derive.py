@@ -17,11 +17,14 @@ from ganeti_htools.model.columns import (
     Shape,
     by_unit,
     columns_type,
+    of_class,
     of_pool,
     of_unit,
 )
 from ganeti_htools.model.errors import on_one_line
 from ganeti_htools.model.figures import Figures, tabulate
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.reserved import Reserved, reserved
 from ganeti_htools.model.state import State
 from ganeti_htools.model.units import Units, sees, space_of, survey
 
@@ -127,12 +130,14 @@ def derive(
     policies = tuple(group.ipolicy for group in cluster.groups)
     units = survey(cluster, requested)
     names = tuple(map(str, units.local)), tuple(map(str, units.pools))
-    shape = Shape(*names, units.known, units.own_group)
+    shape = Shape(*names, units.known, units.own_group, units.classes)
+    held = reserved(nodes, units)
     figures = tabulate(cluster.instances, known, policies, units)
     placed = _placed(cluster, figures, node_row)
     tag_rows, tag_counts, settled_tag_counts = _exclusion(cluster, requested, placed)
     location_rows, located = _tag_columns([tags.location_tags(cluster.tags, node.tags) for node in nodes])
-    peers = _peers(placed)
+    peers = _peers(placed, placed.values["secondary_mem"])
+    class_peers = tuple(_peers(placed, kept) for kept in figures.kept.T)
     spindle_ratio = _floats(policies[row].spindle_ratio for row in group.tolist())
     columns = columns_type(shape)(
         vcpu_ratio=_floats(policies[row].vcpu_ratio for row in group.tolist()),
@@ -142,11 +147,12 @@ def derive(
         secondaries=np.bincount(placed.snode[placed.settled & placed.doubled], minlength=size),
         conflicts=np.maximum(tag_counts - 1, 0).sum(axis=0),
         location=_location(cluster, placed, location_rows, located),
-        **_memory(nodes, placed, peers, static_kvm_node_memory),
-        **_disk(nodes, placed, figures, units),
+        **_memory(nodes, placed, peers, static_kvm_node_memory, held),
+        **_disk(nodes, placed, figures, units, held),
         **_pools(cluster, units),
-        **_spindles(nodes, placed, spindle_ratio),
-        **_cpus(nodes, placed),
+        **_classes(nodes, placed, figures, class_peers),
+        **_spindles(nodes, placed, spindle_ratio, held),
+        **_cpus(nodes, placed, held),
         **_loads(nodes, placed),
     )
     return State(
@@ -164,9 +170,11 @@ def derive(
         dsk=np.ascontiguousarray(figures.values["dsk"]),
         disk=figures.disk,
         wants=figures.wants,
+        classes=figures.classes,
         template=np.ascontiguousarray(figures.values["template"]),
         forthcoming=placed.forthcoming,
         peers=peers,
+        class_peers=class_peers,
         tag_rows=tag_rows,
         tag_counts=tag_counts,
         settled_tag_counts=settled_tag_counts,
@@ -188,19 +196,22 @@ def _placed(cluster: Cluster, figures: Figures, node_row: Mapping[str, int]) -> 
     )
 
 
-def _peers(placed: _Placed) -> Ints:
-    """What each node (column) keeps free for each other one (row): memory of settled instances (MiB)."""
+def _peers(placed: _Placed, amounts: Ints) -> Ints:
+    """What each node (column) keeps free for each other one (row), given that for each settled instance."""
     peers = np.zeros((placed.size, placed.size), np.int64)
     keeps = placed.settled & placed.doubled
-    amounts = placed.values["secondary_mem"][keeps]
-    np.add.at(peers, (placed.pnode[keeps], placed.snode[keeps]), amounts)
+    np.add.at(peers, (placed.pnode[keeps], placed.snode[keeps]), amounts[keeps])
     return peers
 
 
-def _memory(nodes: Sequence[Node], placed: _Placed, peers: Ints, static: int) -> dict[str, Any]:
+def _memory(
+    nodes: Sequence[Node], placed: _Placed, peers: Ints, static: int, held: Reserved | None
+) -> dict[str, Any]:
     values = placed.values
     t_mem, f_mem = _floats(node.t_mem for node in nodes), _ints(node.f_mem for node in nodes)
     n_mem = _ints(static if static and node.hypervisor == "kvm" else node.n_mem for node in nodes)
+    if held is not None:
+        n_mem, f_mem = n_mem + held.memory, f_mem - held.memory
     i_mem = placed.on_primaries(values["record_mem"], placed.settled)
     not_running = np.where(values["record_mem"] > 0, 0, values["mem"])
     r_mem = peers.max(axis=0, initial=0)
@@ -219,11 +230,37 @@ def _pools(cluster: Cluster, units: Units) -> dict[str, Any]:
     return {of_pool(row): _ints(sees(cluster, pool)) for row, pool in enumerate(units.pools)}
 
 
-def _disk(nodes: Sequence[Node], placed: _Placed, figures: Figures, units: Units) -> dict[str, Any]:
+def _classes(
+    nodes: Sequence[Node], placed: _Placed, figures: Figures, class_peers: Sequence[Ints]
+) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    nothing = Inventory(0)
+    for which, (name, peers) in enumerate(zip(figures.units.classes, class_peers, strict=True)):
+        there = [dict(node.inventories).get(name, nothing) for node in nodes]
+        total = _ints(inventory.capacity for inventory in there)
+        taken = figures.classes[:, which]
+        free = counted = total - placed.on_primaries(taken, placed.settled)
+        if placed.forthcoming.any():
+            counted = total - placed.on_primaries(taken, placed.everyone)
+        columns |= {
+            of_class("t", which): total,
+            of_class("least", which): _ints(inventory.min_unit for inventory in there),
+            of_class("most", which): _ints(inventory.most for inventory in there),
+            of_class("step", which): _ints(inventory.step_size for inventory in there),
+            (figure := of_class("f", which)): free,
+            f"{figure}_forth": counted,
+            of_class("r", which): peers.max(axis=0, initial=0),
+        }
+    return columns
+
+
+def _disk(
+    nodes: Sequence[Node], placed: _Placed, figures: Figures, units: Units, held: Reserved | None
+) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for unit in range(len(units.local)):
         space = [space_of(node, units, unit) for node in nodes]
-        free = counted = _ints(room for _, room in space)
+        free = counted = _ints(room for _, room in space) - (0 if held is None else held.disk[unit])
         if placed.forthcoming.any():
             coming = placed.on_both(figures.disk[:, unit], placed.forthcoming)
             there = np.array([total > 0 or not units.known for total, _ in space], np.bool_)
@@ -238,12 +275,15 @@ def _disk(nodes: Sequence[Node], placed: _Placed, figures: Figures, units: Units
     return columns
 
 
-def _spindles(nodes: Sequence[Node], placed: _Placed, ratio: Floats) -> dict[str, Any]:
+def _spindles(nodes: Sequence[Node], placed: _Placed, ratio: Floats, held: Reserved | None) -> dict[str, Any]:
     """Free spindles count with exclusive storage, the use that instances make of them without."""
     total, exclusive = _ints(node.t_spindles for node in nodes), _bools(node.excl_stor for node in nodes)
     use = placed.values["spindle_use"].astype(np.float64)
-    free = free_counted = _ints(node.f_spindles for node in nodes)
-    used = used_counted = np.where(exclusive, 0.0, placed.on_both(use, placed.settled))
+    free = free_counted = _ints(node.f_spindles for node in nodes) - (
+        0 if held is None else held.free_spindles
+    )
+    own = 0.0 if held is None else held.spindles
+    used = used_counted = np.where(exclusive, 0.0, own + placed.on_both(use, placed.settled))
     if placed.forthcoming.any():
         coming = np.stack([placed.forthcoming, placed.forthcoming & placed.doubled], axis=1)
         places = np.stack([placed.pnode, placed.snode], axis=1)[coming]
@@ -251,7 +291,7 @@ def _spindles(nodes: Sequence[Node], placed: _Placed, ratio: Floats) -> dict[str
         left = _spindles_left(free, places, wants["spindles"], wants["vague"])
         concerned = np.bincount(places, minlength=placed.size) > 0
         free_counted = np.where(exclusive, left, np.where(concerned, 0, free))
-        used_counted = np.where(exclusive, 0.0, placed.on_both(use, placed.everyone))
+        used_counted = np.where(exclusive, 0.0, own + placed.on_both(use, placed.everyone))
     return {
         "t_spindles": total,
         "hi_spindles": ratio * total,
@@ -262,8 +302,10 @@ def _spindles(nodes: Sequence[Node], placed: _Placed, ratio: Floats) -> dict[str
     }
 
 
-def _cpus(nodes: Sequence[Node], placed: _Placed) -> dict[str, Any]:
+def _cpus(nodes: Sequence[Node], placed: _Placed, held: Reserved | None) -> dict[str, Any]:
     own, vcpus = _ints(node.n_cpu for node in nodes), placed.values["vcpus"]
+    if held is not None:
+        own = own + held.vcpus
     used = counted = own + placed.on_primaries(vcpus, placed.settled)
     if placed.forthcoming.any():
         counted = own + placed.on_primaries(vcpus, placed.everyone)
@@ -343,7 +385,9 @@ def missing_resources(state: State) -> list[str]:
     used = sum(_sum_by(node[keep], taken[keep], size) for node, keep in placed)
     lost_mem = columns.x_mem.tolist()
     room = [total.astype(np.int64) for total in by_unit(columns, "t_dsk")]
-    lost_dsk = (sum(room) - sum(by_unit(columns, "f_dsk")) - used).tolist()
+    held = reserved(state.cluster.nodes, state.units)
+    kept = 0 if held is None else held.disk.sum(axis=0)
+    lost_dsk = (sum(room) - sum(by_unit(columns, "f_dsk")) - kept - used).tolist()
     return [
         f"node {on_one_line(node.name)} is missing {mem} MB ram and {dsk // 1024} GB disk"
         for node, mem, dsk in zip(state.cluster.nodes, lost_mem, lost_dsk, strict=True)

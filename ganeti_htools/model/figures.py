@@ -41,7 +41,8 @@ FIELDS = np.dtype(
 class Figures:
     """Figures of instances, a record for each row, and the different demands they make on policies.
 
-    ``disk`` and ``wants`` are what each takes of ``units`` and where it has to find them.
+    ``disk``, ``classes`` and ``wants`` are what each takes of ``units`` and where it has to find them,
+    ``kept`` what its secondary keeps free of the classes.
     ``verdicts`` caches whether a policy refuses each demand.
     """
 
@@ -50,6 +51,8 @@ class Figures:
     units: Units
     disk: Ints
     wants: Bools
+    classes: Ints
+    kept: Ints
     demands: dict[Demand, int]
     positions: dict[int, int]  # by identity of the row
     verdicts: dict[tuple[IPolicy, bool], dict[int, bool]]  # by policy and exclusive storage
@@ -62,6 +65,8 @@ class Figures:
             values=self.values[rows],
             disk=self.disk[rows],
             wants=self.wants[rows],
+            classes=self.classes[rows],
+            kept=self.kept[rows],
             positions={},
         )
 
@@ -83,12 +88,15 @@ def tabulate(
     sources = np.fromiter((positions.get(id(row), -1) for row in rows), np.int64, len(rows))
     values = np.empty(len(rows), FIELDS)
     disk = np.zeros((len(rows), len(units.local)), np.int64)
-    wants = np.zeros((len(rows), len(units.local) + len(units.pools)), np.bool_)
+    wants = np.zeros((len(rows), len(units.local) + len(units.pools) + len(units.classes)), np.bool_)
+    classes, kept = np.zeros((2, len(rows), len(units.classes)), np.int64)
     fresh = np.flatnonzero(sources < 0)
     if known and len(fresh) < len(rows):
         taken = sources >= 0
         values[taken] = known.values[sources[taken]]
         disk[taken], wants[taken] = known.disk[sources[taken]], known.wants[sources[taken]]
+        if units.classes:
+            classes[taken], kept[taken] = known.classes[sources[taken]], known.kept[sources[taken]]
     if len(demands) > len(rows) + len(fresh):
         return tabulate(rows, units=units)  # forget the demands of instances long gone
     if len(fresh):
@@ -96,10 +104,12 @@ def tabulate(
         pairs = zip(fresh.tolist(), needs, strict=True)
         values[fresh] = np.array([_record(rows[row], need, demands) for row, need in pairs], FIELDS)
         disk[fresh], wants[fresh] = [need.disk for need in needs], [need.wants for need in needs]
+        if units.classes:
+            classes[fresh], kept[fresh] = [need.classes for need in needs], [need.kept for need in needs]
     positions = {id(row): position for position, row in enumerate(rows)}
     wanted = frozenset(policies)
     verdicts = {key: of for key, of in known.verdicts.items() if key[0] in wanted} if known else {}
-    return Figures(tuple(rows), values, units, disk, wants, demands, positions, verdicts)
+    return Figures(tuple(rows), values, units, disk, wants, classes, kept, demands, positions, verdicts)
 
 
 def _record(row: Instance, needs: Needs, demands: dict[Demand, int]) -> tuple[object, ...]:

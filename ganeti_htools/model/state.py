@@ -17,6 +17,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.policy import IPolicy
+from ganeti_htools.model.reserved import reserved
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.model.units import Units, needs_of, taken_of_pools, with_free
 
@@ -26,12 +27,13 @@ class Asked:
     """An instance as a placement sees it. Sizes in MiB.
 
     ``record_mem`` is taken from the primary's state of record, ``secondary_mem`` is kept free on the
-    secondary; ``disk`` is what it takes of each storage unit, ``wants`` which units and pools it has to
-    find on its nodes (those that have columns; units first), ``spare`` what else has to be free of each
-    storage unit on a node where its disks are made; ``vcpus`` is 0 if it is administratively
-    offline; ``spindles`` is None if a disk does not tell; ``tags`` are the rows of its exclusion tags in the
-    state's table and ``desired`` those of its desired locations, ``unknown_desires`` counts those no node
-    has. ``index`` is its row, or NOWHERE for a new instance.
+    secondary; ``disk`` is what it takes of each storage unit, ``wants`` which units, pools and classes it has
+    to find on its nodes (those that have columns; in this order), ``spare`` what else has to be free of each
+    storage unit on a node where its disks are made; ``classes`` is what it takes of each custom resource
+    class on its primary, ``kept`` what its secondary keeps free of it; ``vcpus`` and ``classes`` are 0 if it
+    is administratively offline; ``spindles`` is None if a disk does not tell; ``tags`` are the rows of its
+    exclusion tags in the state's table and ``desired`` those of its desired locations, ``unknown_desires``
+    counts those no node has. ``index`` is its row, or NOWHERE for a new instance.
     """
 
     row: Instance
@@ -50,6 +52,8 @@ class Asked:
     unknown_desires: int
     forthcoming: bool
     index: int = NOWHERE
+    classes: tuple[Any, ...] = ()
+    kept: tuple[Any, ...] = ()
 
     @property
     def needs(self) -> tuple[Any, ...]:
@@ -84,11 +88,11 @@ class State:
 
     Columns of instances are in row order; ``pnode`` and ``snode`` are node rows. ``stamp`` says in
     which order instances came to their primary; the latest is the first to go when it is emptied.
-    ``peers[p, s]`` is the memory that secondary ``s`` has to keep free in case ``p`` fails.
-    ``tag_counts[t, n]`` counts primaries of node ``n`` with exclusion tag ``t``;
-    ``settled_tag_counts`` leaves out forthcoming ones. ``migrates[n, m]`` is False where migration
-    tags forbid going from ``n`` to ``m``, None if they forbid nothing; ``located[n, t]`` tells
-    whether node ``n`` has location tag ``t``.
+    ``peers[p, s]`` is the memory that secondary ``s`` has to keep free in case ``p`` fails,
+    ``class_peers`` tells the same of each custom resource class. ``tag_counts[t, n]`` counts primaries
+    of node ``n`` with exclusion tag ``t``; ``settled_tag_counts`` leaves out forthcoming ones.
+    ``migrates[n, m]`` is False where migration tags forbid going from ``n`` to ``m``, None if they forbid
+    nothing; ``located[n, t]`` tells whether node ``n`` has location tag ``t``.
     """
 
     cluster: Cluster
@@ -104,10 +108,12 @@ class State:
     record_mem: Ints
     dsk: Ints
     disk: Ints  # what instances take of each unit (by instance and unit)
-    wants: Bools  # units and pools that they have to find on their nodes (by instance)
+    wants: Bools  # units, pools and classes that they have to find on their nodes (by instance)
+    classes: Ints  # what instances take of each custom class (by instance and class)
     template: Ints
     forthcoming: Bools
     peers: Ints
+    class_peers: tuple[Ints, ...]
     tag_rows: dict[str, int]
     tag_counts: Ints
     settled_tag_counts: Ints
@@ -126,6 +132,7 @@ class State:
             snode=self.snode.copy(),
             stamp=self.stamp.copy(),
             peers=self.peers.copy(),
+            class_peers=tuple(map(np.copy, self.class_peers)),
             tag_counts=tag_counts,
             settled_tag_counts=tag_counts if alike else self.settled_tag_counts.copy(),
         )
@@ -157,9 +164,11 @@ class State:
             dsk=self.dsk[instances],
             disk=self.disk[instances],
             wants=self.wants[instances],
+            classes=self.classes[instances],
             template=self.template[instances],
             forthcoming=self.forthcoming[instances],
             peers=self.peers[np.ix_(nodes, nodes)],
+            class_peers=tuple(peers[np.ix_(nodes, nodes)] for peers in self.class_peers),
             tag_counts=tag_counts,
             settled_tag_counts=tag_counts if alike else self.settled_tag_counts[:, nodes],
             migrates=None if self.migrates is None else self.migrates[np.ix_(nodes, nodes)],
@@ -195,6 +204,8 @@ class State:
             unknown_desires=len(desired) - len(known),
             forthcoming=row.forthcoming,
             index=index,
+            classes=needs.classes,
+            kept=needs.kept,
         )
 
     def made_in(self, group: int, asked: Asked) -> Asked:
@@ -214,13 +225,16 @@ class State:
     def settled(self) -> Cluster:
         """The cluster as a backend would describe it after the placements made on this state."""
         columns = self.columns
-        free = np.array(by_unit(columns, "f_dsk"))
-        figures = (column.tolist() for column in (columns.n_mem, free.T, columns.f_spindles))
+        free, held = np.array(by_unit(columns, "f_dsk")), reserved(self.cluster.nodes, self.units)
+        own, spindles = columns.n_mem, columns.f_spindles
+        if held is not None:
+            own, spindles, free = own - held.memory, spindles + held.free_spindles, free + held.disk
+        figures = (column.tolist() for column in (own, free.T, spindles))
         new = self.cluster.instances[len(self.figures.rows) :]
         taken = taken_of_pools(self.units, (row for row in new if not row.forthcoming)) if new else {}
         nodes = tuple(
-            _unless_same(node, n_mem=own, f_spindles=spindles, **with_free(node, self.units, room, taken))
-            for node, own, room, spindles in zip(self.cluster.nodes, *figures, strict=True)
+            _unless_same(node, n_mem=n_mem, f_spindles=left, **with_free(node, self.units, room, taken))
+            for node, n_mem, room, left in zip(self.cluster.nodes, *figures, strict=True)
         )
         instances = tuple(
             replace(

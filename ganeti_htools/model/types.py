@@ -98,7 +98,7 @@ class EvacMode(Enum):
 
 
 class Fail(Enum):
-    """Why an instance does not fit on a node, in the order Ganeti lists them."""
+    """Why an instance does not fit on a node, in the order Ganeti lists them; and custom resource classes."""
 
     MEM = "FailMem"
     DISK = "FailDisk"
@@ -109,3 +109,4 @@ class Fail(Enum):
     DISK_COUNT = "FailDiskCount"
     SPINDLES = "FailSpindles"
     INTERNAL = "FailInternal"
+    RESOURCE = "FailResource"

@@ -1,4 +1,5 @@
-"""The storage units of a cluster: which there are, what instances take of them, which nodes see which pool.
+"""The storage units of a cluster: which there are, what instances take of them, which nodes see which pool;
+and what they take of custom resource classes.
 
 While no node tells its units there is one, of which ``t_dsk`` and ``f_dsk`` speak, and instances on volume
 groups take their ``dsk`` of it. Otherwise (Ganeti's design "multi-storage htools", "Interpretation") an
@@ -9,10 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node, spindles_of
 from ganeti_htools.model.new_disks import made_in
+from ganeti_htools.model.resource_classes import is_own
 from ganeti_htools.model.storage import DRBD_META, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Status
 
 POOL_TAG = "htools:storage:"
 
@@ -23,7 +26,7 @@ class Units(NamedTuple):
     ``local`` are those on nodes, the default volume group first; ``pools`` those pools that some nodes do
     not see. ``told`` are the types of which nodes tell units; disks of other local types take nothing.
     ``mirrored`` are the volume groups whose DRBD disks want a unit of their own. ``defaults`` are the units
-    of disks that do not tell theirs.
+    of disks that do not tell theirs. ``classes`` are the custom resource classes that some node has.
     """
 
     local: tuple[DesiredUnit, ...]
@@ -31,6 +34,7 @@ class Units(NamedTuple):
     told: frozenset[StorageType] = frozenset()
     mirrored: frozenset[str] = frozenset()
     defaults: tuple[DesiredUnit, ...] = ()
+    classes: tuple[str, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -97,14 +101,30 @@ class Units(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What an instance takes of a node's storage: see :class:`.state.Asked`."""
+    """What an instance takes of a node's storage and custom classes: see :class:`.state.Asked`."""
 
     disk: tuple[int, ...]
     wants: tuple[bool, ...]
     spindles: int | None
+    classes: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
 
 
 def needs_of(row: Instance, units: Units) -> Needs:
+    """What an instance needs of the units, pools and classes that have columns."""
+    needs = _of_storage(row, units)
+    if not units.classes:
+        return needs
+    demands = tags.demands(row.tags) if row.status is not Status.OFFLINE else {}
+    amounts = tuple(demands.get(name, 0) for name in units.classes)
+    return needs._replace(
+        wants=(*needs.wants, *(amount > 0 for amount in amounts)),
+        classes=amounts,
+        kept=amounts if row.uses_secondary_memory else (0,) * len(amounts),
+    )
+
+
+def _of_storage(row: Instance, units: Units) -> Needs:
     """What an instance needs of the units and pools that have columns.
 
     Spindles are those of the default volume group; an instance without disks on its node takes spindles all
@@ -127,8 +147,19 @@ def needs_of(row: Instance, units: Units) -> Needs:
 SINGLE = Units((DesiredUnit(StorageType.LVM_VG, ""),))
 
 
+def custom_classes(cluster: Cluster) -> tuple[str, ...]:
+    """The custom resource classes that some node has. What is demanded of others limits nothing."""
+    met = {name for node in cluster.nodes if node.inventories for name, _ in node.inventories}
+    return tuple(sorted(name for name in met if not is_own(name)))
+
+
 def told_units(cluster: Cluster) -> Units:
-    """The units that nodes tell: what instances take of nodes that have what they want."""
+    """The units that nodes tell, and custom classes: what instances take of nodes that have what they want."""
+    units, classes = _told_units(cluster), custom_classes(cluster)
+    return units._replace(classes=classes) if classes else units
+
+
+def _told_units(cluster: Cluster) -> Units:
     told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
     if all(node.storage is None for node in cluster.nodes):
         return SINGLE._replace(defaults=cluster.default_units)

@@ -164,5 +164,7 @@ def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
             for touched in chosen.changes:
                 after.columns.put(int(touched.rows[0]), touched.new)
             after.peers[pair] += 0 if asked.forthcoming else asked.secondary_mem
+            for peers, kept in zip(after.class_peers, asked.kept, strict=True):
+                peers[pair] += 0 if asked.forthcoming else kept
             admitted = bool(check.admits(asked, *pair)[0, 0])
             assert (admitted and check.confirms(chosen, [])) == (not lost(after, before))

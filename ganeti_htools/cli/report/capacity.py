@@ -268,7 +268,14 @@ def _obstacle_keys(mode: Mode, why: Obstruction | None) -> Pairs:
 
 def _by_number(result: Capacity) -> list[Fail]:
     """Reasons, the most frequent first."""
-    return sorted(result.failures, key=lambda fail: -result.failures[fail])
+    failures = _told(result)
+    return sorted(failures, key=lambda fail: -failures[fail])
+
+
+def _told(result: Capacity) -> dict[Fail, int]:
+    """How often each reason counted; that of custom resource classes only if it did."""
+    failures = result.failures.items()
+    return {fail: number for fail, number in failures if number or fail is not Fail.RESOURCE}
 
 
 def _tier_keys(initial: Resources, final: Resources, result: Capacity) -> Pairs:
@@ -314,7 +321,7 @@ def allocation_json(allocation: Allocation) -> dict[str, Any]:
         "spec": asdict(allocation.size),
         "instances": result.placed,
         "tiers": [asdict(tier) | {"instances": number} for tier, number in result.tiers],
-        "failures": {fail.value: number for fail, number in result.failures.items()},
+        "failures": {fail.value: number for fail, number in _told(result).items()},
         "obstruction": asdict(why) if why else None,
         "efficiency": _efficiency(final),
         "resources": asdict(final),

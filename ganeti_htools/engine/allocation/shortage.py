@@ -10,7 +10,7 @@ import numpy as np
 from ganeti_htools.engine.allocation.allocate import candidates
 from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
+from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.options import Options
@@ -154,7 +154,9 @@ def _lacks(
     shared = np.where(same, MAX_MIB, peers).min(axis=0, initial=MAX_MIB)
     old_p, old_s = state.columns.take(primaries), state.columns.take(secondaries)
     new_p, _ = node_rules.add_primary(old_p, asked, np.int64(0), np.int64(0))
-    new_s, _ = node_rules.add_secondary(old_s, asked, shared)
+    kept = placements.class_peers(state, primaries[:, np.newaxis], secondaries)
+    least = [np.where(same, MAX_MIB, each).min(axis=0, initial=MAX_MIB) for each in kept]
+    new_s, _ = node_rules.add_secondary(old_s, asked, shared, peers=least)
     lacks: dict[str, Lack] = {}
     for role, nodes, old, new in ((PRIMARY, primaries, old_p, new_p), (SECONDARY, secondaries, old_s, new_s)):
         # Secondaries keep to the soft limits all the same.

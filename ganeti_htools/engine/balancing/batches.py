@@ -44,12 +44,14 @@ class Batch:
         kinds = {id(amounts): pick(amounts) for amounts in (load.cpu, load.mem, load.dsk, load.net)}
         loads = Load(*(kinds[id(amounts)] for amounts in (load.cpu, load.mem, load.dsk, load.net)))
         figures: Any = {name: pick(getattr(asked, name)) for name in FIGURES}
-        disk = tuple(map(pick, asked.disk))
-        asked = replace(asked, row=replace(asked.row, load=loads), disk=disk, **figures)
+        figures |= {name: tuple(map(pick, getattr(asked, name))) for name in AMOUNTS}
+        asked = replace(asked, row=replace(asked.row, load=loads), **figures)
         return Batch(self.rows[which], asked, self.tags[which], self.desires[which])
 
 
 FIGURES = ("mem", "record_mem", "secondary_mem", "vcpus", "spindles", "spindle_use")
+# Of each storage unit or custom class one.
+AMOUNTS = ("disk", "classes", "kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class NodeFacts:
     others: Ints  # how many tags at least two have
     unmet: Ints  # how many desired locations the node lacks
     reserved: Ints  # the two largest reservations on each node (2 by nodes), larger last
+    kept: tuple[Ints, ...]  # the same of each custom class
 
     def refresh(self, nodes: Ints) -> None:
         """Take note of moves that touched these nodes."""
@@ -74,17 +77,28 @@ class NodeFacts:
             self.present[row, nodes] = np.count_nonzero(counts > 0, axis=0)
             self.others[row, nodes] = np.count_nonzero(counts > 1, axis=0)
         self.reserved[:, nodes] = _two_largest(state.peers[:, nodes])
+        for kept, peers in zip(self.kept, state.class_peers, strict=True):
+            kept[:, nodes] = _two_largest(peers[:, nodes])
 
     def reserved_without(self, batch: Batch, p: Ints, s: Ints) -> Ints:
         """The largest reservation (MiB) on each secondary once it is no longer the instance's secondary.
 
         For one instance :func:`.placements.reserved_without` says it; a test compares moves by both.
         """
-        kept = self.state.peers[p, s]
-        second, first = self.reserved[0, s], self.reserved[1, s]
-        others = np.where(kept == first, second, first)
-        left = kept if batch.asked.forthcoming else kept - batch.asked.secondary_mem
-        return np.asarray(np.maximum(others, left))
+        own = 0 if batch.asked.forthcoming else batch.asked.secondary_mem
+        return _without(self.state.peers[p, s], self.reserved[:, s], own)
+
+    def kept_without(self, batch: Batch, p: Ints, s: Ints) -> list[Ints]:
+        """The same of each custom class."""
+        own = (0,) * len(self.kept) if batch.asked.forthcoming else batch.asked.kept
+        tables = zip(self.state.class_peers, self.kept, own, strict=True)
+        return [_without(peers[p, s], kept[:, s], amounts) for peers, kept, amounts in tables]
+
+
+def _without(kept: Ints, largest: Ints, own: Any) -> Ints:
+    """The largest of what nodes keep free once they keep so much less for one of their peers."""
+    second, first = largest
+    return np.asarray(np.maximum(np.where(kept == first, second, first), kept - own))
 
 
 def _two_largest(peers: Ints) -> Ints:
@@ -101,7 +115,8 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
     not while they are forthcoming, since Ganeti does not move these.
     """
     cluster = state.cluster
-    values = tabulate(cluster.instances, state.figures, units=state.units).values
+    figures_of = tabulate(cluster.instances, state.figures, units=state.units)
+    values = figures_of.values
     templates = list(DiskTemplate)
     mirrors = np.array([list(Mirror).index(template.mirror) for template in templates])[state.template]
     internal = (mirrors == list(Mirror).index(Mirror.INTERNAL)) & (state.snode != NOWHERE)
@@ -128,7 +143,7 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
             figures["spindles"] = None
         asked = Asked(
             row=replace(cluster.instances[int(rows[0])], load=load),
-            disk=_disk(state, rows),
+            disk=_amounts(state.disk[rows]),
             wants=tuple(wants),
             spare=(0,) * len(state.units.local),
             mirrored=bool(mirrored),
@@ -136,6 +151,8 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
             desired=np.zeros(0, np.int64),
             unknown_desires=0,
             forthcoming=bool(forthcoming),
+            classes=_amounts(figures_of.classes[rows]),
+            kept=_amounts(figures_of.kept[rows]),
             **figures,
         )
         batches.append(Batch(rows, asked, tag_of[rows], desire_of[rows]))
@@ -151,14 +168,17 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
         np.zeros((len(tag_sets), nodes), np.int64),
         unmet,
         np.zeros((2, nodes), np.int64),
+        tuple(np.zeros((2, nodes), np.int64) for _ in state.class_peers),
     )
     facts.refresh(np.arange(nodes))
     return batches, facts
 
 
-def _disk(state: State, rows: Ints) -> tuple[Any, ...]:
-    """What instances take of each unit; 0 where none takes anything, which rules need not look at."""
-    amounts = (np.ascontiguousarray(column) for column in state.disk[rows].T)
+def _amounts(taken: Ints) -> tuple[Any, ...]:
+    """What instances take of each unit or class (instances by these), 0 where none takes anything: rules need
+    not look at that.
+    """
+    amounts = (np.ascontiguousarray(column) for column in taken.T)
     return tuple(column if column.any() else 0 for column in amounts)
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
-from ganeti_htools.engine.rules import affinity, node_rules, settling
+from ganeti_htools.engine.rules import affinity, node_rules, placements, settling
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
-from ganeti_htools.model.state import State
+from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
 _BARRED = np.int8(CODE[Fail.MIGRATION])
@@ -34,6 +34,19 @@ def _coded(
     if np.any(lost) and (leniency or not force):
         codes = np.where(lost, rule(*arguments, force=True, **leniency)[1], codes)
     return new, codes
+
+
+def _as_secondary(
+    state: State, primary: Ints | None, secondary: Ints
+) -> Callable[..., tuple[Columns, Codes]]:
+    """The rule for secondaries (rows) of these primaries. They share nothing with one that is unknown."""
+    memory: Any = 0 if primary is None else state.peers[primary, secondary]
+    kept = () if primary is None else placements.class_peers(state, primary, secondary)
+
+    def rule(columns: Columns, asked: Asked, force: bool, ignore_disk: bool = False) -> tuple[Columns, Codes]:
+        return node_rules.add_secondary(columns, asked, memory, force, ignore_disk, kept)
+
+    return rule
 
 
 def own_node_changes(
@@ -64,7 +77,8 @@ def own_node_changes(
         return {kind: (change, passing(kind, free)) for kind in kinds}
     old_s = columns.take(s)
     sources = node_rules.copy_codes(old_p, asked), node_rules.copy_codes(old_s, asked)
-    bare_s = node_rules.remove_secondary(old_s, asked, facts.reserved_without(batch, p, s))  # type: ignore[arg-type]
+    reserved, left = facts.reserved_without(batch, p, s), facts.kept_without(batch, p, s)
+    bare_s = node_rules.remove_secondary(old_s, asked, reserved, left)  # type: ignore[arg-type]
     conflicts, desired_s = facts.present[batch.tags, s], facts.unmet[batch.desires, s]
     beside = {"primary": p, "new": new} if located else {}
     known: dict[str | None, tuple[Columns, Codes]] = {}
@@ -85,10 +99,8 @@ def own_node_changes(
         match kind:
             case MoveKind.FAILOVER:
                 new_s, codes = takes_over("primary")
-                kept: Any = state.peers[s, p]
-                new_p, again = _coded(
-                    node_rules.add_secondary, bare_p, asked, kept, force=force, lost=lost, ignore_disk=True
-                )
+                rule = _as_secondary(state, s, p)
+                new_p, again = _coded(rule, bare_p, asked, force=force, lost=lost, ignore_disk=True)
                 codes = first_reason(codes, again)
             case MoveKind.REPLACE_SECONDARY:
                 location = desired_p
@@ -96,15 +108,13 @@ def own_node_changes(
                     location = desired_p + affinity.shared_locations(state, p, new)
                 new_p, codes = node_rules.add_primary(bare_p, asked, others, location, force=True)
             case MoveKind.REPLACE_AND_FAILOVER:
-                kept = 0 if new is None else state.peers[new, p]
-                new_p, codes = _coded(
-                    node_rules.add_secondary, bare_p, asked, kept, force=force, lost=old_s.offline
-                )
+                rule = _as_secondary(state, new, p)
+                new_p, codes = _coded(rule, bare_p, asked, force=force, lost=old_s.offline)
             case MoveKind.REPLACE_PRIMARY:
-                kept = 0 if new is None else state.peers[new, s]
                 meanwhile, codes = takes_over("none")
                 back = node_rules.remove_primary(meanwhile, asked, conflicts, desired_s)
-                new_s, again = _coded(node_rules.add_secondary, back, asked, kept, force=force, lost=lost)
+                rule = _as_secondary(state, new, s)
+                new_s, again = _coded(rule, back, asked, force=force, lost=lost)
                 codes = first_reason(codes, again)
             case _:
                 new_s, codes = takes_over("new")
@@ -162,8 +172,8 @@ def new_node_change(
         arguments = old, asked, facts.present[batch.tags, new], location
         came, codes = _coded(node_rules.add_primary, *arguments, force=force, lost=lost)
     else:
-        kept = state.peers[p if kind is MoveKind.REPLACE_SECONDARY else s, new]
-        came, codes = _coded(node_rules.add_secondary, old, asked, kept, force=force, lost=lost)
+        rule = _as_secondary(state, p if kind is MoveKind.REPLACE_SECONDARY else s, new)
+        came, codes = _coded(rule, old, asked, force=force, lost=lost)
     return NodeChange(new, old, came), codes
 
 

@@ -114,8 +114,8 @@ def relocations(
 ) -> tuple[Found, Ints]:
     """Moves of members to new nodes, given by their places among the targets: those that may be made.
 
-    Also which of them are rated too well or too badly: those with a new node that keeps memory free for the
-    instance's other node already, which is taken to be none.
+    Also which of them are rated too well or too badly: those with a new node that keeps something free for
+    the instance's other node already, which is taken to be nothing.
     """
     state, batch, kind = space.facts.state, candidates.batch, candidates.kind
     own, arriving = candidates.own, candidates.new
@@ -136,7 +136,10 @@ def relocations(
         counts = ~state.columns.offline[p] if kind is MoveKind.REPLACE_SECONDARY else True
         rest = rest + PER_LOCATION * affinity.shared_locations(state, *after) * counts
     found = Found(batch, kind, members, new, baseline.scores(changes, squares, rest))
-    return found, np.flatnonzero(state.peers[after] > 0) if kind.mirrored else np.zeros(0, np.int64)
+    if not kind.mirrored:
+        return found, np.zeros(0, np.int64)
+    shared = sum((peers[after] > 0 for peers in state.class_peers), state.peers[after] > 0)
+    return found, np.flatnonzero(shared)
 
 
 def exact(space: Space, baseline: Baseline, trial: Trial) -> tuple[Floats, Floats]:

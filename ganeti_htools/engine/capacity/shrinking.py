@@ -328,7 +328,9 @@ class SizeVerdicts:
         for start in range(0, len(rows), BATCH // len(at)):
             row, primary = (each[start : start + BATCH // len(at)] for each in (rows, primaries))
             cohort = self._cohort([sizes[each] for each in row.tolist()], (-1, 1))
-            _, second = node_rules.add_secondary(columns, cohort, self.state.peers[nodes[primary]][:, nodes])
+            at, peers = nodes[primary][:, np.newaxis], self.state.peers[nodes[primary]][:, nodes]
+            kept = placements.class_peers(self.state, at, nodes)
+            _, second = node_rules.add_secondary(columns, cohort, peers, peers=kept)
             second[np.arange(len(row)), primary] = APART
             np.add.at(counts, row, np.array([_counts(each) for each in second]))
         return counts

@@ -210,8 +210,9 @@ def _relocate_secondaries(state: State, node: int, targets: Bools) -> bool:
     for index in _secondaries_of(state, node).tolist():
         asked, primary = state.instance(index), int(state.pnode[index])
         # The primary is not touched, so only the new node's room counts, and whether disks can be copied.
+        kept = placements.class_peers(state, primary, rows)
         _, codes = node_rules.add_secondary(
-            state.columns.take(rows), asked, state.peers[primary, rows], force=True
+            state.columns.take(rows), asked, state.peers[primary, rows], force=True, peers=kept
         )
         codes = first_reason(codes, node_rules.copy_codes(state.columns.take([primary]), asked))
         fits = rows[(codes == FITS) & (rows != primary)]

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from ganeti_htools.engine.redundancy.arrivals import Arrivals
+from ganeti_htools.engine.redundancy.class_loads import class_loads
 from ganeti_htools.engine.redundancy.displaced import DRBD, displaced_by_node
 from ganeti_htools.engine.redundancy.irrecoverable import irrecoverable
 from ganeti_htools.engine.redundancy.loss_simulation import LostNode
@@ -194,12 +195,18 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     lost, partners = pairs // size, pairs % size
     free = columns.unallocated
     stuck = MEMORY.relation.broken(free[partners] - load[lost, partners], 0)
+    classes = class_loads(state, mirrored)
+    for each in classes:
+        stuck |= each.stuck(columns, lost, partners)
     if state.migrates is not None:
         stuck |= ~state.migrates[lost, partners]
     broken = irrecoverable(state, settled, mirrored, scope)
     broken[lost[stuck]] = True
+    for each in classes:
+        broken[state.pnode[mirrored[each.barred(state, mirrored)]]] = True
     displaced = displaced_by_node(state, settled)
-    redundancy = Redundancy(state, scope, looked, broken, free, load, (lost, partners), mirrored, displaced)
+    found = lost, partners
+    redundancy = Redundancy(state, scope, looked, broken, free, load, found, mirrored, displaced, classes)
     for node in redundancy.unsettled().tolist():
         broken[node] |= redundancy.lacks(node, displaced, free_on(columns))
     return redundancy

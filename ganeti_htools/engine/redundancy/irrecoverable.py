@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ganeti_htools.engine.redundancy.displaced import DRBD, SURVIVES
+from ganeti_htools.engine.rules.limits import SECONDARY
 from ganeti_htools.engine.rules.resources import declared_limits
 from ganeti_htools.engine.rules.storage_limits import disk_limits
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
@@ -18,7 +19,7 @@ def irrecoverable(state: State, settled: Bools, mirrored: Ints, scope: Bools) ->
     Of all instances those that are ``settled`` (a mask) count, of which ``mirrored`` (rows) have a secondary.
     """
     columns, broken = state.columns, np.zeros(len(state.group), np.bool_)
-    broken[state.pnode[mirrored[_held_by_disks(state, mirrored)]]] = True
+    broken[state.pnode[mirrored[_held(state, mirrored)]]] = True
     broken[state.pnode[settled & (state.template == DRBD) & (state.snode == NOWHERE)]] = True
     exclusive = columns.excl_stor[state.pnode[mirrored]] | columns.excl_stor[state.snode[mirrored]]
     for index in mirrored[exclusive].tolist():
@@ -27,8 +28,8 @@ def irrecoverable(state: State, settled: Bools, mirrored: Ints, scope: Bools) ->
     return broken | _against_policy(state, settled, scope)
 
 
-def _held_by_disks(state: State, mirrored: Ints) -> Bools:
-    """Which mirrored instances cannot fail over: a node breaks a hard limit on their disks already."""
+def _held(state: State, mirrored: Ints) -> Bools:
+    """Which mirrored instances cannot fail over: a node breaks a hard limit on what they want already."""
     columns, held = state.columns, np.zeros(len(mirrored), np.bool_)
     lost, partners = state.pnode[mirrored], state.snode[mirrored]
     for limit in declared_limits(columns.shape):
@@ -37,6 +38,7 @@ def _held_by_disks(state: State, mirrored: Ints) -> Bools:
         full = limit.broken_now(columns)
         if full.any():
             here = full & ~columns.offline if limit in disk_limits(columns.shape) else full
+            here = here if SECONDARY in limit.roles else np.zeros_like(here)
             held |= (full[partners] | here[lost]) & state.wants[mirrored, limit.of]
     return held
 

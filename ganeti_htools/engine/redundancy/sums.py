@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ganeti_htools.engine.redundancy.class_loads import ClassLoad
 from ganeti_htools.engine.redundancy.displaced import Displaced, spindles_of
 from ganeti_htools.engine.redundancy.node_loss import bound
 from ganeti_htools.engine.redundancy.room import Free, surely_found, surely_missing
@@ -30,7 +31,7 @@ class Sums:
     ``looked`` are the nodes whose loss counts, ``broken`` those whose loss cannot be survived.
     ``load[p, s]`` is the memory (MiB) that instances of ``p`` need on ``s`` should ``p`` be lost;
     ``pairs`` are the rows of the ``p`` and ``s`` between which there are any, ``mirrored`` those of the
-    instances. ``doubtful`` tells of groups which losses only simulation can tell of.
+    instances, ``classes`` what fails over of custom classes. ``doubtful`` tells of groups which losses only simulation can tell of.
     """
 
     state: State
@@ -42,6 +43,7 @@ class Sums:
     pairs: tuple[Ints, Ints]
     mirrored: Ints
     displaced: Displaced
+    classes: tuple[ClassLoad, ...] = ()
     doubtful: dict[int, Ints] = field(default_factory=dict)
 
     @property
@@ -65,6 +67,8 @@ class Sums:
             columns = self.state.columns
             left = -1 if asked.spindles is None else columns.f_spindles - asked.spindles
             good &= ~(columns.excl_stor & (left < 0) & self._paired)
+        for each in self.classes:
+            good &= each.bears(self.state.columns, asked, self.looked)
         if secondaries is None:
             # Without its mirror, DRBD is lost with its node.
             return good[primaries] & ~(self.looked[primaries] & (asked.mirrored and not asked.forthcoming))
@@ -81,6 +85,9 @@ class Sums:
                 self.state.migrates[primaries[:, np.newaxis], secondaries]
                 | ~self.looked[primaries, np.newaxis]
             )
+        for each in self.classes:
+            taken = each.takes_over(self.state.columns, asked, primaries[:, np.newaxis], secondaries)
+            admitted &= taken | ~self.looked[primaries, np.newaxis]
         return admitted
 
     def _after(self, asked: Asked | None, primary: int, joins: bool = True) -> tuple[Displaced, Free]:
@@ -214,16 +221,18 @@ def _less(values: Ints, row: int | slice, amount: int) -> Ints:
 
 def proved(state: State, displaced: Displaced, rows: Ints, targets: Ints, free: Free, left: Ints) -> Bools:
     """Whether sums prove that what each of the rows displaces finds room on targets, which have so much
-    memory ``left`` for it (rows by targets).
+    memory ``left`` for it (rows by targets). Of custom classes they prove nothing.
     """
     lost = rows[:, np.newaxis]
     reach = targets != lost
     if state.migrates is not None:
         reach &= state.migrates[lost, targets] | ~displaced.shared[lost]
-    for sees, wanted in zip(present(state.columns)[len(free.disk) :], displaced.pools, strict=True):
+    seen = present(state.columns)[len(free.disk) :][: len(displaced.pools)]
+    for sees, wanted in zip(seen, displaced.pools, strict=True):
         reach &= sees[targets] | ~wanted[lost]
     there = free.on(targets, left)
-    return surely_found(displaced, rows, reach, there, state.columns.excl_stor[targets])
+    found = surely_found(displaced, rows, reach, there, state.columns.excl_stor[targets])
+    return found & ~displaced.classes[:, rows].any(axis=0) if len(displaced.classes) else found
 
 
 def free_on(columns: Columns) -> Free:

@@ -31,6 +31,8 @@ class Unmirrored:
             state.columns.put(int(node.rows[0]), node.new)
         if not asked.forthcoming:
             state.peers[primary, secondary] += asked.secondary_mem
+            for peers, kept in zip(state.class_peers, asked.kept, strict=True):
+                peers[primary, secondary] += kept
         known = self.before
         return all_can_be_lost(
             lambda node: can_be_lost(state, node, known.scope, known.arrivals), unsettled, suspects

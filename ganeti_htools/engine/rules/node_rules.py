@@ -5,12 +5,14 @@ They take columns of any shapes that broadcast, so one call tries an instance on
 limits hold unless ``force`` is set; hard limits (memory, disk and spindles that do not exist) always do.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ganeti_htools.engine.rules.class_limits import all_allowed
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, SOURCE, Limit, Role
 from ganeti_htools.engine.rules.resources import RESERVE, Change, Resource, declared_limits, resources, views
 from ganeti_htools.engine.rules.storage_limits import disk_limits, unit_limits
@@ -135,23 +137,42 @@ def add_primary(
     return new, _codes(columns, new, free, asked, PRIMARY, force)
 
 
-def remove_secondary(columns: Columns, asked: Asked, r_mem: int) -> Columns:
-    """The columns once a secondary is gone; ``r_mem`` (MiB) is the largest reservation that remains there."""
-    return _changed(columns, Change(asked, reserved=r_mem), -1, SECONDARY)[0]
+def remove_secondary(columns: Columns, asked: Asked, r_mem: int, kept: Sequence[Any] = ()) -> Columns:
+    """The columns once a secondary is gone; ``r_mem`` (MiB) is the largest reservation that remains there,
+    ``kept`` that of each custom class.
+    """
+    return _changed(columns, Change(asked, reserved=r_mem, kept=_concerned(asked, kept)), -1, SECONDARY)[0]
 
 
 def add_secondary(
-    columns: Columns, asked: Asked, peer_mem: Any, force: bool = False, ignore_disk: bool = False
+    columns: Columns,
+    asked: Asked,
+    peer_mem: Any,
+    force: bool = False,
+    ignore_disk: bool = False,
+    peers: Sequence[Any] = (),
 ) -> tuple[Columns, Codes]:
     """The columns once a secondary has come, and for each candidate why it must not. Only DRBD has one.
 
-    ``peer_mem`` (MiB) is what the candidate keeps free already for the same primary. With
-    ``ignore_disk`` a full disk is no obstacle: the instance's disk is there, its primary was lost.
+    ``peer_mem`` (MiB) is what the candidate keeps free already for the same primary, ``peers`` the same of
+    each custom class, nothing unless given. With ``ignore_disk`` a full disk is no obstacle, nor what amounts
+    the node gives of custom classes: the instance's disk is there, its primary was lost.
     """
-    new, free = _changed(columns, Change(asked, reserved=peer_mem + asked.secondary_mem), 1, SECONDARY)
-    ignored = (*disk_limits(columns.shape), *unit_limits(columns.shape)) if ignore_disk else ()
+    together = [kept + own for kept, own in zip(peers or (0,) * len(asked.kept), asked.kept, strict=True)]
+    reserved = peer_mem + asked.secondary_mem
+    change = Change(asked, reserved=reserved, kept=_concerned(asked, together))
+    new, free = _changed(columns, change, 1, SECONDARY)
+    ignored: tuple[Limit, ...] = ()
+    if ignore_disk:
+        ignored = (*disk_limits(columns.shape), *unit_limits(columns.shape), *all_allowed(columns.shape))
     codes = _codes(columns, new, free, asked, SECONDARY, force, ignored)
     return new, codes if asked.mirrored else np.full_like(codes, CODE[Fail.DISK])
+
+
+def _concerned(asked: Asked, kept: Sequence[Any]) -> Sequence[Any]:
+    """What is kept of each custom class, None of those of which an instance takes nothing."""
+    wanted = asked.wants[len(asked.wants) - len(kept) :]
+    return [amount if wants else None for amount, wants in zip(kept, wanted, strict=True)] if kept else ()
 
 
 def copy_codes(columns: Columns, asked: Asked) -> Codes:

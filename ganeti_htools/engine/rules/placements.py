@@ -12,7 +12,7 @@ import numpy as np
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import CODE, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, of_class
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
@@ -27,6 +27,42 @@ def reserved_without(state: State, node: int, primary: int, asked: Asked) -> int
     if not asked.forthcoming:
         peers[primary] -= asked.secondary_mem
     return int(peers.max())
+
+
+def kept_without(state: State, node: int, primary: int, asked: Asked) -> list[int]:
+    """The same of each custom class."""
+    left = []
+    for peers, own in zip(state.class_peers, asked.kept, strict=True):
+        kept = peers[:, node].copy()
+        if not asked.forthcoming:
+            kept[primary] -= own
+        left.append(int(kept.max()))
+    return left
+
+
+def _as_secondary(
+    state: State,
+    columns: Columns,
+    asked: Asked,
+    primary: Any,
+    secondary: Any,
+    force: bool,
+    ignore_disk: bool = False,
+) -> tuple[Columns, Codes]:
+    """What becomes of secondaries (rows, with their columns) of an instance with these primaries."""
+    memory, kept = state.peers[primary, secondary], class_peers(state, primary, secondary)
+    return node_rules.add_secondary(columns, asked, memory, force, ignore_disk, kept)
+
+
+def class_peers(state: State, primary: Any, secondary: Any) -> list[Any]:
+    """What secondaries keep free of each custom class for primaries (rows that broadcast)."""
+    return [peers[primary, secondary] for peers in state.class_peers]
+
+
+def _without_secondary(state: State, columns: Columns, asked: Asked, node: int, primary: int) -> Columns:
+    """The columns of a node (row) once it is no longer secondary of an instance with that primary (row)."""
+    reserved, kept = reserved_without(state, node, primary, asked), kept_without(state, node, primary, asked)
+    return node_rules.remove_secondary(columns, asked, reserved, kept)
 
 
 def allocate_one(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:
@@ -60,7 +96,8 @@ def allocate_pairs(
     codes_p = first_reason(
         instance_policy.codes(state, asked, primaries.ravel()).reshape(primaries.shape), codes_p
     )
-    new_s, codes_s = node_rules.add_secondary(old_s, asked, peer_mem)
+    kept = class_peers(state, primaries, secondaries)
+    new_s, codes_s = node_rules.add_secondary(old_s, asked, peer_mem, peers=kept)
     touched = (NodeChange(primaries, old_p, new_p), NodeChange(secondaries, old_s, new_s))
     change = affinity.crowding_change(state, fresh, primaries, scope)
     return Trial(fresh, first_reason(codes_p, codes_s), primaries, secondaries, touched, change)
@@ -80,27 +117,28 @@ def move_pairs(
     old_p, old_s, old_tp, old_ts = (state.columns.take(rows) for rows in (p, s, rows_t, targets))
     tags, desires = affinity.tag_conflicts(state, asked), affinity.unmet_locations(state, asked)
     location = affinity.location_score(state, asked) + desires
-    new_s = node_rules.remove_secondary(old_s, asked, reserved_without(state, rest, source, asked))
+    new_s = _without_secondary(state, old_s, asked, rest, source)
     bare_p = node_rules.remove_primary(old_p, asked, tags[p], location[p])
     # The new primary as secondary.
     forced = force or bool(old_s.offline[0])
-    _, first = node_rules.add_secondary(old_tp, asked, state.peers[source, rows_t], forced)
+    _, first = _as_secondary(state, old_tp, asked, source, rows_t, forced)
     _, again = node_rules.add_primary(bare_p, asked, tags[p], desires[p], force=True)
     first = first_reason(first, again, node_rules.copy_codes(old_p, asked))
     # Roles exchanged.
     shared = affinity.shared_locations(state, source, rows_t)
     _, codes_t = node_rules.add_primary(old_tp, asked, tags[rows_t], shared + desires[rows_t], force or lost)
-    kept = state.peers[rows_t, source]
-    second_p, codes_p = node_rules.add_secondary(bare_p, asked, kept, force or lost, ignore_disk=lost)
+    second_p, codes_p = _as_secondary(state, bare_p, asked, rows_t, source, force or lost, ignore_disk=lost)
     second = affinity.migration_codes(state, source, rows_t, first_reason(codes_t, codes_p))
     # The final secondary.
-    new_ts, third = node_rules.add_secondary(old_ts, asked, state.peers[targets][:, targets], force or lost)
+    new_ts, third = _as_secondary(state, old_ts, asked, rows_t, targets, force or lost)
     final = desires[rows_t]
     if state.location_rows:
         final = final + affinity.shared_locations(state, rows_t, targets)
     new_tp, again = node_rules.add_primary(old_tp, asked, tags[rows_t], final, force=True)
     third = first_reason(third, again, node_rules.copy_codes(old_tp, asked))
-    new_p = node_rules.remove_secondary(second_p, asked, int(old_p.r_mem[0]))
+    classes = range(len(asked.kept))
+    kept = [int(getattr(old_p, of_class("r", which))[0]) for which in classes]
+    new_p = node_rules.remove_secondary(second_p, asked, int(old_p.r_mem[0]), kept)
     touched = (
         NodeChange(p, old_p, new_p),
         NodeChange(s, old_s, new_s),
@@ -121,11 +159,9 @@ def failover(state: State, asked: Asked, scope: Bools, force: bool = False) -> T
     tags, desires = affinity.tag_conflicts(state, asked), affinity.unmet_locations(state, asked)
     location = affinity.location_score(state, asked)
     bare_p = node_rules.remove_primary(old_p, asked, tags[p], location + desires[p])
-    bare_s = node_rules.remove_secondary(old_s, asked, reserved_without(state, secondary, primary, asked))
+    bare_s = _without_secondary(state, old_s, asked, secondary, primary)
     new_s, codes_s = node_rules.add_primary(bare_s, asked, tags[s], location + desires[s], force or lost)
-    new_p, codes_p = node_rules.add_secondary(
-        bare_p, asked, state.peers[s, p], force or lost, ignore_disk=lost
-    )
+    new_p, codes_p = _as_secondary(state, bare_p, asked, s, p, force or lost, ignore_disk=lost)
     codes = affinity.migration_codes(state, primary, s, first_reason(codes_s, codes_p))
     touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s))
     return Trial(asked, codes, s, p, touched, affinity.crowding_change(state, asked, s, scope))
@@ -172,9 +208,9 @@ def replace_secondary(state: State, asked: Asked, targets: Ints, force: bool = F
     old_p, old_s, old_t = (state.columns.take(rows) for rows in (p, s, targets))
     tags, desires = affinity.tag_conflicts(state, asked)[p], affinity.unmet_locations(state, asked)[p]
     bare_p = node_rules.remove_primary(old_p, asked, tags, affinity.location_score(state, asked) + desires)
-    new_s = node_rules.remove_secondary(old_s, asked, reserved_without(state, secondary, primary, asked))
+    new_s = _without_secondary(state, old_s, asked, secondary, primary)
     forced = force or bool(old_s.offline[0])
-    new_t, codes_t = node_rules.add_secondary(old_t, asked, state.peers[primary, targets], forced)
+    new_t, codes_t = _as_secondary(state, old_t, asked, primary, targets, forced)
     location = affinity.shared_locations(state, primary, targets) + desires
     new_p, codes_p = node_rules.add_primary(bare_p, asked, tags, location, force=True)
     touched = (NodeChange(p, old_p, new_p), NodeChange(s, old_s, new_s), NodeChange(targets, old_t, new_t))

@@ -5,16 +5,17 @@ the entries is the order in which limits are looked at; so it decides which reas
 against a node. The rules are those of Ganeti's htools (``Node.hs``; ``hbal(1)``).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ganeti_htools.engine.rules.class_limits import class_limits, kept_limits
 from ganeti_htools.engine.rules.limits import ABOVE, AT_LEAST, AT_MOST, BOTH, MIB, PRIMARY, SECONDARY, Role
 from ganeti_htools.engine.rules.limits import Limit as Limit
 from ganeti_htools.engine.rules.storage_limits import default_group, disk_limits, pool_limits, reserved_room
-from ganeti_htools.model.columns import SINGLE, Columns, Shape, columns_type, forthcoming, of_unit
+from ganeti_htools.model.columns import SINGLE, Columns, Shape, columns_type, forthcoming, of_class, of_unit
 from ganeti_htools.model.state import Asked
 from ganeti_htools.model.types import Fail
 
@@ -30,13 +31,15 @@ class Change(NamedTuple):
 
     ``conflicts``: how many of its exclusion tags other primaries of the node have. ``location``: its location
     score and unmet desired locations there. ``reserved`` (MiB), of a secondary: what the node keeps free for
-    all instances with this primary when it comes; for all its instances once it is gone.
+    all instances with this primary when it comes; for all its instances once it is gone. ``kept`` is the same
+    of each custom class, None of those of which the instance takes nothing.
     """
 
     asked: Asked
     conflicts: Any = 0
     location: Any = 0
     reserved: Any = 0
+    kept: Sequence[Any] = ()
 
 
 def _added(_columns: Columns, used: Any, amount: Any, sign: int) -> Any:
@@ -48,7 +51,9 @@ def _taken(_columns: Columns, free: Any, amount: Any, sign: int) -> Any:
 
 
 def _disk_taken(_columns: Columns, free: Any, amount: Any, sign: int) -> Any:
-    """Free disk space. It is the same object where nothing is taken: most units are not concerned."""
+    """Free disk space, or what is free of a custom class. It is the same object where nothing is taken: most
+    units and classes are not concerned.
+    """
     return free if type(amount) is int and amount == 0 else _taken(_columns, free, amount, sign)
 
 
@@ -78,6 +83,11 @@ def _spindles(columns: Columns, free: Any, amount: Any, sign: int) -> Any:
 def _reserved(_columns: Columns, r_mem: Any, amount: Any, sign: int) -> Any:
     """A node keeps free what the worst of its peers needs, so what is left must be known when one goes."""
     return np.maximum(r_mem, amount) if sign > 0 else np.full_like(r_mem, amount)
+
+
+def _kept(_columns: Columns, kept: Any, amount: Any, sign: int) -> Any:
+    """What a node keeps free of a custom class, the same object if the instance takes nothing of it."""
+    return kept if amount is None else _reserved(_columns, kept, amount, sign)
 
 
 class Resource(NamedTuple):
@@ -174,6 +184,26 @@ def _disk(shape: Shape, unit: int) -> Resource:
     )
 
 
+def _class(shape: Shape, which: int) -> tuple[Resource, Resource]:
+    """A custom class: what is free of it, and what is kept free for instances whose primary may fail."""
+    return (
+        Resource(
+            of_class("f", which),
+            (PRIMARY,),
+            lambda _c, change: change.asked.classes[which],
+            _disk_taken,
+            class_limits(shape, which),
+        ),
+        Resource(
+            of_class("r", which),
+            (SECONDARY,),
+            lambda _c, change: change.kept[which],
+            _kept,
+            kept_limits(shape, which),
+        ),
+    )
+
+
 @lru_cache(maxsize=32)
 def resources(shape: Shape) -> tuple[Resource, ...]:
     """The resources of a cluster."""
@@ -195,6 +225,7 @@ def resources(shape: Shape) -> tuple[Resource, ...]:
         Resource("primaries", (PRIMARY,), lambda _c, _change: 1),
         Resource("secondaries", (SECONDARY,), lambda _c, _change: 1),
         Resource("location", (PRIMARY,), lambda _c, change: change.location),
+        *(each for which in range(len(shape.classes)) for each in _class(shape, which)),
     )
 
 

@@ -65,6 +65,8 @@ def _count(state: State, asked: Asked, pnode: int, snode: int, sign: int) -> Non
             table[asked.tags, pnode] += sign
     if snode != NOWHERE and not asked.forthcoming:
         state.peers[pnode, snode] += sign * asked.secondary_mem
+        for peers, kept in zip(state.class_peers, asked.kept, strict=True):
+            peers[pnode, snode] += sign * kept
 
 
 def add_rows(state: State, asked: Asked, rows: Sequence[Instance], nodes: Sequence[tuple[int, int]]) -> None:
@@ -90,6 +92,7 @@ def _append(state: State, asked: Asked, rows: Sequence[Instance]) -> int:
         known = getattr(state, name)
         setattr(state, name, np.append(known, np.full(number, value, known.dtype)))
     state.disk = np.concatenate([state.disk, np.tile(np.array(asked.disk, np.int64), (number, 1))])
+    state.classes = np.concatenate([state.classes, np.tile(np.array(asked.classes, np.int64), (number, 1))])
     state.wants = np.concatenate([state.wants, np.tile(np.array(asked.wants, np.bool_), (number, 1))])
     return first
 

@@ -1,0 +1,52 @@
+"""What administrators keep of nodes for others: it counts as if the node's own system used it.
+
+It is what stands as ``reserved`` in the inventories of what Ganeti itself counts. Of custom resource classes
+it is part of the inventory's capacity.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ganeti_htools.model import resource_classes
+from ganeti_htools.model.cluster import Node
+from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.storage import StorageType
+from ganeti_htools.model.units import Units, unit_on
+
+
+class Reserved(NamedTuple):
+    """What is kept of each node: memory (MiB), CPUs, spindles, and disk space of each unit that it has (MiB;
+    units by nodes). ``free_spindles`` are those of nodes where free spindles count.
+    """
+
+    memory: Ints
+    vcpus: Ints
+    spindles: Ints
+    free_spindles: Ints
+    disk: Ints
+
+
+def reserved(nodes: Sequence[Node], units: Units) -> Reserved | None:
+    """What is kept of each node; None if no node has inventories."""
+    if not any(node.inventories for node in nodes):
+        return None
+    kept = [{name: each.reserved for name, each in node.inventories} for node in nodes]
+
+    def of(name: str) -> Ints:
+        return np.array([each.get(name, 0) for each in kept], np.int64)
+
+    # While no node tells its units, the only one stands for the default volume group.
+    local = units.local if units.known else (units.default(StorageType.LVM_VG),)
+    there = [[unit_on(node, units, unit) is not None for node in nodes] for unit in units.local]
+    disk = np.array([of(name) for name in resource_classes.of_units(local).values()])
+    spindles = of(resource_classes.SPINDLES)
+    exclusive = np.array([node.excl_stor for node in nodes], np.bool_)
+    return Reserved(
+        memory=of(resource_classes.MEMORY),
+        vcpus=of(resource_classes.VCPU),
+        spindles=spindles,
+        free_spindles=np.where(exclusive, spindles, 0),
+        disk=np.where(there, disk, 0),
+    )
