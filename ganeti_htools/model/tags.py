@@ -100,6 +100,11 @@ def bandwidths(cluster_tags: Iterable[str]) -> list[tuple[str, str, int]]:
     ]
 
 
+def demand(name: str, amount: int) -> str:
+    """The tag by which an instance demands so much of a custom resource class."""
+    return f"{RESOURCE}{name}:{amount}"
+
+
 def demands(instance_tags: Iterable[str]) -> dict[str, int]:
     """What an instance demands of custom resource classes, from its tags ``CLASS:AMOUNT``.
 

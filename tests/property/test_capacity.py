@@ -16,11 +16,12 @@ from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Disk, Instance
-from ganeti_htools.model.columns import NOWHERE, of_unit
+from ganeti_htools.model.columns import NOWHERE, of_class, of_unit
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate
+from tests.property.narrow import with_classes
 from tests.support.clusters import Shape, cluster
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
@@ -41,7 +42,10 @@ def any_state(rng: random.Random, **facts: object) -> State:
     made = cluster(rng.randrange(1 << 30), Shape(**(shape | facts)))  # type: ignore[arg-type]
     if rng.random() < 0.4:
         made = with_units(made, rng)
-    return derive(text.parse(text_of(made), "generated"))
+    described = text.parse(text_of(made), "generated")
+    if rng.random() < 0.4:
+        described = with_classes(rng, described)
+    return derive(described)
 
 
 def any_size(rng: random.Random) -> Size:
@@ -55,7 +59,9 @@ def any_kind(rng: random.Random, state: State, *templates: DiskTemplate) -> Inst
     disks = tuple(
         Disk(rng.choice((1024, 5120)), 1, rng.choice((None, *there))) for _ in range(rng.randint(2, 3))
     )
-    return InstanceKind(template, use, rng.choice((None, *there)), disks if rng.random() < 0.3 else ())
+    unit, disks = rng.choice((None, *there)), disks if rng.random() < 0.3 else ()
+    demands = [(name, rng.choice((1, 2))) for name in state.units.classes if rng.random() < 0.6]
+    return InstanceKind(template, use, unit, disks, tuple(demands))
 
 
 def site(state: State, options: Options) -> Site:
@@ -89,6 +95,7 @@ def test_every_instance_goes_where_one_alone_would(seed: int) -> None:
     for name in after.columns.changing():
         assert np.array_equal(getattr(after.columns, name), getattr(single.columns, name)), name
     assert np.array_equal(after.peers, single.peers)
+    assert np.array_equal(after.class_peers, single.class_peers)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -155,7 +162,9 @@ def test_the_state_afterwards_is_that_of_the_cluster_afterwards(seed: int) -> No
     assert names == [f"new-{number}" for number in range(7, 7 + filled.placed)]
     settled = derive(state.settled())
     same = ("i_mem", "f_dsk", "u_cpu", "inst_spindles", "r_mem", "primaries", "secondaries", "load_dsk")
-    for name in (*same, *(of_unit("f_dsk", unit) for unit in range(len(state.units.local)))):
+    classes = [of_class(figure, which) for which in range(len(state.units.classes)) for figure in "fr"]
+    for name in (*same, *classes, *(of_unit("f_dsk", unit) for unit in range(len(state.units.local)))):
         assert np.array_equal(getattr(state.columns, name), getattr(settled.columns, name)), name
     assert np.array_equal(state.columns.location, settled.columns.location)
     assert np.array_equal(state.peers, settled.peers)
+    assert np.array_equal(state.class_peers, settled.class_peers)

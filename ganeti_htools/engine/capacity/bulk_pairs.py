@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, NodeKey, Nodes, parts
+from ganeti_htools.engine.capacity.kept_peers import KeptPeers
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -15,7 +16,7 @@ from ganeti_htools.model.columns import SINGLE, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
-# Amounts of memory kept free for a primary that are so few are found out about all at once.
+# Amounts kept free for a primary that are so few are found out about all at once.
 USUAL = 16
 
 # The components that change with the locations that a pair shares, and how.
@@ -46,10 +47,16 @@ class PairSearch(BulkSearch):
     """Mirrored instances: pairs within each group, scored by two changes one after the other."""
 
     def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
+        self.kept = KeptPeers(state, asked)
         super().__init__(state, asked, nodes)
         self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)
         groups = state.group[nodes]
         self.blocks = [_GroupPairs(self, np.flatnonzero(groups == group)) for group in sorted_unique(groups)]
+
+    @property
+    def kept_numbers(self) -> Ints:
+        """What each node keeps free for each other one."""
+        return self.kept.numbers
 
     @property
     def candidates(self) -> int:
@@ -74,10 +81,10 @@ class PairSearch(BulkSearch):
         primary, secondary = (int(at) for at in np.searchsorted(self.nodes, nodes))
         block = next(block for block in self.blocks if primary in block.at)
         self.write(nodes.primary, self.outcomes[primary].primary)
-        self.write(nodes.secondary, self.outcomes[secondary].secondary[int(self.state.peers[nodes])])
+        self.write(nodes.secondary, self.outcomes[secondary].secondary[int(self.kept_numbers[nodes])])
         if block.shared is not None:
             self.state.columns.location[nodes.primary] += affinity.shared_locations(self.state, *nodes)
-        self.state.peers[nodes] += self.asked.secondary_mem
+        self.kept.add(nodes)
         block.look([primary, secondary])
 
     def _concerned(self, aggregate: Aggregate) -> dict[int, int]:
@@ -93,25 +100,26 @@ class PairSearch(BulkSearch):
 
     def _find_out(self, keys: Sequence[NodeKey]) -> None:
         super()._find_out(keys)
-        usual = sorted_unique(self.state.peers[self.nodes[:, np.newaxis], self.nodes].ravel()).tolist()
+        usual = sorted_unique(self.kept_numbers[self.nodes[:, np.newaxis], self.nodes].ravel()).tolist()
         if len(usual) < USUAL:
             self.find_out_second(dict.fromkeys(keys, usual))
 
     def find_out_second(self, kept: Mapping[NodeKey, Collection[int]]) -> None:
-        """What becomes of nodes as secondary if they keep so much memory free for the primary already."""
+        """What becomes of nodes as secondary if they keep so much free for the primary already."""
         which = np.repeat(np.arange(len(kept)), [len(amounts) for amounts in kept.values()])
-        amounts = np.array(list(chain.from_iterable(kept.values())))
+        numbers = np.array(list(chain.from_iterable(kept.values())))
         outcomes = [self.known[key] for key in kept]
         old = self._nodes(list(kept)).take(which)
-        new, codes = node_rules.add_secondary(old, self.asked, amounts)
+        memory, classes = self.kept.amounts(numbers)
+        new, codes = node_rules.add_secondary(old, self.asked, memory, peers=classes)
         rows, number = [*self.spreads, *self.counts], len(self.spreads)
         x = np.array([outcome.now[rows] for outcome in outcomes])[which].T
         y = self.values([self.which[row] for row in rows], new)
         change, squares = spread_change(self.sizes[rows][:, np.newaxis], x, y)
         table = AsSecondary(codes[np.newaxis], change[:number], squares[:number], change[number:])
         arrivals = self.arrivals(np.concatenate(table), new)
-        for at, amount, arrival in zip(which.tolist(), amounts.tolist(), arrivals, strict=True):
-            outcomes[at].secondary[amount] = arrival
+        for at, each, arrival in zip(which.tolist(), numbers.tolist(), arrivals, strict=True):
+            outcomes[at].secondary[each] = arrival
 
     def failures(self) -> dict[Fail, int]:
         """How many pairs each reason rules out."""
@@ -141,7 +149,7 @@ class _GroupPairs:
     def look(self, candidates: list[int]) -> None:
         """Take note of what becomes of some nodes, in both roles."""
         search, outcomes = self.search, self.search.look(candidates)
-        kept = search.state.peers[self.nodes[:, np.newaxis], search.nodes[candidates]].T.tolist()
+        kept = search.kept_numbers[self.nodes[:, np.newaxis], search.nodes[candidates]].T.tolist()
         unknown = {
             search.key(candidate): set(amounts).difference(outcome.secondary)
             for candidate, outcome, amounts in zip(candidates, outcomes, kept, strict=True)

@@ -59,8 +59,8 @@ class AfterArrival(NamedTuple):
 class NodeOutcome:
     """What becomes of a node with certain figures if an instance comes.
 
-    ``now`` is what the node contributes to the components. Of secondaries there is an arrival for each amount
-    of memory (MiB) that the node keeps free for the same primary already.
+    ``now`` is what the node contributes to the components. Of secondaries there is an arrival for each number
+    (:mod:`.kept_peers`) of what the node keeps free for the same primary already.
     """
 
     now: Floats
@@ -109,6 +109,11 @@ class BulkSearch:
         self.outcomes: dict[int, NodeOutcome] = {}
 
     @property
+    def kept_numbers(self) -> Ints:
+        """What each node keeps free for each other one (:mod:`.kept_peers`)."""
+        return self.state.peers
+
+    @property
     def codes(self) -> Floats:
         """For each candidate, why a primary must not come."""
         codes: Floats = self.primary.codes[0]
@@ -137,7 +142,7 @@ class BulkSearch:
             like = self.like[at]
             yield NodeKey(like, outcome.primary.figures)
             for kept in set(outcome.secondary).intersection(
-                self.state.peers[self.nodes, self.nodes[at]].tolist()
+                self.kept_numbers[self.nodes, self.nodes[at]].tolist()
             ):
                 yield NodeKey(like, outcome.secondary[kept].figures)
 

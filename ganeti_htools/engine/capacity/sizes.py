@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.storage import DRBD_META, DesiredUnit
 from ganeti_htools.model.types import DiskTemplate, Fail
@@ -68,13 +69,14 @@ class InstanceKind:
     """What all instances have in common but their size.
 
     Their disk is on ``unit``, the default one if that is None. If ``disks`` are given they have these, and
-    a size is about memory and CPUs only.
+    a size is about memory and CPUs only. ``demands`` are of custom resource classes.
     """
 
     template: DiskTemplate
     spindle_use: int
     unit: DesiredUnit | None = None
     disks: tuple[Disk, ...] = ()
+    demands: tuple[tuple[str, int], ...] = ()
 
     @property
     def mirrored(self) -> bool:
@@ -94,6 +96,7 @@ class InstanceKind:
             vcpus=size.vcpus,
             template=self.template,
             spindle_use=self.spindle_use,
+            tags=tuple(tags.demand(name, amount) for name, amount in self.demands),
         )
 
 
