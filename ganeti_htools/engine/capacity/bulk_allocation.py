@@ -46,8 +46,8 @@ def fill(
     """Place instances like ``row``, in place, on ``nodes``, until none fits or ``limit`` is reached.
 
     They have no tags but those of demands and the usual load, and get numbers from ``first`` on appended to
-    their name. Mirrored ones go on pairs within a group. ``nodes`` are rows in order, all online; scores are those of
-    all nodes. Redundancy is looked at node by node only. ``progress`` is told of each placement.
+    their name. Mirrored ones go on pairs within a group. ``nodes`` are rows in order, all online; scores are
+    those of all nodes. Redundancy is looked at node by node only. ``progress`` is told of each placement.
     """
     asked = state.ask(row)
     placed: list[Nodes] = []
