@@ -154,7 +154,7 @@ def custom_classes(cluster: Cluster) -> tuple[str, ...]:
 
 
 def told_units(cluster: Cluster) -> Units:
-    """The units that nodes tell, and custom classes: what instances take of nodes that have what they want."""
+    """Units that nodes tell, and custom classes: what instances take of nodes that have what they want."""
     units, classes = _told_units(cluster), custom_classes(cluster)
     return units._replace(classes=classes) if classes else units
 

@@ -31,7 +31,8 @@ class Sums:
     ``looked`` are the nodes whose loss counts, ``broken`` those whose loss cannot be survived.
     ``load[p, s]`` is the memory (MiB) that instances of ``p`` need on ``s`` should ``p`` be lost;
     ``pairs`` are the rows of the ``p`` and ``s`` between which there are any, ``mirrored`` those of the
-    instances, ``classes`` what fails over of custom classes. ``doubtful`` tells of groups which losses only simulation can tell of.
+    instances, ``classes`` what fails over of custom classes. ``doubtful`` tells of groups which losses only
+    simulation can tell of.
     """
 
     state: State
