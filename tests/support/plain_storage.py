@@ -3,6 +3,7 @@
 from collections import Counter
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.resource_classes import of_unit
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 
@@ -76,10 +77,13 @@ def counted(cluster: Cluster, unit: DesiredUnit) -> bool:
 
 
 def free_on(cluster: Cluster, node: Node) -> dict[DesiredUnit, int]:
-    """What a node has free (MiB) of each unit that it has; without forthcoming instances."""
+    """What a node has free (MiB) of each unit that it has, not reserved; without forthcoming instances."""
     if node.storage is not None:
-        return {unit.desired: unit.free for unit in node.storage if unit.total > 0}
-    return {default_unit(cluster, StorageType.LVM_VG): node.f_dsk}
+        free = {unit.desired: unit.free for unit in node.storage if unit.total > 0}
+    else:
+        free = {default_unit(cluster, StorageType.LVM_VG): node.f_dsk}
+    reserved = {name: inventory.reserved for name, inventory in node.inventories}
+    return {unit: mib - reserved.get(of_unit(unit), 0) for unit, mib in free.items()}
 
 
 def left_on(cluster: Cluster, node: Node) -> dict[DesiredUnit, int]:

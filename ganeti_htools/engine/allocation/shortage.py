@@ -30,7 +30,7 @@ class Lack:
     unit: str
     nodes: Ints
     amounts: Floats | Ints
-    of: int | None = None  # the storage unit or pool that it is about, see Limit
+    of: int | None = None  # the storage unit, pool or custom class that it is about, see Limit
 
     @property
     def short(self) -> Bools:
@@ -129,15 +129,16 @@ def _lack(state: State, lack: Lack) -> str:
 
 
 def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
-    """That nodes do not have a storage unit or see a pool, and for which of the nodes that is so.
-
-    None where something is about neither.
+    """That nodes do not have a storage unit or custom class, or do not see a pool, and for which of the nodes
+    that is so. None where something is about none of them.
     """
     shape = state.columns.shape
     if lack.of is None or not (shape.told or lack.of >= len(shape.units)):
         return None
-    verb = "has no" if lack.of < len(shape.units) else "does not see"
-    return f"{verb} {(*shape.units, *shape.pools)[lack.of]}", ~present(state.columns)[lack.of, lack.nodes]
+    pools = range(len(shape.units), len(shape.units) + len(shape.pools))
+    verb = "does not see" if lack.of in pools else "has no"
+    name = (*shape.units, *shape.pools, *shape.classes)[lack.of]
+    return f"{verb} {name}", ~present(state.columns)[lack.of, lack.nodes]
 
 
 def _name(state: State, row: int) -> str:

@@ -45,8 +45,8 @@ class Limit(NamedTuple):
     """Something that must hold once an instance has come to a node.
 
     ``figure`` is the column that is limited; ``bound`` gets the columns before and after, and the instance.
-    ``soft``: may be broken with ``force``. ``of``: only for instances that want this storage unit or pool, by
-    its position in :attr:`.Asked.wants`.
+    ``soft``: may be broken with ``force``. ``of``: only for instances that want this storage unit, pool or
+    custom class, by its position in :attr:`.Asked.wants`.
     ``settled``: only for figures without forthcoming instances; else those with them are limited likewise,
     but never with ``force``. ``applies``: for which nodes, given the columns before. ``per``: the column by
     which the figure is divided first. ``thing`` and ``unit``: what users are told is missing. ``fixed``: no
