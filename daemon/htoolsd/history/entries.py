@@ -83,25 +83,24 @@ def plan(time: float, document: Mapping[str, Any]) -> Entry:
         if job["instance"] is not None
     ]
     facts = {key: document[key] for key in ("id", "tool", "by", "groups", "state", "error", "score", "cost")}
-    told = {
-        **facts,
-        "instances": sorted({move["instance"] for move in moves}),
-        "nodes": sorted({node for move in moves for node in (*move["from"], *move["to"])}),
-        "moves": moves,
-    }
+    told = facts | _names_of(moves)
     return Entry(time, "plan", lambda: told)
 
 
 def policy(time: float, document: Mapping[str, Any]) -> Entry:
     """What a policy has decided about a node group, and why."""
     moves = [{**move, "status": "not submitted"} for move in document["moves"]]
-    told = {
-        **{key: value for key, value in document.items() if key != "time"},
+    told = {key: value for key, value in document.items() if key != "time"} | _names_of(moves)
+    return Entry(time, "policy", lambda: told)
+
+
+def _names_of(moves: Sequence[Mapping[str, Any]]) -> Document:
+    """Moves, and the instances and nodes in them."""
+    return {
         "instances": sorted({move["instance"] for move in moves}),
         "nodes": sorted({node for move in moves for node in (*move["from"], *move["to"])}),
         "moves": moves,
     }
-    return Entry(time, "policy", lambda: told)
 
 
 def placed_at(document: Mapping[str, Any], instance: str) -> Sequence[str] | None:

@@ -96,7 +96,10 @@ def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
     free, vacant = room.free(state), _vacant(state)
     taken, data, others = room.used(state, room.amounts(state)), dict[int, int](), list[tuple[int, str]]()
     for group in sorted(now.rules.groups):
-        rows, left = _rows(state, group), free[:, [n for n in now.neighbours(group) if n not in vacant]]
+        rows, left = (
+            _rows(state, group),
+            free[:, [n for n in now.reachable.neighbours(group) if n not in vacant]],
+        )
         if not len(rows):
             continue
         if not left.size:

@@ -78,10 +78,8 @@ def _obstacle(state: State, source: int, target: int, common: frozenset[str]) ->
         return f"group {groups[target].name} is unallocable"
     if not len(members(state, target)):
         return f"group {groups[target].name} has no online node"
-    if common or not len(
-        members(state, source)
-    ):  # of which nothing is known; its instances tell what they need
-        return None
+    if common or not len(members(state, source)):
+        return None  # of a group without online nodes nothing is known: its instances tell what they need
     return "they share no storage unit and no pool"
 
 

@@ -17,8 +17,8 @@ from ganeti_htools.engine.allocation.move_parts import MovePart, tried, tried_on
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.groups.detached import Detached, best_place, detached, has_room
 from ganeti_htools.engine.groups.health import Health, health
-from ganeti_htools.engine.groups.partitions import Exchange, exchanges, refusal
 from ganeti_htools.engine.groups.rules import Rules, kept
+from ganeti_htools.engine.groups.targets import Targets
 from ganeti_htools.engine.groups.ways import left_node, nodes_after, way_out, ways_within
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.move_kinds import Operation
@@ -53,13 +53,7 @@ class Regrouping:
         self._detached: dict[int, Detached] = {}
         self._health: dict[int, Health] = {}
         self._base: Statistics | None = None
-        self._kinds: dict[Any, int] = {}
-        self._kind_of: dict[int, int] = {}
-        self._targets: dict[tuple[tuple[int, ...], int], list[int]] = {}
-        self._refused: dict[tuple[int, int], str | None] = {}
-        self._open: dict[tuple[int, int], Exchange] = {
-            (each.source, each.target): each for each in exchanges(state)
-        }
+        self.reachable = Targets(state, rules)
 
     def copy(self) -> "Regrouping":
         """One that can be changed without touching this one."""
@@ -86,48 +80,11 @@ class Regrouping:
 
     def refusal(self, index: int, group: int) -> str | None:
         """Why an instance cannot go to a group (row), whatever room there is; None if it can."""
-        pair, home = self._open.get((self.group_of(index), group)), group == self.group_of(index)
-        if group not in self.rules.groups or (pair is None and not home):
-            return "it is left out"
-        if home:
-            return None
-        return (pair and pair.obstacle) or self._refusal(index, group)
-
-    def _refusal(self, index: int, group: int) -> str | None:
-        """As :func:`.partitions.refusal`, remembered: no move makes a difference to it."""
-        key = group, self._kind(index)
-        if key not in self._refused:
-            self._refused[key] = refusal(self.state, self.state.instance(index), group)
-        return self._refused[key]
-
-    def _kind(self, index: int) -> int:
-        """A number that instances share for which the same groups are left out."""
-        if index not in self._kind_of:
-            row = self.state.cluster.instances[index]
-            networks = frozenset(nic.network for nic in row.nics)
-            kind = self.state.wants[index].tobytes(), row.demand, networks
-            self._kind_of[index] = self._kinds.setdefault(kind, len(self._kinds))
-        return self._kind_of[index]
+        return self.reachable.refusal(index, self.group_of(index), group)
 
     def targets(self, index: int) -> list[int]:
-        """The groups (rows) that an instance may go to, whatever room there is.
-
-        One that is between two groups may go to either of them as well.
-        """
-        homes = self.homes(index)
-        key = homes, self._kind(index)
-        if key not in self._targets:
-            others = sorted(self.rules.groups - set(homes[:1] if len(homes) < 2 else ()))
-            self._targets[key] = [group for group in others if self.refusal(index, group) is None]
-        return list(self._targets[key])
-
-    def neighbours(self, group: int) -> list[int]:
-        """The groups (rows) that a group (row) may give instances to."""
-        return [
-            each.target
-            for each in self._open.values()
-            if each.source == group and each.obstacle is None and each.target in self.rules.groups
-        ]
+        """The groups (rows) that an instance may go to, whatever room there is; see :meth:`.Targets.of`."""
+        return self.reachable.of(index, self.homes(index))
 
     def last_resort(self, group: int) -> bool:
         """Whether a group (row) takes instances only where no other does."""
