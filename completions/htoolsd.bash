@@ -400,13 +400,13 @@ END
             ;;
         'htoolsctl policies') cat <<'END'
 -h,--help none
---explain choices=rebalance
+--explain choices=redistribute,squeeze,rebalance
 --json none
 END
             ;;
         'htoolsctl run') cat <<'END'
 -h,--help none
-choices=rebalance 1 1
+choices=redistribute,squeeze,rebalance 1 1
 --forget-failures none
 --json none
 END

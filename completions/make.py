@@ -11,7 +11,7 @@ from ganeti_htools.cli.htools import ROLES
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Program, Reply, Takes, read
 from ganeti_htools.simulator import program as simulator
-from htoolsd.policies.policies import POLICIES
+from htoolsd.policies.order import POLICIES
 from htoolsd.process.arguments import parser
 
 HEADER = """\

@@ -20,6 +20,12 @@ def key(default: Any, doc: str, fixed: bool = False, read: Reader | None = None)
     return field(default=default, metadata={"doc": doc, "fixed": fixed, "read": checks})
 
 
+def again(cls: type[Any], name: str, default: Any) -> Any:
+    """A key of another table, with a default of its own."""
+    (known,) = (each for each in fields(cls) if each.name == name)
+    return field(default=default, metadata=known.metadata)
+
+
 def checked(cls: type[Any], where: str, found: Mapping[str, object]) -> dict[str, Any]:
     """The values of a table, each checked. Raises DataError."""
     known: Mapping[str, Field[Any]] = {each.name: each for each in fields(cls)}
@@ -75,6 +81,12 @@ def _table(cls: type[Any]) -> Reader:
     return read
 
 
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise DataError(f"{name}: expected true or false")
+    return value
+
+
 def _number(name: str, value: object) -> float:
     return _positive(name, value, (int, float), "a number")
 
@@ -89,4 +101,4 @@ def _positive(name: str, value: object, kinds: tuple[type, ...], expected: str) 
     return value  # type: ignore[return-value]
 
 
-_READERS: Mapping[type, Reader] = {str: text, float: _number, int: _count}
+_READERS: Mapping[type, Reader] = {str: text, bool: _flag, float: _number, int: _count}

@@ -14,6 +14,7 @@ from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.squeezing import candidates, recheck, squeeze
 from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.policy import ISpec
@@ -111,6 +112,12 @@ def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
             options.allowed,
         ),
     )
+
+
+def lacking(state: State, options: Options) -> bool:
+    """Whether nodes have less than the minimal resources free, so that others have to be powered up."""
+    everywhere = np.ones(len(state.group), np.bool_)
+    return not room_on_all(state, everywhere, _kept(state, options.factors[0], options))
 
 
 def _named(state: State, names: Sequence[str], option: str) -> frozenset[int]:
@@ -239,12 +246,16 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
     It names all groups, since it may touch any node when it is made anew.
     """
     state = seen(cluster, options)
-    found = plan(state, options, progress)
+    return proposed(state, plan(state, options, progress), options)
+
+
+def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
+    """A plan for a state, as it is handed over."""
     sets = sets_of(state, found)
     everywhere = np.ones(len(state.group), np.bool_)
     return Proposal(
         purpose(found),
-        tuple(group.name for group in cluster.groups),
+        tuple(group.name for group in state.cluster.groups),
         jobs(state, found),
         {"before": score_of(state, everywhere), "after": score_of(found.state, everywhere)},
         cost_of([move for moves in sets for move in moves], sets),

@@ -115,6 +115,11 @@ def instance(state: State, name: str) -> int:
     return names.index(_found(names, [name], "Unknown instance")[0])
 
 
+def full_names(cluster: Cluster, names: Sequence[str]) -> list[str]:
+    """The names of instances, each given by name or by its beginning, up to a dot. Raises HtoolsError."""
+    return _found((each.name for each in cluster.instances), names, "Unknown instance(s)")
+
+
 def split(state: State) -> Bools:
     """Instances whose nodes are in different groups."""
     group: Bools = (state.snode != NOWHERE) & (state.group[state.pnode] != state.group[state.snode])

@@ -11,7 +11,7 @@ from tests.support.simulators import Simulator
 from tests.support.worlds import uneven
 
 EAGER = "start = 0.02\nstop = 0.001\nhold = 1\nmin_gain = 0.000001\n"
-HOOK = ROOT / "contrib" / "hooks" / "watcher" / "htoolsd-rebalance"
+HOOK = ROOT / "contrib" / "hooks" / "watcher" / "htoolsd-policies"
 
 
 def config(mode: str, more: str = "") -> str:
@@ -31,6 +31,12 @@ def considered(daemon: Daemon) -> Any:
     return decided(daemon)[count]
 
 
+def policy(daemon: Daemon) -> Any:
+    """What the daemon tells of the policy."""
+    (told,) = (each for each in call(daemon, "policies") if each["name"] == "rebalance")
+    return told
+
+
 def jobs(ganeti: Simulator) -> int:
     return len(ganeti.ask("QueryJobs", [], ["id"]))
 
@@ -38,11 +44,11 @@ def jobs(ganeti: Simulator) -> int:
 def test_a_policy_is_off_until_the_configuration_says_otherwise(tmp_path: Path) -> None:
     with following(tmp_path, uneven()) as (daemon, ganeti):
         assert ctl(daemon, "run", "rebalance").stdout == "rebalance is off\n"
-        assert ctl(daemon, "policies").stdout.startswith("rebalance: off; 40 moves and 1048576 MiB left")
+        assert "\nrebalance: off; 40 moves and 1048576 MiB left" in ctl(daemon, "policies").stdout
         assert not (daemon.state / "policies.json").exists()
         daemon.configure(config("shadow"))
         daemon.signal(signal.SIGHUP)
-        wait_until(lambda: call(daemon, "policies")[0]["mode"] == "shadow")
+        wait_until(lambda: policy(daemon)["mode"] == "shadow")
         told = considered(daemon)
         assert (told["outcome"], told["trigger"], told["plan"]) == ("would act", "asked", None)
         assert {move["status"] for move in told["moves"]} == {"not submitted"}
@@ -79,7 +85,7 @@ def test_what_it_acts_on_is_done_and_survives_a_kill(tmp_path: Path) -> None:
         ganeti.finish()
         with running(tmp_path / "daemon", config=wish) as again:
             known(again)
-            assert call(again, "policies")[0]["left"]["moves"] == 0
+            assert policy(again)["left"]["moves"] == 0
             wait_until(lambda: considered(again)["reason"].startswith("the day's budget is spent"))
 
 
@@ -97,14 +103,17 @@ def test_the_hook_of_the_watcher_has_it_considered_on_the_master_only(tmp_path: 
         elsewhere = run(HOOK, environment={**surroundings, "GANETI_HOSTNAME": "two"})
         assert (elsewhere.returncode, elsewhere.stdout, decided(daemon)) == (0, "", [])
         here = run(HOOK, environment={**surroundings, "GANETI_HOSTNAME": "boss"})
-        assert (here.returncode, here.stdout) == (0, "rebalance is being considered\n")
+        assert (here.returncode, here.stdout) == (
+            0,
+            "redistribute is off\nsqueeze is off\nrebalance is being considered\n",
+        )
         wait_until(lambda: jobs(ganeti) == 4)
 
 
 def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
     with running(tmp_path) as daemon:
-        for words in (("run", "squeeze"), ("policies", "--explain=squeeze")):
+        for words in (("run", "sleep"), ("policies", "--explain=sleep")):
             refused = ctl(daemon, *words)
             assert refused.returncode == 1
-            assert "policy: expected rebalance" in refused.stderr
+            assert "policy: expected redistribute or squeeze or rebalance" in refused.stderr
         assert ctl(daemon, "policies", "--explain=rebalance").stderr.startswith("htoolsctl: refused (")

@@ -15,7 +15,7 @@ from tests.support.programs import PATIENCE, PROGRAMS, ROOT
 pytestmark = pytest.mark.integration
 
 NAMES = [f"drifted{number}" for number in range(1, 5)]
-HOOK = ROOT / "contrib" / "hooks" / "watcher" / "htoolsd-rebalance"
+HOOK = ROOT / "contrib" / "hooks" / "watcher" / "htoolsd-policies"
 
 
 def settings(mode: str) -> str:

@@ -14,16 +14,16 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal
 from htoolsd.policies.conditions import Situation, counted, holding
 from htoolsd.policies.looking import measured
-from htoolsd.policies.memory import DAY, Memory, Room, Rounds, Spent, resting
+from htoolsd.policies.memory import DAY, Memory, Room, Spent, resting
 from htoolsd.policies.policy import Planned
 from htoolsd.policies.rebalance import REBALANCE
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.settings import Rebalance
 from tests.support.worlds import instance, node
 
 ROUND = 2 * 3600.0  # seconds
 WEEK = int(7 * DAY / ROUND)  # rounds
 SETTINGS = st.builds(
-    lambda start, share, **more: Settings(mode="act", start=start, stop=start * share, **more),
+    lambda start, share, **more: Rebalance(mode="act", start=start, stop=start * share, **more),
     st.floats(0.5, 4.0),
     st.floats(0.2, 1.0),
     hold=st.integers(1, 4),
@@ -34,6 +34,7 @@ SETTINGS = st.builds(
     mib_per_day=st.integers(500, 6000),
     cool_down_seconds=st.floats(ROUND, 5 * DAY),
     hours=st.sampled_from(["", "20:00-06:00"]),
+    every_seconds=st.just(ROUND),
 )
 
 
@@ -42,7 +43,7 @@ class Weeks:
     """A cluster under a policy: the moves it made (when, which, MiB), and why it held back where it could."""
 
     cluster: Cluster
-    settings: Settings
+    settings: Rebalance
     now: float = 1e9
     memory: Memory = field(default_factory=Memory)
     moved: dict[str, float] = field(default_factory=dict)
@@ -52,22 +53,31 @@ class Weeks:
     def go_on(self) -> str | None:
         """A round; why nothing was done in it."""
         self.now += ROUND
-        ((group, score, n1),) = measured(REBALANCE, self.cluster)
-        seen = Situation(self.now, datetime.fromtimestamp(self.now, UTC), group, score, n1)
-        before = self.memory.rounds.get(group, Rounds())
-        self.memory.rounds[group] = counted(before, self.settings, seen)
+        ((group, score, n1, need),) = measured(REBALANCE, self.settings, self.cluster)
+        room = self.memory.room(self.settings, self.now)
+        now = Situation(
+            self.now,
+            datetime.fromtimestamp(self.now, UTC),
+            group,
+            score,
+            need,
+            n1,
+            rounds=self.memory.of("rebalance", group),
+            resting=resting(self.moved, self.settings, self.now),
+            room=room,
+        )
+        seen = counted(self.settings, now)
+        self.memory.note("rebalance", group, seen.rounds)
         held = next(holding(self.settings, self.memory, seen), None)
         if held is not None:
             return held[0]
-        rest = resting(self.moved, self.settings, self.now)
-        room = self.memory.room(self.settings, self.now)
-        found = REBALANCE.planned(self.cluster, self.settings, seen, rest, room, lambda _text: None)
+        found = REBALANCE.planned(self.cluster, self.settings, seen, lambda _text: None)
         if found.refusal is not None:
             return "gain"
         targets = {move["instance"]: move["to"][0] for move in found.told()}
         names = list(targets)
         drifted, self.cluster = self.cluster, moved_to(self.cluster, targets)
-        ((_, after, _),) = measured(REBALANCE, self.cluster)
+        ((_, after, _, _),) = measured(REBALANCE, self.settings, self.cluster)
         assert after <= score - self.settings.min_gain + 1e-6
         if after > self.settings.start:
             self.explain(drifted, found, room)
@@ -144,7 +154,7 @@ def check(weeks: Weeks) -> None:
 
 @settings(max_examples=8)
 @given(st.integers(0, 1 << 32), SETTINGS)
-def test_weeks_of_changing_load(seed: int, wish: Settings) -> None:
+def test_weeks_of_changing_load(seed: int, wish: Rebalance) -> None:
     random = Random(seed)
     weeks = Weeks(begun(random), wish)
     loads = drift(weeks.cluster, random)
@@ -152,14 +162,14 @@ def test_weeks_of_changing_load(seed: int, wish: Settings) -> None:
     for _ in range(2 * WEEK):
         why = weeks.go_on()
         # A score that was over the start for long enough is only left alone for other reasons.
-        assert why != "score" or weeks.memory.rounds["default"].over < wish.hold
+        assert why != "hold" or weeks.memory.of("rebalance", "default").over < wish.hold
         weeks.cluster = loads.send(weeks.cluster)
     check(weeks)
 
 
 @settings(max_examples=8)
 @given(st.integers(0, 1 << 32), SETTINGS)
-def test_without_change_it_comes_to_rest(seed: int, wish: Settings) -> None:
+def test_without_change_it_comes_to_rest(seed: int, wish: Rebalance) -> None:
     """It never comes back to what was, and once it has rested so long that all may move, it rests."""
     random = Random(seed)
     weeks = Weeks(begun(random), wish)

@@ -12,7 +12,7 @@ from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
-from htoolsd.policies.policies import POLICIES
+from htoolsd.policies.order import POLICIES
 from htoolsd.socket.methods import Handler, Method
 
 _NAMES = " or ".join(TOOLS)

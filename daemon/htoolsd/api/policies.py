@@ -2,7 +2,8 @@
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.policies.policies import POLICIES, Policies
+from htoolsd.policies.order import POLICIES
+from htoolsd.policies.policies import Policies
 from htoolsd.socket.methods import Args, File
 from htoolsd.sync.following import Sync
 

@@ -12,6 +12,7 @@ from htoolsd.claims.claims import Claims
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
+from htoolsd.policies.policies import Policies
 from htoolsd.socket import alone
 from htoolsd.socket.methods import Args, File, Handler
 from htoolsd.socket.server import Server
@@ -31,6 +32,7 @@ def teller(
     decisions: Decisions,
     claims: Claims,
     plans: Plans,
+    policies: Policies,
     history: History,
     ledger: Worker,
 ) -> Handler:
@@ -51,6 +53,7 @@ def teller(
             "decisions": decisions.status() | alone.status(socket),
             "claims": claims.status(),
             "plans": plans.status(),
+            "policies": policies.health(),
             "history": history.status(),
             "ledger": await ledger.status(),
             "memory_mib": resident_mib(),

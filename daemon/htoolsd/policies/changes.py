@@ -1,8 +1,10 @@
-"""What policies want to know of changes in the cluster: what has moved, which nodes came and went."""
+"""What policies want to know of changes in the cluster: what moved, which nodes came and went, lost N+1."""
 
 from collections.abc import Iterator
 
+from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.planning.view import View, state_of
 from htoolsd.sync.model import Model
 
 
@@ -21,14 +23,22 @@ def drained(model: Model) -> list[str]:
     return [str(row.values["name"]) for row in nodes if row.values.get("drained")]
 
 
+def back(before: Cluster, now: Cluster) -> list[str]:
+    """Nodes that were offline or drained, and are not any more."""
+    away = {node.name for node in before.nodes if node.offline}
+    return [node.name for node in now.nodes if not node.offline and node.name in away]
+
+
+def lost(cluster: Cluster) -> set[str]:
+    """Names of the node groups in which nodes fail N+1. Raises HtoolsError."""
+    state = state_of(cluster, View())
+    bad = bad_nodes(state, state.group == state.group)
+    return {cluster.groups[row].name for row in state.group[bad].tolist()}
+
+
 def events(before: Model, now: Model) -> Iterator[str]:
     """Why policies should look at once: nodes that were drained, or are back."""
     then, here = drained(before), drained(now)
     yield from (f"node {name} was drained" for name in here if name not in then)
     if before.cluster is not None and now.cluster is not None:
-        away = {node.name for node in before.cluster.nodes if node.offline}
-        yield from (
-            f"node {node.name} is back"
-            for node in now.cluster.nodes
-            if not node.offline and node.name in away
-        )
+        yield from (f"node {name} is back" for name in back(before.cluster, now.cluster))

@@ -1,30 +1,48 @@
 """The conditions under which a policy does something in a node group. Pure functions over plain data."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from ganeti_htools.backends.haskell import fixed
-from htoolsd.policies.memory import Memory, Rounds
+from htoolsd.policies.memory import Memory, Room, Rounds
 from htoolsd.policies.settings import WEEKDAYS, Settings
+
+_LONG = 3  # rounds: what was longer ago was not in a row
+_NONE, _FULL = Rounds(), Room(0, 0)
+
+
+class Need(NamedTuple):
+    """Whether there is a reason to begin something in a node group, whether to stop, and the reason in words,
+    or why there is none. Between the two what goes on goes on.
+    """
+
+    begin: bool
+    stop: bool
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is known of a node group when a policy considers it.
+    """What is known of a node group when something is thought of there.
 
     ``local`` is the local time of ``now`` (seconds of the epoch). ``n1`` counts nodes that fail N+1.
     ``drained``, ``silent`` and ``updating`` (figures older than their instances) are nodes, ``late`` whether
     the cluster is not known well enough. ``paused`` is until when the watcher is, 0 if it is not. ``jobs``
-    have not ended and touch the group. ``plan`` is one that is carried out there, ``proposal`` one of the
-    policy that waits.
+    have not ended and touch the group. ``plan`` is one that is carried out there, ``proposal`` one of a
+    policy that waits. ``others`` says what has just been done there, or would be. ``rounds`` tell for how
+    long there has been a reason.
+
+    ``quiet`` are the other groups in which nothing goes on either. ``resting`` are instances that moved
+    lately, ``switched`` nodes that were powered or came back lately; ``room`` is what the budgets leave for a
+    plan.
     """
 
     now: float
     local: datetime
     group: str
     score: float
+    need: Need
     n1: int = 0
     drained: Sequence[str] = ()
     silent: Sequence[str] = ()
@@ -34,17 +52,31 @@ class Situation:
     jobs: Sequence[int] = ()
     plan: str | None = None
     proposal: str | None = None
+    others: str | None = None
+    rounds: Rounds = _NONE
+    quiet: Sequence[str] = ()
+    resting: Sequence[str] = ()
+    switched: Sequence[str] = ()
+    room: Room = _FULL
+
+    @property
+    def calm(self) -> bool:
+        """Whether nothing goes on in the group."""
+        return not (self.drained or self.silent or self.updating or self.jobs or self.plan)
 
 
-def counted(rounds: Rounds, settings: Settings, seen: Situation) -> Rounds:
-    """The rounds after one more: hysteresis between ``start`` and ``stop``. A score that is no number counts
-    as one below, and rounds in which the group cannot be judged begin the count anew.
+def counted(settings: Settings, seen: Situation) -> Situation:
+    """The situation after one more round: hysteresis between beginning and stopping. Rounds in which the
+    group cannot be judged, or that are too long ago, begin the count anew.
     """
+    rounds, none = seen.rounds, seen.rounds._replace(over=0, working=False, last=seen.now)
     if seen.late or seen.silent or seen.drained:
-        return Rounds()
-    high, low = bool(seen.n1) or seen.score >= settings.start, not (seen.n1 or seen.score > settings.stop)
-    over = rounds.over + 1 if high else 0
-    return Rounds(over, not low and (rounds.working or over >= settings.hold))
+        return replace(seen, rounds=none)
+    if seen.now - rounds.last > _LONG * settings.every_seconds:
+        rounds = none
+    over = min(rounds.over + 1, settings.hold) if seen.need.begin else 0
+    working = not seen.need.stop and (rounds.working or over >= settings.hold)
+    return replace(seen, rounds=rounds._replace(over=over, working=working, last=seen.now))
 
 
 def holding(settings: Settings, memory: Memory, seen: Situation) -> Iterator[tuple[str, str]]:
@@ -60,7 +92,7 @@ def _mode(settings: Settings, _memory: Memory, _seen: Situation) -> str | None:
 
 
 def _failures(settings: Settings, memory: Memory, seen: Situation) -> str | None:
-    if memory.failed >= settings.failures:
+    if memory.off(settings):
         return f"switched off after {memory.failed} plans that failed, the last one: {memory.error}"
     if memory.failed and seen.now < memory.rests_until:
         return f"pauses for {memory.rests_until - seen.now:.0f} s after a plan that failed: {memory.error}"
@@ -113,14 +145,15 @@ def _budget(settings: Settings, memory: Memory, seen: Situation) -> str | None:
     return f"the day's budget is spent: {left.moves} moves and {left.mib} MiB are left"
 
 
-def _score(settings: Settings, memory: Memory, seen: Situation) -> str | None:
-    rounds = memory.rounds.get(seen.group, Rounds())
-    if rounds.working:
+def _others(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+    return seen.others
+
+
+def _hold(settings: Settings, _memory: Memory, seen: Situation) -> str | None:
+    if seen.rounds.working:
         return None
-    if not rounds.over:
-        return f"score {fixed(seen.score, 8)} is below the start, {settings.start:g}"
-    what = "N+1 is lost" if seen.n1 else f"score {fixed(seen.score, 8)} is over the start"
-    return f"{what} for {rounds.over} of {settings.hold} rounds"
+    over, why = seen.rounds.over, seen.need.why
+    return f"{why} for {over} of {settings.hold} rounds" if over else why
 
 
 Condition = Callable[[Settings, Memory, Situation], str | None]  # why it holds back
@@ -135,8 +168,9 @@ _CONDITIONS: Mapping[str, Condition] = {
     "watcher": _watcher,
     "jobs": _jobs,
     "plan": _plan,
+    "others": _others,
     "budget": _budget,
-    "score": _score,
+    "hold": _hold,
 }
 
 

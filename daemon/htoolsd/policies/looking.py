@@ -1,10 +1,14 @@
 """What is known of each node group at the moment, as policies judge it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 import trio
 
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.luxi.queries import JobStatus
@@ -14,26 +18,51 @@ from ganeti_htools.planning.view import View, state_of
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.changes import drained
-from htoolsd.policies.conditions import Situation, touching
-from htoolsd.policies.memory import DAY
-from htoolsd.policies.policy import Policy
+from htoolsd.policies.conditions import Need, Situation, touching
+from htoolsd.policies.kept import Remembered
+from htoolsd.policies.memory import DAY, resting
+from htoolsd.policies.policy import Facts, Remedy
 from htoolsd.policies.settings import Settings
 from htoolsd.sync.following import Sync
 
 _UNFINISHED = ["|", *(["=", "status", status.value] for status in JobStatus if not status.final)]
 
 
-def measured(policy: Policy, cluster: Cluster) -> list[tuple[str, float, int]]:
-    """Name, score and nodes that fail N+1 of each node group that has nodes. Raises HtoolsError."""
+class Measured(NamedTuple):
+    """A node group (its name), its score, how many of its nodes fail N+1, and whether something is needed."""
+
+    group: str
+    score: float
+    n1: int
+    need: Need
+
+
+def measured(remedy: Remedy, settings: Settings, cluster: Cluster) -> list[Measured]:
+    """Each node group that has nodes and that the settings name. Raises HtoolsError."""
     state = state_of(cluster, View())
-    scopes = [(row.name, state.group == number) for number, row in enumerate(cluster.groups)]
-    return [(name, *policy.measured(state, scope)) for name, scope in scopes if scope.any()]
+    found = []
+    for number, row in enumerate(cluster.groups):
+        scope = state.group == number
+        if not scope.any() or (settings.groups and row.name not in settings.groups):
+            continue
+        score, n1 = score_of(state, scope), int(bad_nodes(state, scope).sum())
+        try:
+            need = remedy.need(Facts(cluster, row.name, state, scope, score, n1), settings)
+        except HtoolsError as error:
+            need = Need(False, True, str(error))
+        found.append(Measured(row.name, score, n1, need))
+    return found
 
 
 async def situations(
-    policy: Policy, settings: Settings, sync: Sync, plans: Plans, clock: Callable[[], float]
+    remedy: Remedy,
+    settings: Settings,
+    known: Remembered,
+    sync: Sync,
+    plans: Plans,
+    clock: Callable[[], float],
 ) -> tuple[Cluster, list[Situation]]:
-    """The cluster, and how it is with each node group that the policy is about. Raises HtoolsError."""
+    """The cluster, and how it is with each node group that a policy is about. Raises HtoolsError."""
     model, cluster = sync.model, sync.model.cluster
     if not sync.master or cluster is None:
         raise HtoolsError("the cluster is not known yet" if sync.master else "this is not the master node")
@@ -42,13 +71,11 @@ async def situations(
     async with sync.client() as ganeti:
         paused = await queries.watcher_pause(ganeti)
         jobs = await _unfinished(ganeti)
-    found = await trio.to_thread.run_sync(measured, policy, cluster, abandon_on_cancel=True)
+    found = await trio.to_thread.run_sync(measured, remedy, settings, cluster, abandon_on_cancel=True)
     now, away, names = clock(), drained(model), _names(cluster)
-    known = frozenset[str]().union(*names.values())
-    seen = []
-    for name, score, n1 in found:
-        if settings.groups and name not in settings.groups:
-            continue
+    everything = frozenset[str]().union(*names.values())
+    memory, seen = known.memories[remedy.policy], []
+    for name, score, n1, need in found:
         here = names[name]
         there = [plan for plan in plans.all if name in plan.facts["groups"]]
         seen.append(
@@ -57,23 +84,31 @@ async def situations(
                 datetime.fromtimestamp(now),
                 name,
                 score,
+                need,
                 n1,
                 drained=[node for node in away if node in here],
                 silent=model.silent,
                 updating=[node for node in model.updating if node in here],
                 late=sync.late,
                 paused=paused or 0.0,
-                jobs=[number for number, opcodes in jobs if touching(opcodes, here, known)],
+                jobs=[number for number, opcodes in jobs if touching(opcodes, here, everything)],
                 plan=next((plan.id for plan in there if plan.state.going), None),
-                proposal=next((plan.id for plan in there if _waits(plan, policy, now)), None),
+                proposal=next((plan.id for plan in there if _waits(plan, now)), None),
+                rounds=memory.of(remedy.title, name),
+                resting=resting(known.moved, settings, now),
+                switched=resting(known.switched, settings, now),
+                room=memory.room(settings, now),
             )
         )
-    return cluster, seen
+    quiet = [each.group for each in seen if each.calm and not each.need.begin]
+    return cluster, [
+        replace(each, quiet=tuple(name for name in quiet if name != each.group)) for each in seen
+    ]
 
 
-def _waits(plan: Plan, policy: Policy, now: float) -> bool:
-    """Whether a plan that the policy proposed today has not been begun."""
-    ours = plan.facts.get("policy") == policy.name and plan.state is PlanState.PLANNED
+def _waits(plan: Plan, now: float) -> bool:
+    """Whether a plan that a policy proposed today has not been begun."""
+    ours = plan.facts.get("policy") is not None and plan.state is PlanState.PLANNED
     return ours and plan.facts["made"] > now - DAY
 
 

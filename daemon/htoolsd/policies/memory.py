@@ -1,4 +1,4 @@
-"""What a policy remembers: what moved when, what it has spent, what failed, and how long conditions hold.
+"""What a policy remembers: what it has spent, what failed, and how long there has been a reason to act.
 
 Plain data and pure functions; times are seconds of the epoch.
 """
@@ -29,23 +29,36 @@ class Room(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """For how many rounds in a row a group was over the start; whether the policy is at work in it."""
+    """For how many rounds in a row there was a reason in a group, no more than it takes; whether it is being
+    acted upon; when the last round was; and when there was last acted, or would have been.
+    """
 
     over: int = 0
     working: bool = False
+    last: float = 0.0
+    acted: float = 0.0
 
 
 @dataclass(slots=True)
 class Memory:
     """What one policy remembers. ``failed`` are plans that failed in a row, ``error`` is why the last one
-    did, ``rests_until`` when it may go on. ``rounds`` are by node group, and begin anew with the daemon.
+    did, ``rests_until`` when it may go on. ``rounds`` are by what is done (the title of a remedy) and node
+    group.
     """
 
     spent: list[Spent] = field(default_factory=list)
     failed: int = 0
     error: str = ""
     rests_until: float = 0.0
-    rounds: dict[str, Rounds] = field(default_factory=dict)
+    rounds: dict[str, dict[str, Rounds]] = field(default_factory=dict)
+
+    def of(self, title: str, group: str) -> Rounds:
+        """The rounds of a remedy in a group."""
+        return self.rounds.get(title, {}).get(group, Rounds())
+
+    def note(self, title: str, group: str, rounds: Rounds) -> None:
+        """Remember the rounds of a remedy in a group."""
+        self.rounds.setdefault(title, {})[group] = rounds
 
     def spend(self, spent: Spent) -> None:
         """Count a plan that is about to begin, and forget what does not count any more."""
@@ -68,6 +81,16 @@ class Memory:
         self.error = error
         self.rests_until = now + settings.back_off_seconds * 2 ** min(self.failed - 1, 10)
 
+    def off(self, settings: Settings) -> bool:
+        """Whether plans that failed have switched the policy off."""
+        return self.failed >= settings.failures
+
+    def health(self, settings: Settings, now: float) -> str:
+        """How the policy is, in a word or two."""
+        if self.off(settings):
+            return "switched off"
+        return "pauses" if self.failed and now < self.rests_until else "healthy"
+
     def forget_failures(self) -> None:
         """Count from 0 again."""
         self.failed, self.error, self.rests_until = 0, "", 0.0
@@ -79,25 +102,42 @@ class Memory:
             "failed": self.failed,
             "error": self.error,
             "rests_until": self.rests_until,
+            "rounds": {
+                title: {group: list(each) for group, each in rounds.items()}
+                for title, rounds in self.rounds.items()
+            },
         }
 
 
-def resting(moved: Mapping[str, float], settings: Settings, now: float) -> list[str]:
-    """Of the instances that have moved (by name: when), those that stay for now."""
-    return [name for name, when in moved.items() if when > now - settings.cool_down_seconds]
+def resting(since: Mapping[str, float], settings: Settings, now: float) -> list[str]:
+    """Of instances that have moved, or nodes that came back (by name: when), those that stay for now."""
+    return [name for name, when in since.items() if when > now - settings.cool_down_seconds]
 
 
 def _number(value: object) -> bool:
     return type(value) in (int, float)
 
 
-MEMORY: Shape = {"spent": [[_number]], "failed": int, "error": str, "rests_until": _number}
+MEMORY: Shape = {
+    "spent": [[_number]],
+    "failed": int,
+    "error": str,
+    "rests_until": _number,
+    "rounds": dict,
+}
+_ROUNDS: Shape = [(bool, _number)]
 
 
 def restored(document: Mapping[str, Any]) -> Memory:
     """What was remembered. Raises ValueError, TypeError."""
     if not fits(document, MEMORY):
         raise ValueError(f"expected {', '.join(MEMORY)}, and each of its type")
+    told: Mapping[str, Mapping[str, Any]] = document["rounds"]
+    if not all(fits(each, _ROUNDS) for groups in told.values() for each in groups.values()):
+        raise ValueError("expected rounds to be numbers, and whether there is acted upon them")
     spent: Iterable[Any] = document["spent"]
-    told = {key: document[key] for key in ("failed", "error", "rests_until")}
-    return Memory([Spent(*each) for each in spent], **told)
+    rounds = {
+        title: {group: Rounds(*each) for group, each in groups.items()} for title, groups in told.items()
+    }
+    plain = {key: document[key] for key in ("failed", "error", "rests_until")}
+    return Memory([Spent(*each) for each in spent], **plain, rounds=rounds)

@@ -1,29 +1,56 @@
-"""What a policy is, what it would do, and what it has decided."""
+"""What a policy does about a node group, when, and what it has decided."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import PINNED
+from ganeti_htools.planning import view
 from ganeti_htools.planning.proposal import Progress, Proposal
-from htoolsd.policies.conditions import Situation
-from htoolsd.policies.memory import Room
+from htoolsd.policies.conditions import Need, Situation
 from htoolsd.policies.settings import Settings
+
+
+class Facts(NamedTuple):
+    """A node group of a cluster: its name, the cluster's state and the group's nodes in it, the score of the
+    group, and how many of its nodes fail N+1.
+    """
+
+    cluster: Cluster
+    group: str
+    state: State
+    scope: Bools
+    score: float
+    n1: int
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a policy would do in a node group: the options of the tool and its proposal, how many moves these
-    are and how many MiB they copy. ``refusal`` is why it is not worth doing, if so.
+    """What would be done in a node group: the options of the tool and its proposal, how many moves these are
+    and how many MiB they copy. ``after`` is the score of the group then, ``nodes`` those that are powered
+    down or up. ``refusal`` is why it is not worth doing, if so.
     """
 
     options: Any
     proposal: Proposal
     moves: int
     mib: int
+    after: float | None = None
+    nodes: tuple[str, ...] = ()
     refusal: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """What it comes to, in words."""
+        powered = f"{len(self.nodes)} nodes ({', '.join(self.nodes)}), " if self.nodes else ""
+        return f"{powered}{self.moves} moves, {self.mib} MiB"
+
+    def refused(self, why: str | None) -> "Planned":
+        """The same, not worth doing for a reason; if there is one."""
+        return replace(self, refusal=why)
 
     def told(self) -> list[dict[str, Any]]:
         """The moves as JSON; none if it is not worth doing."""
@@ -36,30 +63,47 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """A policy: the tool whose plans it makes, and two pure functions.
+class Remedy:
+    """Something that a policy does: ``title`` says what, ``policy`` is the table of its settings, ``tool``
+    the one whose plans it makes.
 
-    ``measured`` tells the score of a node group and how many of its nodes fail N+1; ``planned`` what the
-    policy would do there, without the instances that rest. It may raise HtoolsError.
+    ``need`` tells whether there is a reason for it in a group; ``planned`` what would be done there. Both are
+    pure and may raise HtoolsError. One that ``yields`` leaves groups alone where others have just acted, or
+    would act.
     """
 
-    name: str
+    title: str
+    policy: str
     tool: str
-    measured: Callable[[State, Bools], tuple[float, int]]
-    planned: Callable[[Cluster, Settings, Situation, Iterable[str], Room, Progress], Planned]
+    need: Callable[[Facts, Any], Need]
+    planned: Callable[[Cluster, Any, Situation, Progress], Planned]
+    yields: bool = False
+
+
+def staying(cluster: Cluster, settings: Settings, resting: Iterable[str]) -> tuple[str, ...]:
+    """The instances that a policy leaves where they are: excluded, pinned, or moved lately.
+
+    Raises HtoolsError for an exclusion that names none.
+    """
+    excluded = view.full_names(cluster, settings.exclude_instances)
+    pinned = {instance.name for instance in cluster.instances if PINNED in instance.tags}
+    here = {instance.name for instance in cluster.instances} & {*resting}
+    return (*excluded, *sorted(pinned | here))
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What was decided about a node group (empty: about none, for the cluster could not be judged), and why.
 
-    ``outcome`` is "held back", "would act", "proposed", "begun" or "failed"; ``plan`` the id of the plan that
-    was made, ``moves`` what it does. ``since`` tells how the last moves that were only computed (in the mode
-    shadow) compare with what came: the score that was expected, and what has moved without them.
+    ``remedy`` is what was thought of. ``outcome`` is "held back", "would act", "proposed", "begun" or
+    "failed"; ``plan`` the id of the plan that was made, ``moves`` what it does, ``powered`` the nodes that it
+    powers down or up. ``since`` tells how the last moves that were only computed (in the mode shadow) compare
+    with what came: the score that was expected, and what has moved without them.
     """
 
     time: float
     policy: str
+    remedy: str
     mode: str
     trigger: str
     group: str
@@ -68,4 +112,8 @@ class Decision:
     score: Mapping[str, float | None]
     plan: str | None = None
     moves: tuple[Mapping[str, Any], ...] = ()
+    powered: tuple[str, ...] = ()
     since: Mapping[str, Any] | None = None
+
+
+HELD, WOULD, PROPOSED, BEGUN, FAILED = "held back", "would act", "proposed", "begun", "failed"

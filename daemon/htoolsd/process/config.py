@@ -12,7 +12,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
 from htoolsd import reading
 from htoolsd.keys import checked, key, one_of, text
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.settings import Rebalance, Redistribute, Squeeze
 
 _LARGEST = 1 << 20  # bytes of the file
 _HEAD = """\
@@ -83,7 +83,9 @@ class Config:
     wait_seconds: float = key(30.0, "how long a decision may wait for those before it")
     decision_seconds: float = key(60.0, "how long a decision may take, then it is given up")
     stop_seconds: float = key(30.0, "how long a stop waits for what is under way")
-    rebalance: Settings = key(Settings(), "the policy that balances node groups")  # noqa: RUF009
+    redistribute: Redistribute = key(Redistribute(), "the policy that repairs node groups")  # noqa: RUF009
+    squeeze: Squeeze = key(Squeeze(), "the policy that powers nodes down and up")  # noqa: RUF009
+    rebalance: Rebalance = key(Rebalance(), "the policy that balances node groups")  # noqa: RUF009
 
 
 def _parts() -> Iterator[tuple[str, list[Field[Any]]]]:
@@ -151,6 +153,8 @@ def _read(path: str) -> dict[str, Any]:
 def _toml(value: object) -> str:
     if isinstance(value, tuple):
         return str(list(value))
+    if isinstance(value, bool):
+        return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 

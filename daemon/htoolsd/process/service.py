@@ -31,7 +31,8 @@ from htoolsd.ledger import urls
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.policies import POLICIES, Policies
+from htoolsd.policies.order import POLICIES
+from htoolsd.policies.policies import Policies
 from htoolsd.policies.settings import Settings as PolicySettings
 from htoolsd.process import logs, mastership, signals, watching
 from htoolsd.process.arguments import parser
@@ -134,7 +135,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             PlanMethods(plans, sync),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
-            status.teller(config.socket, server, sync, decisions, claims, plans, history, ledger),
+            status.teller(config.socket, server, sync, decisions, claims, plans, policies, history, ledger),
         )
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()

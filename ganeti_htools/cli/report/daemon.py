@@ -34,6 +34,7 @@ def _status(answer: Any) -> Iterator[str]:
         yield f"  claims     {claims['living']} living"
     if answer["plans"]:
         yield f"  plans      {', '.join(f'{count} {state}' for state, count in answer['plans'].items())}"
+    yield from _policies(answer.get("policies") or ())
     kept = answer.get("history")
     if kept and kept["error"]:
         yield f"  history    in memory only ({kept['waiting']} entries, {kept['lost']} lost): {kept['error']}"
@@ -83,6 +84,31 @@ def _ledger(ledger: Any) -> str:
     beyond = f" ({ledger['beyond']} beyond what there is)" if ledger["beyond"] else ""
     known = f"{ledger['providers']} providers, {ledger['claims']} claims{beyond}"
     return f"{known}, {ledger['conflicts']} conflicts ({ledger['database']})"
+
+
+def _policies(policies: Any) -> Iterator[str]:
+    """Those that are on, in a line; and a line for each that has switched itself off."""
+    on = [policy for policy in policies if policy["mode"] != "off"]
+    if policies:
+        told = "; ".join(map(_policy, on))
+        off = [policy["name"] for policy in policies if policy["mode"] == "off"]
+        yield f"  policies   {told}{'; ' * bool(on and off)}{', '.join(off)}{' off' * bool(off)}"
+    for policy in on:
+        if policy["health"] == "switched off":
+            name, why = policy["name"], policy["error"]
+            yield f"  ATTENTION  policy {name} has SWITCHED ITSELF OFF after plans that failed: {why}"
+            yield f"             to go on: htoolsctl run --forget-failures {name}"
+
+
+def _policy(policy: Any) -> str:
+    last = policy["last"]
+    mode = policy["mode"] if policy["health"] == "healthy" else f"{policy['mode']}, {policy['health']}"
+    if last is None:
+        return f"{policy['name']} {mode}"
+    ago = duration(time.time() - last["time"])
+    what = "" if last["remedy"] == policy["name"] else f"{last['remedy']} "
+    where = f" in {last['group']}" if last["group"] else ""
+    return f"{policy['name']} {mode} ({what}{last['outcome']}{where} {ago} ago: {last['reason']})"
 
 
 def _storage(storage: Any) -> str:

@@ -14,7 +14,8 @@ def summaries(policies: Any) -> str:
 
 def explanation(told: Any) -> str:
     """The answer to ``explain``."""
-    return "\n".join([*_summary(told), *(line for group in told["groups"] for line in _group(group))])
+    groups = (line for group in told["groups"] for line in _group(told["name"], group))
+    return "\n".join([*_summary(told), *groups])
 
 
 def considered(name: str, told: Any) -> str:
@@ -31,7 +32,13 @@ def line(decision: Mapping[str, Any]) -> str:
     before, after = decision["score"]["before"], decision["score"]["after"]
     score = "" if before is None else f" (score {_score(before)}{_becomes(after)})"
     told = f"{decision['outcome']}: {decision['reason']}{plan}{score}"
-    return f"{decision['policy']}{where} ({decision['trigger']}) {told}"
+    return f"{_title(decision)}{where} ({decision['trigger']}) {told}"
+
+
+def _title(told: Mapping[str, Any]) -> str:
+    """The policy, and which of the things that it does."""
+    name, remedy = told["policy"], told["remedy"]
+    return name if remedy == name else f"{name} ({remedy})"
 
 
 def _becomes(score: float | None) -> str:
@@ -57,11 +64,14 @@ def _summary(policy: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {_when(decision['time'])}  {line(decision)}"
 
 
-def _group(group: Mapping[str, Any]) -> Iterator[str]:
+def _group(policy: str, group: Mapping[str, Any]) -> Iterator[str]:
     lost = f", {group['n1']} nodes fail N+1" if group["n1"] else ""
-    yield f"Now in {group['group']}: score {_score(group['score']['before'])}{lost}"
+    what = "" if group["remedy"] == policy else f", {group['remedy']}"
+    yield f"Now in {group['group']}{what}: score {_score(group['score']['before'])}{lost}"
     for held in group["held"]:
         yield f"  held back by {held['condition']}: {held['reason']}"
+    if group["powered"]:
+        yield f"  {group['remedy']}: {', '.join(group['powered'])}"
     if group["moves"]:
         score = _score(group["score"]["before"]) + _becomes(group["score"]["after"])
         yield f"  {len(group['moves'])} moves, {group['mib']} MiB, score {score}:"

@@ -16,6 +16,7 @@ STATUS: dict[str, Any] = {
     "groups": None,
     "claims": {"active": True, "living": 0},
     "plans": {},
+    "policies": [],
     "decisions": {
         **dict.fromkeys(
             ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken", "alone"), 0
@@ -125,3 +126,31 @@ def test_storage_is_told_of_where_it_is_asked_for() -> None:
         ),
     ):
         assert told(cluster={"storage": asked | changes}).get("storage") == line
+
+
+def test_policies_in_a_line_and_loudly_if_one_has_switched_itself_off() -> None:
+    last = {
+        "remedy": "power down",
+        "group": "rack1",
+        "outcome": "held back",
+        "reason": "jobs have not ended: 1",
+    }
+    squeeze = {
+        "name": "squeeze",
+        "mode": "act",
+        "health": "healthy",
+        "error": None,
+        "last": last | {"time": time.time() - 130},
+    }
+    off = squeeze | {"name": "rebalance", "mode": "off", "last": None}
+    assert "policies" not in told()
+    assert told(policies=[off])["policies"] == "rebalance off"
+    expected = "squeeze act (power down held back in rack1 2 min ago: jobs have not ended: 1); rebalance off"
+    assert told(policies=[squeeze, off])["policies"] == expected
+    loud = squeeze | {"health": "switched off", "error": "job 1 failed", "last": None}
+    lines = told(policies=[loud])
+    assert lines["policies"] == "squeeze act, switched off"
+    assert (
+        lines["ATTENTION"] == "policy squeeze has SWITCHED ITSELF OFF after plans that failed: job 1 failed"
+    )
+    assert lines["to"] == "go on: htoolsctl run --forget-failures squeeze"

@@ -7,6 +7,7 @@ from ganeti_htools.cli.report import policies
 DECIDED: dict[str, Any] = {
     "time": 0.0,
     "policy": "rebalance",
+    "remedy": "rebalance",
     "trigger": "timer",
     "group": "rack1",
     "outcome": "begun",
@@ -31,6 +32,8 @@ GROUP: dict[str, Any] = {
     "held": [{"condition": "jobs", "reason": "jobs have not ended: 1"}],
     "moves": [{"instance": "web", "from": ["node1"], "to": ["node2"]}],
     "mib": 500,
+    "remedy": "rebalance",
+    "powered": [],
 }
 
 
@@ -66,3 +69,14 @@ def test_what_comes_of_a_wish() -> None:
     assert policies.considered("rebalance", told | {"mode": "off"}) == "rebalance is off"
     elsewhere = policies.considered("rebalance", told | {"master": False})
     assert elsewhere == "this is not the master node, so nothing is done"
+
+
+def test_a_policy_that_does_several_things_says_which() -> None:
+    down = DECIDED | {"policy": "squeeze", "remedy": "power down", "outcome": "held back", "reason": "jobs"}
+    assert policies.line(down | {"plan": None}).startswith(
+        "squeeze (power down) in rack1 (timer) held back: jobs"
+    )
+    group = GROUP | {"remedy": "power down", "powered": ["node3", "node4"], "n1": 0}
+    lines = policies.explanation(POLICY | {"name": "squeeze", "groups": [group]}).splitlines()
+    assert lines[2] == "Now in rack1, power down: score 3.00000000"
+    assert "  power down: node3, node4" in lines

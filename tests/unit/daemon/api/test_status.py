@@ -15,11 +15,14 @@ from htoolsd.claims.claims import Claims
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
+from htoolsd.policies.order import POLICIES
+from htoolsd.policies.policies import Policies
 from htoolsd.socket.clients import Limits
 from htoolsd.socket.methods import Method, Methods
 from htoolsd.socket.server import Server
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.memory_peer import MemoryPeer
+from tests.support.policies import all_off
 
 WORDS = {"healthy", "not redundant", "weakly unhealthy", "unhealthy"}
 
@@ -32,9 +35,9 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
         history = History(str(tmp_path / "history"), 1.0, 1)
         decisions = Decisions(30, 60, 1000, lambda: (None, {}))
         claims = Claims("always", 600.0, lambda: True)
-        ledger = Worker(f"sqlite:///{tmp_path / 'ledger'}")
-        plans = Plans(str(tmp_path), sync)
-        run = teller(socket, server, sync, decisions, claims, plans, history, ledger)
+        ledger, plans = Worker(f"sqlite:///{tmp_path / 'ledger'}"), Plans(str(tmp_path), sync)
+        policies = Policies(str(tmp_path / "policies"), sync, plans, all_off(), lambda _decision: None)
+        run = teller(socket, server, sync, decisions, claims, plans, policies, history, ledger)
         methods.add(Method("status", 1, "What is tried.", {}, run))
         await sync.refresh()
         autojump_clock.autojump_threshold = inf  # the ledger takes the time that it takes
@@ -54,6 +57,7 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
     assert (told["decisions"]["served"], told["decisions"]["alone"]) == (0, 0)
     assert told["claims"] == {"active": True, "living": 0}
     assert told["plans"] == {}
+    assert {policy["name"]: policy["mode"] for policy in told["policies"]} == dict.fromkeys(POLICIES, "off")
     assert (told["history"]["waiting"], told["history"]["error"]) == (0, None)
     assert (told["ledger"]["providers"], told["ledger"]["error"]) == (0, None)
     assert told["memory_mib"] > 10

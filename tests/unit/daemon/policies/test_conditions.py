@@ -6,22 +6,21 @@ from typing import Any
 
 import pytest
 
-from htoolsd.policies.conditions import Situation, counted, holding, touching
+from htoolsd.policies.conditions import Need, Situation, counted, holding, touching
 from htoolsd.policies.memory import Memory, Rounds, Spent
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.rebalance import need
+from htoolsd.policies.settings import Rebalance, Settings
+from tests.support.policies import facts
 
 SATURDAY = datetime(2026, 1, 31, 23, 30)
 NOW = 1e6
-ACTING = Settings(mode="act", start=2.0, stop=1.0, hold=2)
-SEEN = Situation(NOW, SATURDAY, "rack1", score=3.0)
-
-
-def ready() -> Memory:
-    return Memory(rounds={"rack1": Rounds(2, True)})
+ACTING = Rebalance(mode="act", start=2.0, stop=1.0, hold=2)
+HIGH = Need(True, False, "it is high")
+SEEN = Situation(NOW, SATURDAY, "rack1", 3.0, HIGH, rounds=Rounds(2, True))
 
 
 def held(settings: Settings = ACTING, memory: Memory | None = None, **seen: Any) -> dict[str, str]:
-    return dict(holding(settings, memory or ready(), replace(SEEN, **seen)))
+    return dict(holding(settings, memory or Memory(), replace(SEEN, **seen)))
 
 
 def test_nothing_holds_it_back() -> None:
@@ -42,6 +41,7 @@ def test_nothing_holds_it_back() -> None:
         ({"paused": NOW + 60}, "watcher", "the watcher is paused for another 60 s"),
         ({"jobs": [7]}, "jobs", "jobs have not ended: 7"),
         ({"plan": "beef"}, "plan", "plan beef is being carried out"),
+        ({"others": "rebalance comes first"}, "others", "rebalance comes first"),
     ],
 )
 def test_what_is_seen_may_hold_it_back(seen: dict[str, Any], condition: str, reason: str) -> None:
@@ -79,7 +79,7 @@ def test_a_watcher_that_acts_again_holds_nothing_back() -> None:
 
 
 def test_a_budget_that_is_spent_comes_back_after_a_day() -> None:
-    memory = ready()
+    memory = Memory()
     memory.spend(Spent(NOW - 86399, 30, 5))
     memory.spend(Spent(NOW - 10, 10, 5))
     assert held(memory=memory) == {"budget": "the day's budget is spent: 0 moves and 1048566 MiB are left"}
@@ -89,7 +89,7 @@ def test_a_budget_that_is_spent_comes_back_after_a_day() -> None:
 
 
 def test_a_plan_that_failed_makes_it_pause_and_some_switch_it_off() -> None:
-    memory, settings = ready(), replace(ACTING, back_off_seconds=100, failures=3)
+    memory, settings = Memory(), replace(ACTING, back_off_seconds=100, failures=3)
     memory.fail(settings, NOW, "no")
     assert held(settings, memory) == {"failures": "pauses for 100 s after a plan that failed: no"}
     assert held(settings, memory, now=NOW + 100) == {}
@@ -104,12 +104,13 @@ def test_a_plan_that_failed_makes_it_pause_and_some_switch_it_off() -> None:
     assert held(settings, memory) == {}
 
 
-def rounds(*scores: float, settings: Settings = ACTING, **seen: Any) -> list[bool]:
+def rounds(*scores: float, n1: int = 0, apart: float = 600.0, **seen: Any) -> list[bool]:
     """Whether the policy is at work after each of the rounds with these scores."""
-    found, so_far = [], Rounds()
+    found, now = [], replace(SEEN, rounds=Rounds(), **seen)
     for score in scores:
-        so_far = counted(so_far, settings, replace(SEEN, score=score, **seen))
-        found.append(so_far.working)
+        then = replace(now, now=now.now + apart, need=need(facts(score, n1), ACTING))
+        now = counted(ACTING, then)
+        found.append(now.rounds.working)
     return found
 
 
@@ -127,15 +128,29 @@ def test_rounds_that_say_nothing_do_not_count(seen: dict[str, Any]) -> None:
     assert rounds(9.0, 9.0, 9.0, **seen) == [False, False, False]
 
 
+def test_rounds_with_a_long_time_between_them_are_not_in_a_row() -> None:
+    """As when the daemon was not running."""
+    assert rounds(9.0, 9.0, 9.0, apart=3 * 600.0) == [False, True, True]
+    assert rounds(9.0, 9.0, 9.0, apart=3 * 600.0 + 1) == [False, False, False]
+
+
 def test_a_score_that_is_no_number_is_none_to_act_on() -> None:
     assert rounds(float("nan"), float("nan")) == [False, False]
 
 
+def test_what_has_been_done_is_not_forgotten_by_counting() -> None:
+    done = replace(SEEN, rounds=Rounds(acted=5.0), silent=["node1"])
+    assert counted(ACTING, done).rounds == Rounds(last=NOW, acted=5.0)
+
+
 def test_how_far_the_rounds_are_is_told() -> None:
-    assert held(memory=Memory()) == {"score": "score 3.00000000 is below the start, 2"}
-    one = Memory(rounds={"rack1": Rounds(1)})
-    assert held(memory=one) == {"score": "score 3.00000000 is over the start for 1 of 2 rounds"}
-    assert held(memory=one, n1=1) == {"score": "N+1 is lost for 1 of 2 rounds"}
+    calm = need(facts(1.0), ACTING)
+    assert held(rounds=Rounds(), need=calm) == {"hold": "score 1.00000000 is below the start, 2"}
+    over, lost = need(facts(3.0), ACTING), need(facts(3.0, 1), ACTING)
+    assert held(rounds=Rounds(1), need=over) == {
+        "hold": "score 3.00000000 is over the start for 1 of 2 rounds"
+    }
+    assert held(rounds=Rounds(1), need=lost) == {"hold": "N+1 is lost for 1 of 2 rounds"}
 
 
 @pytest.mark.parametrize(

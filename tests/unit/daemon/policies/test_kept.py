@@ -1,37 +1,63 @@
 """What policies remember, on disk."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd.policies import kept
+from htoolsd.policies.kept import Remembered
 from htoolsd.policies.memory import Memory, Rounds, Spent, resting
 from htoolsd.policies.settings import Settings
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    memory = Memory([Spent(1.5, 2, 3)], 1, "no", 7.5, {"rack1": Rounds(1)})
-    path = tmp_path / "kept"
-    path.write_text(kept.text({"rebalance": memory}, {"web": 2.5}))
-    found, moved = kept.read(str(path))
-    assert found == {"rebalance": Memory([Spent(1.5, 2, 3)], 1, "no", 7.5)}
-    assert moved == {"web": 2.5}
+    rounds = {"power up": {"rack1": Rounds(1, False, 5.5, 0.0)}, "power down": {"rack1": Rounds(3, True)}}
+    memory = Memory([Spent(1.5, 2, 3)], 1, "no", 7.5, rounds)
+    known = Remembered({"squeeze": memory}, {"web": 2.5}, {"node1": 3.5})
+    (tmp_path / "kept").write_text(kept.text(known))
+    assert kept.read(str(tmp_path / "kept")) == known
 
 
 def test_at_first_there_is_nothing(tmp_path: Path) -> None:
-    assert kept.read(str(tmp_path / "kept")) == ({}, {})
+    assert kept.read(str(tmp_path / "kept")) == Remembered()
+
+
+MEMORY = {"spent": [], "failed": 0, "error": "", "rests_until": 0, "rounds": {}}
+
+
+def written(**changes: Any) -> str:
+    """A file with such a memory."""
+    memories = {"rebalance": {**MEMORY, **changes}}
+    return json.dumps({"version": 1, "policies": memories, "moved": {}, "switched": {}})
+
+
+def test_what_is_wanted_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text(written(rounds={"rebalance": {"rack1": [1, False, 2.5, 0]}}))
+    known = kept.read(str(tmp_path / "kept"))
+    assert known.memories["rebalance"].of("rebalance", "rack1") == Rounds(1, False, 2.5)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"version": 1, "policies": {"x": {}}, "moved": {}}', '{"version": 1, "policies": 5}'],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 1, "policies": {"x": {}}, "moved": {}, "switched": {}}',
+        '{"version": 1, "policies": 5}',
+        written(rounds={"rebalance": 5}),
+        written(rounds={"rebalance": {"rack1": ["1", False, 0, 0]}}),
+        written(rounds={"rebalance": {"rack1": [1, False, 0, 0, 0]}}),
+    ],
 )
 def test_what_is_damaged_is_set_aside(tmp_path: Path, text: str) -> None:
     (tmp_path / "kept").write_text(text)
     with structlog.testing.capture_logs() as log:
-        assert kept.read(str(tmp_path / "kept")) == ({}, {})
+        assert kept.read(str(tmp_path / "kept")) == Remembered()
     assert [line["log_level"] for line in log] == ["error"]
     (aside,) = tmp_path.iterdir()
     assert aside.name.startswith("kept.damaged-")
@@ -44,6 +70,12 @@ def test_what_a_newer_daemon_wrote_is_left_alone(tmp_path: Path) -> None:
         kept.read(str(tmp_path / "kept"))
     with pytest.raises(HtoolsError, match="no regular file"):
         kept.read(str(tmp_path))
+
+
+def test_what_is_old_is_forgotten() -> None:
+    known = Remembered({}, {"web": 10.0, "mail": 20.0}, {"node1": 10.0, "node2": 20.0})
+    known.forget(15.0)
+    assert (known.moved, known.switched) == ({"mail": 20.0}, {"node2": 20.0})
 
 
 def test_instances_rest_for_a_while() -> None:

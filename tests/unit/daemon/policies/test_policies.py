@@ -20,13 +20,14 @@ from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.policies import Policies
 from htoolsd.policies.policy import Decision
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.settings import Rebalance
 from htoolsd.sync.following import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
+from tests.support.policies import all_off
 from tests.support.worlds import delay, migrate, role, uneven
 
 BEGINNING = time.time()  # when trio's clock is at 0
-EAGER = Settings(mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6)
+EAGER = Rebalance(mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6)
 
 
 def now() -> float:
@@ -69,13 +70,12 @@ class Working:
 
     @property
     def told(self) -> Mapping[str, Any]:
-        (told,) = self.policies.status()
-        return told
+        return {each["name"]: each for each in self.policies.status()}["rebalance"]
 
 
 @asynccontextmanager
 async def working(
-    directory: Path, settings: Settings = EAGER, *, job_seconds: float = 1.0
+    directory: Path, settings: Rebalance = EAGER, *, job_seconds: float = 1.0
 ) -> AsyncIterator[Working]:
     """Policies of a daemon that knows a cluster in which everything is on one node."""
     async with ganeti(begin(uneven()), job_seconds) as luxid, following(luxid) as sync:
@@ -86,7 +86,7 @@ async def working(
         decisions: list[Decision] = []
         plans = Plans(str(directory / "plans"), sync, note)
         path = directory / "policies.json"
-        policies = Policies(str(path), sync, plans, {"rebalance": settings}, decisions.append, now)
+        policies = Policies(str(path), sync, plans, all_off(rebalance=settings), decisions.append, now)
         await sync.refresh()
         async with trio.open_nursery() as nursery:
             await nursery.start(plans.run)
@@ -185,7 +185,7 @@ async def test_what_a_daemon_spent_the_next_one_knows(autojump_clock: MockClock,
     daemon.path.write_text(kept)  # as if it had been killed when the plan had begun
     async with working(tmp_path, settings) as again:
         assert (await again.decided()).reason.startswith("the day's budget is spent: 0 moves")
-        again.policies.limit({"rebalance": replace(settings, moves_per_day=3)})
+        again.policies.limit(all_off(rebalance=replace(settings, moves_per_day=3)))
         rested = {move["instance"] for move in daemon.decisions[0].moves}
         second = await again.decided()
         assert (second.outcome, len(second.moves)) == ("begun", 1)
@@ -288,6 +288,6 @@ async def test_explaining_changes_nothing(autojump_clock: MockClock, tmp_path: P
         for _ in range(3):
             told = await daemon.policies.explain("rebalance")
             (group,) = told["groups"]
-            assert {each["condition"] for each in group["held"]} == {"hours", "score"}
+            assert {each["condition"] for each in group["held"]} == {"hours", "hold"}
             assert group["moves"]
         assert (daemon.decisions, daemon.submitted) == ([], 0)

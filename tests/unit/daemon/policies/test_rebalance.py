@@ -1,7 +1,6 @@
 """What the policy would do that balances node groups."""
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -10,27 +9,19 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import hbal
-from htoolsd.policies.conditions import Situation
 from htoolsd.policies.looking import measured
 from htoolsd.policies.memory import Room
 from htoolsd.policies.policy import Planned
 from htoolsd.policies.rebalance import REBALANCE
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.settings import Rebalance
+from tests.support import policies
 from tests.support.worlds import uneven
 
-EAGER = Settings(mode="act", start=0.02, stop=0.001, min_gain=1e-6)
-SEEN = Situation(0.0, datetime(2026, 1, 1), "default", 1.0)
-WIDE = Room(100, 1 << 30)
+EAGER = Rebalance(mode="act", start=0.02, stop=0.001, min_gain=1e-6)
 
 
-def planned(
-    cluster: Cluster,
-    settings: Settings = EAGER,
-    room: Room = WIDE,
-    resting: tuple[str, ...] = (),
-    **seen: Any,
-) -> Planned:
-    return REBALANCE.planned(cluster, settings, replace(SEEN, **seen), resting, room, lambda _text: None)
+def planned(cluster: Cluster, settings: Rebalance = EAGER, **seen: Any) -> Planned:
+    return policies.planned(REBALANCE, cluster, settings, **seen)
 
 
 def names(found: Planned) -> list[str]:
@@ -38,9 +29,10 @@ def names(found: Planned) -> list[str]:
 
 
 def test_it_measures_each_group() -> None:
-    ((name, score, n1),) = measured(REBALANCE, uneven())
+    ((name, score, n1, need),) = measured(REBALANCE, EAGER, uneven())
     assert (name, n1) == ("default", 0)
     assert score > 0
+    assert (need.begin, need.stop) == (True, False)
 
 
 def test_it_makes_the_first_steps_of_hbal() -> None:

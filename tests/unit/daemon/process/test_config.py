@@ -6,9 +6,14 @@ import pytest
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.settings import Rebalance, Redistribute, Settings, Squeeze
 from htoolsd.process.config import Config, describe, load, reloaded, sample
 
+TABLES: dict[str, type[Settings]] = {
+    "redistribute": Redistribute,
+    "squeeze": Squeeze,
+    "rebalance": Rebalance,
+}
 SAMPLE = Path(__file__).resolve().parents[4] / "systemd" / "htoolsd.toml"
 
 
@@ -57,6 +62,12 @@ def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path
         ('[rebalance]\nmode = "on"', "rebalance: mode: expected one of off, shadow, propose, act, not 'on'"),
         ("[rebalance]\nhold = 0", "rebalance: hold: expected a whole number greater than 0"),
         ("[rebalance]\nstop = 3", "rebalance: stop: expected no more than start, which is 2"),
+        ("[squeeze]\nallow_drbd = 1", "squeeze: allow_drbd: expected true or false"),
+        (
+            "[squeeze]\ntarget_resources = 0.5",
+            "squeeze: target_resources: expected no less than minimal_resources, which is 1",
+        ),
+        ("[squeeze]\nmin_nodes = 3", "squeeze: max_nodes: expected no less than min_nodes, which is 3"),
         ('[rebalance]\nhours = "8-24"', "rebalance: hours: expected local times like 22:00-06:00"),
         ('[rebalance]\nweekdays = ["sunday"]', "rebalance: weekdays: expected a list of strings from mon, "),
         ("[rebalance]\ngroups = [1]", "rebalance: groups: expected a list of strings"),
@@ -85,10 +96,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_every_key_is_described_and_its_default_is_valid(tmp_path: Path) -> None:
     described = describe().splitlines()
-    own = [key.name for key in fields(Config) if key.name != "rebalance"]
+    own = [key.name for key in fields(Config) if key.name not in TABLES]
     assert [line.split()[0] for line in described] == [
         *own,
-        *(f"rebalance.{key.name}" for key in fields(Settings)),
+        *(f"{name}.{key.name}" for name, table in TABLES.items() for key in fields(table)),
     ]
     assert all(line[47:].strip() for line in described)
     file = tmp_path / "htoolsd.toml"
@@ -103,7 +114,7 @@ def test_the_sample_is_what_there_is_to_set(tmp_path: Path) -> None:
     assert max(map(len, sample().splitlines())) <= 120
     uncommented = tmp_path / "htoolsd.toml"
     uncommented.write_text(re.sub("(?m)^# (?=[a-z_]+ = )", "", sample()))
-    keys = len(fields(Config)) - 1 + len(fields(Settings))
+    keys = len(fields(Config)) - len(TABLES) + sum(len(fields(table)) for table in TABLES.values())
     assert len(re.findall("(?m)^[a-z]", uncommented.read_text())) == keys
     assert load(str(uncommented), {}) == Config()
 
@@ -137,5 +148,5 @@ def test_the_provider_of_a_pool_has_a_name(tmp_path: Path, provider: str) -> Non
 def test_a_policy(tmp_path: Path) -> None:
     file = tmp_path / "htoolsd.toml"
     file.write_text('[rebalance]\nmode = "act"\nhours = "22:00-06:00"\nweekdays = ["sat", "sun"]\nhold = 1')
-    expected = Settings(mode="act", hours="22:00-06:00", weekdays=("sat", "sun"), hold=1)
+    expected = Rebalance(mode="act", hours="22:00-06:00", weekdays=("sat", "sun"), hold=1)
     assert load(str(file), {}).rebalance == expected

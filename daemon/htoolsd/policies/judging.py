@@ -1,0 +1,108 @@
+"""What would be done in node groups now, and what holds it back. Nothing is done, nothing remembered."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from ganeti_htools.model.cluster import Cluster
+from htoolsd.plans.plans import Plans
+from htoolsd.policies.conditions import Situation, counted, holding
+from htoolsd.policies.kept import Kept
+from htoolsd.policies.looking import situations
+from htoolsd.policies.order import ORDER, POLICIES
+from htoolsd.policies.policy import Planned, Remedy
+from htoolsd.policies.settings import Settings
+from htoolsd.sync.following import Sync
+
+
+class Judging:
+    """Judges what policies would do by their ``settings``, which may change, and by what is ``kept``."""
+
+    def __init__(
+        self,
+        kept: Kept,
+        sync: Sync,
+        plans: Plans,
+        settings: Mapping[str, Settings],
+        clock: Callable[[], float],
+    ) -> None:
+        self._kept = kept
+        self._sync = sync
+        self._plans = plans
+        self._settings = settings
+        self._clock = clock
+        self._turn = trio.CapacityLimiter(1)
+
+    async def situations(self, remedy: Remedy) -> tuple[Cluster, list[Situation]]:
+        """The cluster, and how it is with each node group. Raises HtoolsError."""
+        settings = self._settings[remedy.policy]
+        return await situations(remedy, settings, self._kept.known, self._sync, self._plans, self._clock)
+
+    def held(self, remedy: Remedy, seen: Situation) -> list[tuple[str, str]]:
+        """The conditions that hold a remedy back in a group, each with the reason."""
+        memory = self._kept.known.memories[remedy.policy]
+        return list(holding(self._settings[remedy.policy], memory, seen))
+
+    async def planned(self, remedy: Remedy, cluster: Cluster, seen: Situation) -> Planned:
+        """What would be done in a group. Raises HtoolsError."""
+        return await trio.to_thread.run_sync(
+            remedy.planned,
+            cluster,
+            self._settings[remedy.policy],
+            seen,
+            lambda _text: trio.from_thread.check_cancelled(),
+            abandon_on_cancel=True,
+            limiter=self._turn,
+        )
+
+    async def others(self, remedy: Remedy, seen: Situation) -> str | None:
+        """What else has been done in a group within the time that it takes to begin, or would be done there;
+        of interest only to what yields to that. Raises HtoolsError.
+        """
+        settings = self._settings[remedy.policy]
+        since = seen.now - settings.hold * settings.every_seconds
+        for other in ORDER if remedy.yields else ():
+            if other is remedy or self._settings[other.policy].mode == "off":
+                continue
+            rounds = self._kept.known.memories[other.policy].of(other.title, seen.group)
+            if rounds.acted > since:
+                return f"{other.title} had its turn {seen.now - rounds.acted:.0f} s ago"
+            if rounds.working and await self._acts(other, seen.group):
+                return f"{other.title} would act there"
+        return None
+
+    async def _acts(self, remedy: Remedy, group: str) -> bool:
+        """Whether something would be done in a group at once. Raises HtoolsError."""
+        cluster, found = await self.situations(remedy)
+        for seen in found:
+            if seen.group == group and not self.held(remedy, seen):
+                return (await self.planned(remedy, cluster, seen)).refusal is None
+        return False
+
+    async def explained(self, name: str) -> list[dict[str, Any]]:
+        """What a policy would do in each group, and all that holds it back, as JSON. Raises HtoolsError."""
+        told = []
+        for remedy in POLICIES[name]:
+            cluster, found = await self.situations(remedy)
+            for each in found:
+                others = await self.others(remedy, each)
+                seen = replace(counted(self._settings[name], each), others=others)
+                planned = await self.planned(remedy, cluster, seen)
+                held = self.held(remedy, seen)
+                if planned.refusal is not None:
+                    held.append(("gain", planned.refusal))
+                told.append(
+                    {
+                        "group": seen.group,
+                        "remedy": remedy.title,
+                        "score": {"before": seen.score, "after": planned.after},
+                        "n1": seen.n1,
+                        "held": [{"condition": what, "reason": reason} for what, reason in held],
+                        "moves": planned.told(),
+                        "mib": planned.mib,
+                        "powered": list(planned.nodes),
+                    }
+                )
+        return told

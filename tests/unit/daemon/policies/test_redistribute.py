@@ -1,0 +1,71 @@
+"""What the policy would do that repairs node groups."""
+
+from dataclasses import replace
+from typing import Any
+
+from ganeti_htools.model.cluster import Cluster
+from htoolsd.policies.memory import Room
+from htoolsd.policies.policy import Planned
+from htoolsd.policies.redistribute import REDISTRIBUTE
+from htoolsd.policies.settings import Redistribute
+from tests.support import policies
+from tests.support.policies import needed
+from tests.support.worlds import grouped
+
+EAGER = Redistribute(mode="act")
+
+
+def broken(full: bool = True) -> Cluster:
+    """A group of which a node is offline that has an instance on shared storage; the others may be full."""
+    cluster = grouped().cluster
+    rows = tuple(row for row in cluster.instances if row.name == "shared")
+
+    def node(row: Any) -> Any:
+        if row.name == "one":
+            return replace(row, offline=True)
+        return replace(row, f_mem=500) if full and row.group == "uuid" else row
+
+    return replace(cluster, instances=rows, nodes=tuple(map(node, cluster.nodes)))
+
+
+def planned(cluster: Cluster, settings: Redistribute = EAGER, **seen: Any) -> Planned:
+    return policies.planned(REDISTRIBUTE, cluster, settings, **{"quiet": ("second",), **seen})
+
+
+def test_what_groups_need() -> None:
+    found = needed(REDISTRIBUTE, broken(), EAGER)
+    assert {name: (need.begin, need.stop) for name, need in found.items()} == {
+        "default": (True, False),
+        "second": (False, True),
+    }
+    assert found["default"].why == "the group is unhealthy: offline nodes still have shared"
+    assert found["second"].why == "the group is healthy"
+
+
+def test_it_repairs_the_group_with_the_room_of_quiet_ones() -> None:
+    found = planned(broken())
+    assert found.refusal is None
+    (move,) = found.told()
+    assert (move["instance"], move["from"]) == ("shared", ["one"])
+    assert set(move["to"]) <= {"four", "five"}
+    assert found.proposal.groups == ("default", "second")
+    assert found.moves == 1
+
+
+def test_groups_in_which_something_goes_on_give_no_room() -> None:
+    refused = planned(broken(), quiet=())
+    assert refused.refusal is not None
+    assert refused.refusal.startswith("it cannot be repaired: ")
+    assert refused.told() == []
+    assert planned(broken(full=False), quiet=()).proposal.groups == ("default",)
+
+
+def test_budgets_and_what_rests() -> None:
+    assert planned(broken(), room=Room(5, 100)).refusal is not None
+    assert planned(broken(), resting=("shared",)).refusal is not None
+    assert planned(broken(), replace(EAGER, exclude_instances=("shared",))).refusal is not None
+
+
+def test_there_may_be_nothing_to_repair() -> None:
+    refused = planned(grouped().cluster)
+    assert refused.refusal == "it cannot be repaired: there is nothing to repair"

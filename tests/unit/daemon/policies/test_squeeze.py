@@ -1,0 +1,201 @@
+"""What the policy would do that powers nodes down and up."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Review
+from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.policy import DEFAULT_IPOLICY
+from ganeti_htools.model.tags import PINNED, STANDBY_AUTO
+from ganeti_htools.model.types import DiskTemplate
+from htoolsd.policies.memory import Room
+from htoolsd.policies.policy import Planned
+from htoolsd.policies.settings import Squeeze
+from htoolsd.policies.squeeze import POWER_DOWN, POWER_UP
+from tests.support import policies
+from tests.support.policies import needed
+from tests.support.worlds import instance, node
+
+EAGER = Squeeze(mode="act", max_nodes=3)
+STANDARD = 512  # MiB
+POLICY = replace(DEFAULT_IPOLICY, std=replace(DEFAULT_IPOLICY.std, memory_size=STANDARD, cpu_count=1))
+
+
+def racks(*counts: int, mem: int = 500, names: str = "abcdef") -> Cluster:
+    """A node group with so many instances on each of its nodes, and a second group with two empty nodes."""
+    nodes = [
+        node(name, f_mem=4000 - mem * count, t_cpu=16.0, tags=("role:old",) if name == "b" else ())
+        for name, count in zip(names, counts, strict=False)
+    ]
+    rows = [
+        replace(instance(f"{name}{at}", DiskTemplate.EXT, name), mem=mem)
+        for name, count in zip(names, counts, strict=False)
+        for at in range(count)
+    ]
+    others = [node(name, group="uuid-2", master=name == "boss") for name in ("boss", "y")]
+    groups = Group("default", "uuid", ipolicy=POLICY), Group("second", "uuid-2", ipolicy=POLICY)
+    return Cluster(groups, (*nodes, *others), tuple(rows))
+
+
+def asleep(cluster: Cluster, *names: str) -> Cluster:
+    """These nodes are powered down, and report nothing."""
+
+    def row(each: Node) -> Node:
+        unknown = replace(each, offline=True, tags=(STANDBY_AUTO,), t_mem=0.0, n_mem=0, f_mem=0, t_cpu=0.0)
+        return unknown if each.name in names else each
+
+    return replace(cluster, nodes=tuple(map(row, cluster.nodes)))
+
+
+def down(cluster: Cluster, settings: Squeeze = EAGER, **seen: Any) -> Planned:
+    return policies.planned(POWER_DOWN, cluster, settings, **seen)
+
+
+def up(cluster: Cluster, settings: Squeeze = EAGER, **seen: Any) -> Planned:
+    return policies.planned(POWER_UP, cluster, settings, **seen)
+
+
+FULL = racks(6, 6, 6, 0)
+
+
+def test_what_a_group_needs() -> None:
+    idle, full = racks(1, 1, 1, 1), asleep(FULL, "d")
+    assert [needed(POWER_DOWN, each, EAGER)["default"].begin for each in (idle, full)] == [True, False]
+    tight = racks(7, 7, 7, 0)
+    assert [needed(POWER_UP, each, EAGER)["default"].begin for each in (idle, asleep(tight, "d"))] == [
+        False,
+        True,
+    ]
+    assert needed(POWER_DOWN, asleep(tight, "d"), EAGER)["default"].why == (
+        "nodes have less than the minimal resources free"
+    )
+
+
+def test_between_the_two_thresholds_nothing_is_needed() -> None:
+    """Each node has room for one instance; with a node less the others would not keep room for two."""
+    between = racks(6, 6, 6)
+    for remedy in (POWER_UP, POWER_DOWN):
+        need = needed(remedy, between, EAGER)["default"]
+        assert (need.begin, need.stop) == (False, True)
+
+
+def test_only_what_empties_nodes_is_moved() -> None:
+    found = down(racks(3, 1, 1, 1))
+    assert found.refusal is None
+    assert {move["instance"][0] for move in found.told()} == set(found.nodes) <= {*"bcd"}
+    assert found.moves == len(found.nodes) == 2
+    assert found.mib == 1000
+    assert found.proposal.groups == ("default",)
+
+
+def test_each_group_is_looked_at_by_itself() -> None:
+    """The other one has no room at all, which would keep hsqueeze from powering anything down."""
+    full = tuple(replace(row, f_mem=10) if row.group == "uuid-2" else row for row in racks(1, 1, 1).nodes)
+    cluster = replace(racks(1, 1, 1), nodes=full)
+    assert down(cluster).nodes
+    found = needed(POWER_UP, cluster, EAGER)
+    assert {name: need.begin for name, need in found.items()} == {"default": False, "second": True}
+
+
+def test_a_budget_makes_it_fewer_nodes() -> None:
+    whole = down(racks(2, 1, 1, 1))
+    assert len(whole.nodes) == 2
+    assert len(down(racks(2, 1, 1, 1), room=Room(1, 1 << 30)).nodes) == 1
+    assert len(down(racks(2, 1, 1, 1), room=Room(9, 999)).nodes) == 1
+    pair = replace(EAGER, min_nodes=2)
+    refused = down(racks(2, 1, 1, 1), pair, room=Room(1, 1 << 30))
+    assert refused.refusal is not None
+    assert "takes more than the budget" in refused.refusal
+
+
+def test_too_few_nodes_are_not_worth_it() -> None:
+    assert down(racks(3, 3, 3), replace(EAGER, min_nodes=3)).refusal == (
+        "fewer than 3 nodes can be powered down"
+    )
+
+
+def test_nodes_that_stay_up() -> None:
+    cluster = racks(3, 1, 1, 1)
+    assert set(down(cluster, replace(EAGER, never=("a", "role:old", "c"))).nodes) == {"d"}
+    assert set(down(cluster, replace(EAGER, never=("y",))).nodes) == set(down(cluster).nodes)
+    assert set(down(cluster, switched=("a", "b", "c", "gone")).nodes) == {"d"}
+    assert down(cluster, replace(EAGER, prefer=("d",), max_nodes=1)).nodes == ("d",)
+    with pytest.raises(HtoolsError, match="nobody is neither a node nor a tag of one"):
+        down(cluster, replace(EAGER, never=("nobody",)))
+
+
+def test_what_rests_or_is_pinned_keeps_its_node_up() -> None:
+    cluster = racks(3, 1, 1, 1)
+    assert "b" in down(cluster).nodes + down(cluster, replace(EAGER, prefer=("b",))).nodes
+    assert "b" not in down(cluster, replace(EAGER, prefer=("b",)), resting=("b0", "gone")).nodes
+    assert "b" not in down(cluster, replace(EAGER, prefer=("b",), exclude_instances=("b0",))).nodes
+    rows = tuple(replace(row, tags=(PINNED,)) for row in cluster.instances)
+    assert down(replace(cluster, instances=rows)).refusal == "fewer than 1 nodes can be powered down"
+
+
+def test_a_group_that_shares_instances_with_another_is_left_alone() -> None:
+    row = instance("split", DiskTemplate.DRBD, "a", "y")
+    cluster = racks(1, 1, 1)
+    cluster = replace(cluster, instances=(*cluster.instances, row))
+    need = needed(POWER_DOWN, cluster, EAGER)["default"]
+    assert (need.begin, need.why) == (False, "instance split is in group default and in another one")
+
+
+TIGHT = asleep(racks(7, 7, 7, 0, 0), "d", "e")
+
+
+def test_as_many_nodes_wake_up_as_it_takes() -> None:
+    found = up(TIGHT)
+    assert (found.refusal, found.nodes) == (None, ("d",))
+    assert found.moves == len({move["instance"] for move in found.told()}) > 0
+    assert all(move["to"] == ["d"] for move in found.told())
+
+
+def test_moves_for_which_there_is_no_room_are_left_to_later_plans() -> None:
+    found = up(TIGHT, room=Room(1, 1 << 30))
+    assert (found.nodes, found.moves) == (("d",), 1)
+    awake = replace(
+        TIGHT,
+        nodes=tuple(node("d", t_cpu=16.0) if row.name == "d" else row for row in TIGHT.nodes),
+    )
+    later = up(awake, room=Room(1, 1 << 30))
+    assert (later.refusal, later.nodes, later.moves) == (None, (), 1)
+    assert up(awake, room=Room(1, 10)).refusal == "no move fits into the budget"
+
+
+def test_what_rests_does_not_wake_more_nodes() -> None:
+    every = tuple(row.name for row in TIGHT.instances)
+    found = up(TIGHT, resting=every)
+    assert (found.refusal, found.nodes, found.moves) == (None, ("d",), 0)
+
+
+def test_nothing_is_moved_where_no_node_can_wake_up() -> None:
+    full = racks(7, 8, 7)
+    assert up(full).refusal == "no node is left that could be powered up"
+    assert up(racks(1, 1, 1)).refusal == "every node has the minimal resources free"
+
+
+def reviewed(found: Planned, cluster: Cluster, rest: Jobsets | None = None) -> Review:
+    check = found.proposal.review("stop", lambda *_lines: None)
+    return check(cluster, found.proposal.jobs if rest is None else rest, 0)
+
+
+@pytest.mark.parametrize(("plan", "cluster"), [(down, racks(3, 1, 1, 1)), (up, TIGHT)])
+def test_a_plan_is_looked_at_again_on_the_whole_cluster(plan: Any, cluster: Cluster) -> None:
+    found = plan(cluster)
+    assert reviewed(found, cluster).obstacle is None
+    first = found.told()[0]["instance"]
+    gone = tuple(row for row in cluster.instances if row.name != first)
+    assert reviewed(found, replace(cluster, instances=gone)).obstacle == f"instance {first} is gone"
+
+
+def test_a_node_that_has_been_filled_meanwhile_is_not_powered_down() -> None:
+    cluster = racks(3, 1, 1, 1)
+    found = down(cluster)
+    new: Instance = replace(instance("new", DiskTemplate.EXT, found.nodes[0]), mem=100)
+    obstacle = reviewed(found, replace(cluster, instances=(*cluster.instances, new))).obstacle
+    assert obstacle == "instance new would be left on a node that is powered down"
