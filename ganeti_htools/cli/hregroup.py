@@ -19,8 +19,8 @@ from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
+from ganeti_htools.planning import group_moves, view
 from ganeti_htools.planning import hregroup as planning
-from ganeti_htools.planning import view
 from ganeti_htools.planning.hregroup import PURPOSES, Options
 from ganeti_htools.planning.proposal import begin
 
@@ -91,9 +91,9 @@ def run(line: CommandLine) -> int:
 
         made = by_daemon.plan(line, HREGROUP.name, options, reading.generations)
     outcome = _plan(state, options, made)
-    moves = planning.moves_of(state, outcome)
+    moves = group_moves.moves_of(state, outcome)
     tell(*regroup.about(state, options, outcome, moves, line.verbose))
-    jobs = planning.jobs(state, moves)
+    jobs = group_moves.jobs(state, moves)
     give_commands(line, "Commands to run:", listed([[job.commands for job in each] for each in jobs]), tell)
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, outcome.after.state))
     _show(line, "Final", outcome.after.state)

@@ -5,8 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ganeti_htools.engine.allocation.evacuate import Moved
-from ganeti_htools.engine.allocation.move_parts import MovePart, NamedMove, title_of
+from ganeti_htools.engine.allocation.move_parts import MovePart, NamedMove
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups import compression, levelling, recheck, redistribution
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible
@@ -18,7 +17,7 @@ from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
-from ganeti_htools.planning.jobsets import Names, ToldMove, cost, job_of, jobsets
+from ganeti_htools.planning.group_moves import Move, cost_of, jobs, moves_of
 from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
 from ganeti_htools.planning.view import View
 
@@ -61,9 +60,6 @@ class Options:
     min_gain: float = 1e-2
 
 
-Move = ToldMove[NamedMove]
-
-
 def rules_of(state: State, options: Options) -> Rules:
     """What may move by the options. Raises HtoolsError for unknown names."""
     among = [_group(state, name) for name in options.among] or sorted_unique(state.group).tolist()
@@ -95,49 +91,6 @@ def reported(before: State, after: State) -> Cluster:
     settled, taken = after.settled(), after.columns.i_mem - before.columns.i_mem
     pairs = zip(settled.nodes, taken.tolist(), strict=True)
     return replace(settled, nodes=tuple(replace(node, f_mem=node.f_mem - mem) for node, mem in pairs))
-
-
-def moves_of(state: State, outcome: Outcome) -> list[Move]:
-    """The moves in names. ``state`` is the one they start from."""
-    names = Names(state)
-
-    def told(moved: Moved) -> Move:
-        was = [node for node in names.places[moved.instance] if node != NOWHERE]
-        parts = [(part.operation, part.node) for part in moved.parts]
-        return names.told(_named(state, moved, was), moved.instance, moved.nodes, parts)
-
-    return list(map(told, outcome.after.moved))
-
-
-def _named(state: State, moved: Moved, was: Sequence[int]) -> NamedMove:
-    """A move in full names."""
-    operations = tuple(part.operation for part in moved.parts)
-    parts = tuple(
-        (part.operation, state.cluster.nodes[part.node].name if part.operation.takes_node else None)
-        for part in moved.parts
-    )
-    name = state.cluster.instances[moved.instance].name
-    return NamedMove(
-        name, title_of(operations), parts, tuple(state.names(was)), tuple(state.names(moved.nodes))
-    )
-
-
-def cost_of(moves: Sequence[Move]) -> dict[str, Any]:
-    """What moves cost, as JSON."""
-    titles = [move.step.title for move in moves]
-    return cost({title: titles.count(title) for title in dict.fromkeys(titles)}, moves, len(jobsets(moves)))
-
-
-def jobs(state: State, moves: Sequence[Move]) -> "Jobsets":
-    """The jobs that carry out the moves of a plan for a state."""
-    from ganeti_htools.execution.jobs import opcodes_on_way  # needed only where jobs are submitted
-
-    coming = {row.name for row in state.cluster.instances if row.forthcoming}
-
-    def job(move: Move) -> "Job":
-        return job_of(move, opcodes_on_way(move.step, move.step.instance in coming), move.step)
-
-    return [[job(move) for move in moves] for moves in jobsets(moves)]
 
 
 def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:

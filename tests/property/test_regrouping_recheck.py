@@ -14,7 +14,7 @@ from ganeti_htools.engine.groups.ways import ways_within
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.hregroup import moves_of
+from ganeti_htools.planning.group_moves import moves_of
 from tests.support.regroupings import read_again, rules_of
 from tests.support.super_clusters import super_clusters
 

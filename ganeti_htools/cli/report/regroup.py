@@ -16,7 +16,8 @@ from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.ways import nodes_after
 from ganeti_htools.model.columns import by_unit, sorted_unique
 from ganeti_htools.model.state import State
-from ganeti_htools.planning.hregroup import Move, Options, cost_of
+from ganeti_htools.planning.group_moves import Move, cost_of
+from ganeti_htools.planning.hregroup import Options
 
 _DONE = {"redistribute": "Repaired", "compress": "Emptied", "balance": "Balanced"}
 

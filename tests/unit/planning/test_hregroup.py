@@ -10,7 +10,7 @@ from ganeti_htools.execution.review import Review
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import hregroup
+from ganeti_htools.planning import group_moves, hregroup
 from ganeti_htools.planning.hregroup import Options
 from ganeti_htools.planning.proposal import OnChange
 from tests.support.by_hand import instance, node
@@ -33,7 +33,7 @@ def racks(m: tuple[str, str] = ("a0", "a1"), e: str = "a0") -> Cluster:
 def a_plan() -> Jobsets:
     state = derive(racks())
     outcome = hregroup.plan(state, Options(), lambda _: None)
-    return hregroup.jobs(state, hregroup.moves_of(state, outcome))
+    return group_moves.jobs(state, group_moves.moves_of(state, outcome))
 
 
 def review(cluster: Cluster, rest: Jobsets, on_change: OnChange = "stop") -> Review:
