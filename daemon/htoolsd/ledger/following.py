@@ -140,7 +140,7 @@ def _of_classes(used: Allocations, classes: Mapping[str, Collection[str]]) -> Al
 def _gone(said: Statement, contents: Contents) -> Iterator[Consumer]:
     """The consumers of the cluster that existed and do not any more."""
     own = full_name(said.places.cluster, "")
-    for uuid, each in contents.consumers.items():
-        known = uuid in said.uses or uuid in said.offers
-        if not known and each.name.startswith(own) and exists(each):
+    for uuid in contents.consumers.keys() - said.uses.keys() - said.offers.keys():
+        each = contents.consumers[uuid]
+        if each.name.startswith(own) and exists(each):
             yield each

@@ -75,10 +75,10 @@ class Ledger:
         with self._database.reading() as connection:
             return reading.counts(connection)
 
-    def contents(self) -> Contents:
-        """Everything, as it is at one moment."""
+    def contents(self, known: Contents | None = None) -> Contents:
+        """Everything, as it is at one moment; what is ``known`` and has not changed is not read again."""
         with self._database.reading() as connection:
-            return reading.contents(connection)
+            return reading.contents(connection, known)
 
     def set_inventory(
         self, provider: str, generation: int, resource_class: str, inventory: Inventory | None

@@ -1,7 +1,7 @@
 """What stands in the ledger, read in a transaction of the caller."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection, Row, func, select
 
@@ -32,6 +32,8 @@ _ALL_ALLOCATIONS = (
     .select_from(allocations.join(providers).join(consumers).join(classes))
     .order_by(consumers.c.name, providers.c.name, classes.c.name)
 )
+_FEW = 50  # providers that are read one by one
+
 _USED = (
     select(classes.c.name, func.sum(allocations.c.used))
     .select_from(allocations.join(providers).join(classes))
@@ -66,6 +68,13 @@ def all_consumers(connection: Connection, uuid: str | None = None) -> tuple[Cons
     return tuple(consumer_of(row) for row in connection.execute(query))
 
 
+def consumers_of(connection: Connection, provider: str) -> tuple[Consumer, ...]:
+    """The consumers who have something of a provider."""
+    having = select(allocations.c.consumer_id).select_from(allocations.join(providers))
+    query = select(consumers).where(consumers.c.id.in_(having.where(providers.c.uuid == provider)))
+    return tuple(consumer_of(row) for row in connection.execute(query))
+
+
 def consumer_of(row: Row[tuple[object, ...]]) -> Consumer:
     """A row of the table of consumers."""
     return Consumer(row.uuid, row.name, row.kind, row.generation, row.expires, row.promised, row.beyond)
@@ -90,7 +99,7 @@ def usage(connection: Connection, provider: str) -> Amounts:
 def counts(connection: Connection) -> Mapping[str, int]:
     """How many providers there are, claims (not what just exists), and of these beyond capacity."""
     claims = select(func.count()).select_from(consumers)
-    claims = claims.where((consumers.c.kind != "instance") | consumers.c.promised.is_not(None))
+    claims = claims.where(consumers.c.kind.in_(["plan", "claim"]) | consumers.c.promised.is_not(None))
     queries = {
         "providers": select(func.count()).select_from(providers),
         "claims": claims,
@@ -99,15 +108,53 @@ def counts(connection: Connection) -> Mapping[str, int]:
     return {name: connection.execute(query).scalar_one() for name, query in queries.items()}
 
 
-def contents(connection: Connection) -> Contents:
-    """Everything."""
+def contents(connection: Connection, known: Contents | None = None) -> Contents:
+    """Everything; what stands of providers that have the generation which is ``known`` is not read again.
+
+    What has not been read again are the same objects.
+    """
+    there = {each.uuid: each for each in all_providers(connection)}
+    if known is None:
+        return Contents(
+            there,
+            all_inventories(connection),
+            {each.uuid: each for each in all_consumers(connection)},
+            _held(all_allocations(connection)),
+        )
+    old = known.providers
+    changed = [uuid for uuid in {**old, **there} if old.get(uuid) != there.get(uuid)]
+    if len(changed) > _FEW:
+        return contents(connection)
+    return _revised(connection, known, there, changed) if changed else known
+
+
+def _revised(
+    connection: Connection, known: Contents, there: Mapping[str, Provider], changed: Sequence[str]
+) -> Contents:
+    """What is known, with what stands now of some providers."""
+    inventories = dict(known.inventories)
+    for uuid in changed:
+        inventories.pop(uuid, None)
+        inventories |= all_inventories(connection, uuid)
+    read = _held(each for uuid in changed for each in all_allocations(connection, provider=uuid))
+    consumers, held = dict(known.consumers), dict(known.allocations)
+    gone = frozenset(changed)
+    for uuid in [uuid for uuid, each in held.items() if uuid in read or not gone.isdisjoint(each)]:
+        kept = {provider: amounts for provider, amounts in held.pop(uuid).items() if provider not in gone}
+        if kept or uuid in read:
+            held[uuid] = kept | read.get(uuid, {})
+        else:
+            consumers.pop(uuid, None)
+    held |= {uuid: each for uuid, each in read.items() if uuid not in held}
+    for uuid in changed:
+        consumers |= {each.uuid: each for each in consumers_of(connection, uuid)}
+    same = inventories == known.inventories
+    return Contents(there, known.inventories if same else inventories, consumers, held)
+
+
+def _held(found: Iterable[Allocation]) -> dict[str, dict[str, dict[str, int]]]:
+    """What each consumer has, by provider and class."""
     held: dict[str, dict[str, dict[str, int]]] = {}
-    for each in all_allocations(connection):
-        of_provider = held.setdefault(each.consumer, {}).setdefault(each.provider, {})
-        of_provider[each.resource_class] = each.used
-    return Contents(
-        {each.uuid: each for each in all_providers(connection)},
-        all_inventories(connection),
-        {each.uuid: each for each in all_consumers(connection)},
-        held,
-    )
+    for each in found:
+        held.setdefault(each.consumer, {}).setdefault(each.provider, {})[each.resource_class] = each.used
+    return held

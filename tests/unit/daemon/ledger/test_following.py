@@ -41,8 +41,10 @@ def cluster(*rows: Instance) -> Cluster:
 def follow(ledger: Ledger, now: Cluster, name: str = "c1", agreed: Agreed | None = None) -> Agreed:
     """Have the ledger say what is so now; after that, there is nothing more to be said."""
     said = statement(now, name, before=agreed.said if agreed else None)
-    ledger.synchronise(difference(said, ledger.contents(), agreed))
-    then = Agreed(said, ledger.contents())
+    before = ledger.contents(agreed.contents if agreed else None)
+    ledger.synchronise(difference(said, before, agreed))
+    then = Agreed(said, ledger.contents(before))
+    assert then.contents == ledger.contents()
     assert difference(said, then.contents, then) == NOTHING
     assert difference(said, ledger.contents(), then) == NOTHING
     return then

@@ -1,0 +1,75 @@
+"""What decisions have to leave of nodes and pools, beyond what Ganeti tells: pure functions of the ledger."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.resource_classes import POOL, is_own
+from ganeti_htools.model.storage import DesiredUnit
+from htoolsd.ledger.identities import full_name, provider_uuid
+from htoolsd.ledger.records import Contents
+from htoolsd.ledger.saying import Statement
+
+
+def inventories_of(said: Statement, contents: Contents) -> dict[str, tuple[tuple[str, Inventory], ...]]:
+    """The inventories of nodes that matter, by node: custom classes, and whatever something is reserved of.
+
+    What plans and claims by hand have taken is reserved as well; what instances have been promised is not:
+    they will be where they were promised room. Of what Ganeti counts ``reserved`` is an amount as consumers
+    have it: a virtual CPU that is kept free is as many of them as its ratio makes of it.
+    """
+    taken = _taken(contents)
+    found = {}
+    for node, place in said.places.nodes.items():
+        there = contents.inventories.get(place.provider, {})
+        claimed = taken.get(place.provider, Counter())
+        kept = tuple(_kept(there, claimed))
+        if kept:
+            found[node] = kept
+    return found
+
+
+def _kept(there: Mapping[str, Inventory], claimed: Mapping[str, int]) -> Iterable[tuple[str, Inventory]]:
+    for name, inventory in there.items():
+        ratio, used = inventory.allocation_ratio, claimed.get(name, 0)
+        if not is_own(name):
+            lost = math.ceil(used / ratio) if ratio else 0
+            yield name, replace(inventory, reserved=inventory.reserved + lost)
+        elif inventory.reserved or used:
+            yield name, replace(inventory, reserved=math.ceil(inventory.reserved * ratio) + used)
+
+
+def _taken(contents: Contents) -> Mapping[str, Counter[str]]:
+    """What plans and claims by hand have taken, by provider and class."""
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for uuid, each in contents.consumers.items():
+        if each.kind in ("plan", "claim"):
+            for provider, amounts in contents.allocations.get(uuid, {}).items():
+                found[provider].update(amounts)
+    return found
+
+
+def reserved_of_pools(said: Statement, contents: Contents) -> dict[DesiredUnit, int]:
+    """What has to be left (MiB) of each pool whose room the configuration tells: what is reserved, and what
+    plans, claims by hand and the consumers of other clusters have of it.
+    """
+    found = {}
+    for unit in {pool.unit for pool in said.cluster.pools}:
+        provider = provider_uuid(said.places.pool(unit))
+        inventory = contents.inventories.get(provider, {}).get(POOL)
+        used = sum(_used_by_others(said, contents, provider))
+        left = used + (inventory.reserved if inventory else 0)
+        if left:
+            found[unit] = left
+    return found
+
+
+def _used_by_others(said: Statement, contents: Contents, provider: str) -> Iterable[int]:
+    """What everybody has of a pool but the instances of the cluster, existing or promised."""
+    own = full_name(said.places.cluster, "")
+    for uuid, held in contents.allocations.items():
+        if provider in held and (each := contents.consumers.get(uuid)):
+            if each.kind != "instance" or not each.name.startswith(own):
+                yield held[provider].get(POOL, 0)
