@@ -9,6 +9,7 @@ from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.group_health import GroupHealth
 from htoolsd.claims.claims import Claims
+from htoolsd.claims.follower import Follower
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
@@ -35,6 +36,7 @@ def teller(
     policies: Policies,
     history: History,
     ledger: Worker,
+    follower: Follower,
 ) -> Handler:
     """The handler of ``status``. Times are seconds of the epoch unless their name says otherwise."""
     started, clock, groups = time.time(), time.monotonic(), GroupHealth(sync)
@@ -55,7 +57,7 @@ def teller(
             "plans": plans.status(),
             "policies": policies.health(),
             "history": history.status(),
-            "ledger": await ledger.status(),
+            "ledger": await ledger.status() | follower.status(),
             "memory_mib": resident_mib(),
         }
 

@@ -70,6 +70,6 @@ def _used_by_others(said: Statement, contents: Contents, provider: str) -> Itera
     """What everybody has of a pool but the instances of the cluster, existing or promised."""
     own = full_name(said.places.cluster, "")
     for uuid, held in contents.allocations.items():
-        if provider in held and (each := contents.consumers.get(uuid)):
-            if each.kind != "instance" or not each.name.startswith(own):
-                yield held[provider].get(POOL, 0)
+        each = contents.consumers.get(uuid) if provider in held else None
+        if each is not None and (each.kind != "instance" or not each.name.startswith(own)):
+            yield held[provider].get(POOL, 0)

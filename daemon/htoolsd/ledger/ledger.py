@@ -75,10 +75,15 @@ class Ledger:
         with self._database.reading() as connection:
             return reading.counts(connection)
 
-    def contents(self, known: Contents | None = None) -> Contents:
-        """Everything, as it is at one moment; what is ``known`` and has not changed is not read again."""
+    def contents(self) -> Contents:
+        """Everything, as it is at one moment."""
         with self._database.reading() as connection:
-            return reading.contents(connection, known)
+            return reading.contents(connection)
+
+    def renewed(self, known: Contents) -> Contents:
+        """Everything, likewise; what is ``known`` and has not changed is not read again."""
+        with self._database.reading() as connection:
+            return reading.renewed(connection, known)
 
     def set_inventory(
         self, provider: str, generation: int, resource_class: str, inventory: Inventory | None

@@ -108,20 +108,21 @@ def counts(connection: Connection) -> Mapping[str, int]:
     return {name: connection.execute(query).scalar_one() for name, query in queries.items()}
 
 
-def contents(connection: Connection, known: Contents | None = None) -> Contents:
-    """Everything; what stands of providers that have the generation which is ``known`` is not read again.
+def contents(connection: Connection) -> Contents:
+    """Everything."""
+    return Contents(
+        {each.uuid: each for each in all_providers(connection)},
+        all_inventories(connection),
+        {each.uuid: each for each in all_consumers(connection)},
+        _held(all_allocations(connection)),
+    )
 
-    What has not been read again are the same objects.
+
+def renewed(connection: Connection, known: Contents) -> Contents:
+    """Everything; what stands of providers that have the generation which is ``known`` is not read again, and
+    stays the same objects.
     """
-    there = {each.uuid: each for each in all_providers(connection)}
-    if known is None:
-        return Contents(
-            there,
-            all_inventories(connection),
-            {each.uuid: each for each in all_consumers(connection)},
-            _held(all_allocations(connection)),
-        )
-    old = known.providers
+    there, old = {each.uuid: each for each in all_providers(connection)}, known.providers
     changed = [uuid for uuid in {**old, **there} if old.get(uuid) != there.get(uuid)]
     if len(changed) > _FEW:
         return contents(connection)

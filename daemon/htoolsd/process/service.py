@@ -25,6 +25,7 @@ from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.claims import Mode as ClaimMode
+from htoolsd.claims.follower import Follower
 from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.ledger import urls
@@ -106,6 +107,8 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     history = History(os.path.join(config.state_dir, "history.sqlite"), *_history_limits(config))
 
     ledger = Worker(config.ledger or urls.of_file(config.state_dir))
+    follower = Follower(sync, ledger)
+    sync.follow(follower.heed)
 
     def decided(*facts: Any) -> None:
         history.note(entries.decision(*facts))
@@ -135,7 +138,9 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             PlanMethods(plans, sync),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
-            status.teller(config.socket, server, sync, decisions, claims, plans, policies, history, ledger),
+            status.teller(
+                config.socket, server, sync, decisions, claims, plans, policies, history, ledger, follower
+            ),
         )
     )
     accepting, finishing = trio.CancelScope(), trio.CancelScope()
@@ -177,6 +182,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
                 notify("READY=1")
                 _log.info("ready", version=VERSION, socket=config.socket)
                 nursery.start_soon(sync.run)
+                nursery.start_soon(follower.run)
                 nursery.start_soon(policies.run)
                 nursery.start_soon(watching.show, door)
                 with accepting:

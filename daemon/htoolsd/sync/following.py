@@ -7,7 +7,7 @@ waiting for minutes.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from typing import Any
 
@@ -18,9 +18,12 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client, LuxiError, NoAnswerError
 from ganeti_htools.luxi.queries import Row
 from ganeti_htools.model.errors import HtoolsError, on_one_line
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.storage import DesiredUnit
 from htoolsd.sync import queue
 from htoolsd.sync.asking import ROW, aside
-from htoolsd.sync.model import CONFIGURATION, LIVE, Model, learnt, unheard, with_storage
+from htoolsd.sync.kept import revised
+from htoolsd.sync.model import CONFIGURATION, LIVE, Model, keeping, learnt, unheard, with_storage
 from htoolsd.sync.periodic import Trigger
 from htoolsd.sync.polls import Luxi, Polls
 from htoolsd.sync.storage import Storage
@@ -81,6 +84,7 @@ class Sync:
         self._work_wanted: Callable[[], bool] = lambda: False
         self._tell_work: Callable[[queue.Work], None] = lambda _work: None
         self._unheard: frozenset[str] = frozenset()
+        self._heed: Callable[[], None] = lambda: None
 
     def ages(self) -> dict[str, float]:
         """Seconds since each kind of data was asked for; only those that were."""
@@ -124,6 +128,10 @@ class Sync:
     def follow_work(self, wanted: Callable[[], bool], tell: Callable[[queue.Work], None]) -> None:
         """Have ``tell`` called after each poll, while it is ``wanted``, with what jobs have to do."""
         self._work_wanted, self._tell_work = wanted, tell
+
+    def follow(self, heed: Callable[[], None]) -> None:
+        """Have ``heed`` called whenever Ganeti has been asked."""
+        self._heed = heed
 
     def client(self) -> Client:
         """A connection to luxid that nobody else uses."""
@@ -270,22 +278,34 @@ class Sync:
             self._unheard = unheard(self.model)
 
     async def _learn(self, kind: str, tables: dict[str, list[Row]], asked: float) -> None:
-        async with self._learning:
-            was = self.model.silent
-            size = sum(map(len, tables.values())) * ROW
-            self.model = await aside(size, lambda: learnt(self.model, kind, tables, asked))
-            if not self._models or self._models[-1].generations != self.model.generations:
-                self._models.append(self.model)
+        was = self.model.silent
+        await self._change(sum(map(len, tables.values())), lambda: learnt(self.model, kind, tables, asked))
         if self.model.silent != was:
             _log.warning("silent nodes", nodes=self.model.silent)
+        self._heed()
 
     async def _learn_storage(self, storage: Storage) -> None:
+        await self._change(self._rows(), lambda: with_storage(self.model, storage))
+        self._heed()
+
+    async def keep(
+        self, inventories: Mapping[str, tuple[tuple[str, Inventory], ...]], pools: Mapping[DesiredUnit, int]
+    ) -> None:
+        """Have decisions leave this of nodes and pools (see :class:`.kept.Kept`)."""
+        kept = revised(self.model.kept, inventories, pools)
+        if kept is not self.model.kept:
+            await self._change(self._rows(), lambda: keeping(self.model, kept))
+
+    async def _change(self, rows: int, change: Callable[[], Model]) -> None:
+        """Change the model, which takes so many rows' time; nothing else does at the same time."""
         async with self._learning:
-            cluster = self.model.cluster
-            size = len(cluster.instances) * ROW if cluster else 0
-            self.model = await aside(size, lambda: with_storage(self.model, storage))
-            if self._models and self._models[-1].generations != self.model.generations:
+            self.model = await aside(rows * ROW, change)
+            known = self._models[-1].generations if self._models else None
+            if self.model.asked and self.model.generations != known:
                 self._models.append(self.model)
+
+    def _rows(self) -> int:
+        return len(self.model.cluster.instances) if self.model.cluster else 0
 
     def _summarise(self) -> None:
         """Log the state in a few words, whenever it has changed."""

@@ -15,10 +15,12 @@ from typing import TypeVar
 from ganeti_htools.backends import luxi
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, AnswerError, ClusterAnswers, Missing, Row
 from ganeti_htools.model.cluster import Cluster
+from htoolsd.sync.kept import Kept, with_kept
 from htoolsd.sync.storage import Storage, furnished
 
 # The kinds of data, each with an age of its own, and the tables of each.
 CONFIGURATION, LIVE, STORAGE = "configuration", "live", "storage"
+LEDGER = "ledger"
 TABLES = {
     CONFIGURATION: ("cluster", "groups", "networks", "nodes", "instances"),
     LIVE: ("live_nodes", "live_instances"),
@@ -52,7 +54,7 @@ class Model:
     ``answers`` and ``cluster`` are None until both kinds have been learnt. ``silent`` are nodes that are in
     use but do not report; they count as offline. The table ``cluster`` has one row, its configuration.
     ``changed`` are nodes with other instances than before, and when that was asked for. ``plain`` is the
-    cluster without what is known of ``storage``.
+    cluster without what is known of ``storage``, ``told`` with that, but without what is to be ``kept``.
     """
 
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -63,14 +65,22 @@ class Model:
     changed: Mapping[str, float] = field(default_factory=dict)
     joints: Joints = field(default_factory=dict)
     plain: Cluster | None = None
+    told: Cluster | None = None
     storage: Storage = field(default_factory=Storage)
+    kept: Kept = field(default_factory=Kept)
+
+    @property
+    def name(self) -> str | None:
+        """The name of the cluster, None while it is not known."""
+        return None if self.answers is None else str(self.answers.info["name"])
 
     @property
     def generations(self) -> dict[str, int]:
-        """How often each table has changed, and what is known of storage, if anything is."""
+        """How often each table has changed, and what is known of storage and from the ledger, if anything."""
         names = (name for tables in TABLES.values() for name in tables)
         found = {name: self.tables[name].generation for name in names if name in self.tables}
-        return found | ({STORAGE: self.storage.generation} if self.storage.generation else {})
+        apart = {STORAGE: self.storage.generation, LEDGER: self.kept.generation}
+        return found | {name: generation for name, generation in apart.items() if generation}
 
     @property
     def updating(self) -> list[str]:
@@ -181,7 +191,15 @@ def with_storage(model: Model, storage: Storage) -> Model:
     """The model with what is known of storage."""
     if model.plain is None:
         return replace(model, storage=storage)
-    return replace(model, storage=storage, cluster=_renewed(furnished(model.plain, storage), model.cluster))
+    told = _renewed(furnished(model.plain, storage), model.told)
+    return keeping(replace(model, storage=storage, told=told), model.kept)
+
+
+def keeping(model: Model, kept: Kept) -> Model:
+    """The model with what decisions have to leave."""
+    if model.told is None:
+        return replace(model, kept=kept)
+    return replace(model, kept=kept, cluster=_renewed(with_kept(model.told, kept), model.cluster))
 
 
 def _renewed(cluster: Cluster, before: Cluster | None) -> Cluster:

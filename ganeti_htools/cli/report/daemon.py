@@ -8,6 +8,7 @@ from typing import Any
 from ganeti_htools.cli.report.layout import some
 
 _COUNTS = ("served", "unsatisfied", "failed", "refused", "abandoned", "given_up", "broken")
+_LATE = 10  # seconds that the ledger may be behind before it is told of
 
 
 def status(answer: Any) -> str:
@@ -83,7 +84,16 @@ def _ledger(ledger: Any) -> str:
         return f"not there: {ledger['error']}"
     beyond = f" ({ledger['beyond']} beyond what there is)" if ledger["beyond"] else ""
     known = f"{ledger['providers']} providers, {ledger['claims']} claims{beyond}"
-    return f"{known}, {ledger['conflicts']} conflicts ({ledger['database']})"
+    return f"{known}, {ledger['conflicts']} conflicts ({ledger['database']}){_behind(ledger)}"
+
+
+def _behind(ledger: Any) -> str:
+    """How far it does not say what is so, if that is worth a word."""
+    why = f": {ledger['following']}" if ledger["following"] else ""
+    if ledger["behind_s"] is None:
+        return f"; it does not say yet what exists{why}"
+    late = ledger["behind_s"] >= _LATE or why
+    return f"; {duration(ledger['behind_s'])} behind{why}" if late else ""
 
 
 def _policies(policies: Any) -> Iterator[str]:

@@ -12,6 +12,7 @@ from ganeti_htools.version import VERSION
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.status import resident_mib, teller
 from htoolsd.claims.claims import Claims
+from htoolsd.claims.follower import Follower
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
@@ -37,7 +38,8 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
         claims = Claims("always", 600.0, lambda: True)
         ledger, plans = Worker(f"sqlite:///{tmp_path / 'ledger'}"), Plans(str(tmp_path), sync)
         policies = Policies(str(tmp_path / "policies"), sync, plans, all_off(), lambda _decision: None)
-        run = teller(socket, server, sync, decisions, claims, plans, policies, history, ledger)
+        follower = Follower(sync, ledger)
+        run = teller(socket, server, sync, decisions, claims, plans, policies, history, ledger, follower)
         methods.add(Method("status", 1, "What is tried.", {}, run))
         await sync.refresh()
         autojump_clock.autojump_threshold = inf  # the ledger takes the time that it takes
@@ -60,6 +62,7 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
     assert {policy["name"]: policy["mode"] for policy in told["policies"]} == dict.fromkeys(POLICIES, "off")
     assert (told["history"]["waiting"], told["history"]["error"]) == (0, None)
     assert (told["ledger"]["providers"], told["ledger"]["error"]) == (0, None)
+    assert (told["ledger"]["behind_s"], told["ledger"]["following"]) == (None, None)
     assert told["memory_mib"] > 10
 
 

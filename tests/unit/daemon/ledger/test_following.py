@@ -41,9 +41,9 @@ def cluster(*rows: Instance) -> Cluster:
 def follow(ledger: Ledger, now: Cluster, name: str = "c1", agreed: Agreed | None = None) -> Agreed:
     """Have the ledger say what is so now; after that, there is nothing more to be said."""
     said = statement(now, name, before=agreed.said if agreed else None)
-    before = ledger.contents(agreed.contents if agreed else None)
+    before = ledger.renewed(agreed.contents) if agreed else ledger.contents()
     ledger.synchronise(difference(said, before, agreed))
-    then = Agreed(said, ledger.contents(before))
+    then = Agreed(said, ledger.renewed(before))
     assert then.contents == ledger.contents()
     assert difference(said, then.contents, then) == NOTHING
     assert difference(said, ledger.contents(), then) == NOTHING

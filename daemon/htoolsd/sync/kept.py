@@ -1,0 +1,47 @@
+"""What decisions have to leave of nodes and pools, which Ganeti does not tell: that is known apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.storage import DesiredUnit, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The inventories of nodes, by name, and what is reserved of pools (MiB), besides their own figures.
+
+    ``generation`` is how often that has changed.
+    """
+
+    inventories: Mapping[str, tuple[tuple[str, Inventory], ...]] = field(default_factory=dict)
+    pools: Mapping[DesiredUnit, int] = field(default_factory=dict)
+    generation: int = 0
+
+
+def revised(
+    known: Kept,
+    inventories: Mapping[str, tuple[tuple[str, Inventory], ...]],
+    pools: Mapping[DesiredUnit, int],
+) -> Kept:
+    """What is known now; of another generation if, and only if, something changed."""
+    if (known.inventories, known.pools) == (inventories, pools):
+        return known
+    return Kept(inventories, pools, known.generation + 1)
+
+
+def with_kept(cluster: Cluster, known: Kept) -> Cluster:
+    """The cluster with what is to be left of it. The same object if that is nothing."""
+    if not known.inventories and not known.pools:
+        return cluster
+    nodes = tuple(_node(node, known.inventories.get(node.name, ())) for node in cluster.nodes)
+    return replace(cluster, nodes=nodes, pools=tuple(_pool(pool, known) for pool in cluster.pools))
+
+
+def _node(node: Node, inventories: tuple[tuple[str, Inventory], ...]) -> Node:
+    return replace(node, inventories=inventories) if inventories else node
+
+
+def _pool(pool: Pool, known: Kept) -> Pool:
+    return pool._replace(reserved=min(pool.total, pool.reserved + known.pools.get(pool.unit, 0)))
