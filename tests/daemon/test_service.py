@@ -437,6 +437,7 @@ def test_no_client_makes_it_keep_files_open(daemon: Daemon, request_path: Path) 
     behaves(daemon.socket, request_path)  # starts the worker thread, and opens the history
     wait_until(lambda: daemon.status()["connections"] == 1)
     wait_until(lambda: daemon.status()["history"]["waiting"] == 0)
+    wait_until(lambda: daemon.status()["ledger"]["providers"] == 0)  # it is open
     before = daemon.descriptors()
     order = CLIENTS * 10
     random.Random(4).shuffle(order)
@@ -449,6 +450,7 @@ def test_no_client_makes_it_keep_files_open(daemon: Daemon, request_path: Path) 
 @pytest.mark.parametrize("seed", range(5))
 def test_no_bytes_harm_it(daemon: Daemon, request_path: Path, seed: int) -> None:
     rng = random.Random(seed)
+    wait_until(lambda: daemon.status()["ledger"]["providers"] == 0)  # it is open
     before = daemon.descriptors()
     for _ in range(40):
         noise = bytearray(rng.choice([b"", CALL, CALL.replace(b"decide", b"status")]))
