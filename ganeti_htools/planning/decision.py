@@ -24,7 +24,13 @@ from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.gist import Gist, gist
 from ganeti_htools.planning.inter_group import prepared
-from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known
+from ganeti_htools.planning.known_units import (
+    Memory,
+    names_units,
+    unused_units,
+    with_known,
+    with_known_inventories,
+)
 from ganeti_htools.planning.promises import Promise, promised, with_promises
 
 
@@ -162,7 +168,7 @@ def _furnished(cluster: Cluster, request: Request, known: Known, cache: Cache) -
     filled = with_disks(furnished, known.cluster, cache) if lacks_disks(cluster, request) else furnished
     if filled is not furnished:
         note += f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
-    return filled, note
+    return with_known_inventories(filled, known.cluster, cache.furnished), note
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:
