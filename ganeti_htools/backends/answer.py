@@ -33,6 +33,12 @@ def failure(reason: str, note: str = "", **more: Any) -> str:
     return _answer(False, f"Request failed: {reason}{note}", [], more)
 
 
+def noted(answer: str, note: str) -> str:
+    """An answer that says something more."""
+    told = orjson.loads(answer)
+    return orjson.dumps(told | {"info": told["info"] + note}).decode()
+
+
 def _answer(success: bool, info: str, result: Any, more: Mapping[str, Any]) -> str:
     return orjson.dumps({"success": success, "info": info, "result": result, **more}).decode()
 

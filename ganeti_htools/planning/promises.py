@@ -14,6 +14,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import Status
 from ganeti_htools.model.units import Units, needs_of, told_units
+from ganeti_htools.planning.promised_moves import keeping, lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,14 @@ def _placed(state: State, index: int) -> Instance:
 
 @dataclass(slots=True)
 class _Taken:
-    """What is taken of a node: memory (MiB), space of its units (MiB), spindles (None: nobody can tell)."""
+    """What is taken of a node: memory (MiB), space of its units (MiB), spindles (None: nobody can tell); and
+    what it keeps for instances that move there, by resource class.
+    """
 
     mem: int = 0
     disk: Counter[DesiredUnit] = field(default_factory=Counter)
     spindles: int | None = 0
+    kept: Counter[str] = field(default_factory=Counter)
 
 
 def with_promises(
@@ -79,23 +83,31 @@ def with_promises(
 
     Promises to the instances that the request itself is about (``own``) are left out. An instance that is not
     there yet stands where it was promised room. One that is there already has its disks, as Ganeti says, but
-    as long as it is down its memory is still to be taken, wherever it is.
+    as long as it is down its memory is still to be taken, wherever it is. For one that is to move its new
+    nodes keep what it does not have there yet.
     Rows of nodes and instances that nothing was promised on or to stay the same objects.
     """
     counted = {promise.name: promise for promise in promises if promise.name not in own}
     if not counted:
         return cluster, []
-    units, nodes = told_units(cluster), {node.name for node in cluster.nodes}
+    units, nodes = told_units(cluster), {node.name: node for node in cluster.nodes}
     taken, pools = defaultdict[str, _Taken](_Taken), Counter[DesiredUnit]()
     rows, names = list(cluster.instances), []
     for index, row in enumerate(cluster.instances):
         promise = counted.pop(row.name, None)
-        if promise and promise.new and row.status is Status.DOWN and not row.forthcoming:
+        if promise is None:
+            continue
+        if not promise.new:
+            kept = lacking(row, promise.row, units, nodes)
+            for name, amounts in kept.items():
+                taken[name].kept.update(amounts)
+            names += [row.name] * bool(kept)
+        elif row.status is Status.DOWN and not row.forthcoming:
             rows[index] = replace(row, status=Status.RUNNING)
             taken[row.pnode].mem += row.mem
             names.append(row.name)
     for row in (promise.row for promise in counted.values() if promise.new):
-        if {row.pnode, row.snode} - {None} <= nodes:
+        if {row.pnode, row.snode} - {None} <= nodes.keys():
             rows.append(row)
             names.append(row.name)
             if not row.forthcoming:
@@ -124,6 +136,8 @@ def _left(node: Node, taken: _Taken | None, units: Units, pools: Counter[Desired
         if not pools or all(unit.desired not in pools for unit in node.storage or ()):
             return node
         taken = _Taken()
+    if taken.kept:
+        node = keeping(node, taken.kept)
     storage, disk = node.storage, taken.disk + pools
     if storage is not None:
         storage = tuple(unit._replace(free=unit.free - disk[unit.desired]) for unit in storage)

@@ -16,12 +16,13 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies, untraced
-from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, respond
+from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, noted, respond
 from ganeti_htools.planning.gist import Gist
+from ganeti_htools.planning.promises import Promise
 from htoolsd import reading
 from htoolsd.api.turn import MOST_LOST, Attempt, Turn
+from htoolsd.claims.booking import Basis, Booking
 from htoolsd.claims.claim import Claimant
-from htoolsd.claims.claims import Claims
 from htoolsd.socket.methods import Args, File, words
 from htoolsd.socket.peer import PassedFile
 
@@ -30,6 +31,7 @@ _log = structlog.get_logger()
 Ages = dict[str, float]
 Note = Callable[[float, Gist, Sequence[Mapping[str, Any]], float, Ages], None]
 
+MOST_TIMES = 3  # that a request is decided while others claim what it needs
 MOST = 1_000_000  # values in a request; a cluster of 10,000 instances has a third of that
 
 
@@ -77,7 +79,7 @@ class Decisions:
         want_units: Callable[[], None] = lambda: None,
         renew: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
         note: Note = lambda *_facts: None,
-        claims: Claims | None = None,
+        claims: Booking | None = None,
     ) -> None:
         self._turn = Turn(patience)
         self._longest = longest
@@ -198,20 +200,44 @@ class Decisions:
         data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
         if not has_at_most(data, MOST):
             raise RefusalError(Refusal.FILE, f"the request has more than {MOST} values")
-        cache, claims = self._cache, self._claims
         try:
-            promises = trio.from_thread.run_sync(claims.promises) if claims and claims.active else ()
-            response = respond(data, options, cache, known, promises)
-            if response.not_enabled:
-                known = trio.from_thread.run(self._known_anew)
-                response = respond(data, options, cache, known, promises)
+            return self._with_claims(data, options, known, claimant)
         except TooLargeError as err:
             raise RefusalError(Refusal.FILE, str(err)) from None
         except HtoolsError as err:
             return untraced(err)
-        if claims and claims.active:
+
+    def _with_claims(
+        self, data: bytes, options: Options, known: Known | None, claimant: Claimant | None
+    ) -> Response:
+        """Decide, counting what is promised; again if somebody else was faster to claim it."""
+        cache, claims = self._cache, self._claims
+        if claims is None or not claims.active:
+            return self._respond(data, options, cache, known, ())
+        for left in reversed(range(MOST_TIMES)):
+            known, basis = trio.from_thread.run_sync(self._basis, claims)
+            response = self._respond(data, options, cache, known, basis.promises)
             trio.from_thread.check_cancelled()  # what nobody waits for any more promises nothing
-            trio.from_thread.run_sync(claims.decided, response, claimant)
+            outcome = trio.from_thread.run(claims.decided, response, claimant, basis, left == 0)
+            if not outcome.again:
+                break
+        return noted(response, outcome.note)
+
+    def _basis(self, claims: Booking) -> tuple[Known | None, Basis]:
+        return self._known()[0], claims.basis()
+
+    def _respond(
+        self,
+        data: bytes,
+        options: Options,
+        cache: Cache,
+        known: Known | None,
+        promises: tuple[Promise, ...],
+    ) -> Response:
+        response = respond(data, options, cache, known, promises)
+        if response.not_enabled:
+            known = trio.from_thread.run(self._known_anew)
+            response = respond(data, options, cache, known, promises)
         return response
 
 

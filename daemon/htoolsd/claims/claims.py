@@ -26,7 +26,7 @@ class Claims:
     """
 
     def __init__(self, mode: Mode, seconds: float, follows: Callable[[], bool]) -> None:
-        self._claims = dict[str, Claim]()
+        self.living = dict[str, Claim]()
         self._follows = follows
         self.limit(mode, seconds)
 
@@ -37,13 +37,13 @@ class Claims:
     @property
     def active(self) -> bool:
         """Whether decisions claim, and claims count."""
-        return self._mode == "always" or (self._mode == "auto" and self._follows())
+        return self._mode == "always" or (self._mode == "auto" and (self._follows() or bool(self.living)))
 
     def promises(self) -> tuple[Promise, ...]:
         """What is promised now."""
         now = trio.current_time()
-        self._keep({name: claim for name, claim in self._claims.items() if now < claim.expires}, "expired")
-        return tuple(claim.promise for claim in self._claims.values()) if self.active else ()
+        self._keep({name: claim for name, claim in self.living.items() if now < claim.expires}, "expired")
+        return tuple(claim.promise for claim in self.living.values()) if self.active else ()
 
     def decided(self, response: Response, claimant: Claimant | None) -> None:
         """A decision was made: claim what it promised, if there is a claimant."""
@@ -52,37 +52,41 @@ class Claims:
             self._keep(
                 {
                     name: claim
-                    for name, claim in self._claims.items()
+                    for name, claim in self.living.items()
                     if name not in found or not kept(claim.promise, found[name])
                 },
                 "kept",
             )
         if claimant:
             now = trio.current_time()
-            others = {name: claim for name, claim in self._claims.items() if name not in response.about}
+            others = {name: claim for name, claim in self.living.items() if name not in response.about}
             new = (made(promise, now, self._seconds, claimant) for promise in response.promises)
-            self._claims = others | {claim.promise.name: claim for claim in new}
+            self.living = others | {claim.promise.name: claim for claim in new}
+
+    def restore(self, claim: Claim) -> None:
+        """Have a claim of an earlier daemon live on, unless there is a newer one."""
+        self.living = {claim.promise.name: claim, **self.living}
 
     def looked(self, work: Work) -> None:
         """The queue told what unfinished jobs are to do."""
-        after = ((name, after_look(claim, work)) for name, claim in self._claims.items())
+        after = ((name, after_look(claim, work)) for name, claim in self.living.items())
         self._keep({name: claim for name, claim in after if claim}, "no job")
 
     def cancel(self, name: str) -> bool:
         """End a claim; whether there was one."""
-        there = name in self._claims
-        self._keep({other: claim for other, claim in self._claims.items() if other != name}, "cancelled")
+        there = name in self.living
+        self._keep({other: claim for other, claim in self.living.items() if other != name}, "cancelled")
         return there
 
     def wants_work(self) -> bool:
         """Whether it matters what jobs are to do."""
-        return bool(self._claims)
+        return bool(self.living)
 
     def status(self) -> dict[str, Any]:
         """How many live, and whether decisions claim."""
-        return {"active": self.active, "living": len(self._claims)}
+        return {"active": self.active, "living": len(self.living)}
 
     def _keep(self, claims: dict[str, Claim], why: str) -> None:
-        for name in self._claims.keys() - claims.keys():
+        for name in self.living.keys() - claims.keys():
             _log.info("claim ended", instance=name, why=why)
-        self._claims = claims
+        self.living = claims

@@ -45,6 +45,7 @@ class Follower:
         self._said: Statement | None = None
         self._contents: Contents | None = None
         self._agreed: Agreed | None = None
+        self.agreed: Agreed | None = None  # and decisions know of it
         self._behind: float | None = None  # since when something is not said
         self._written = 0
         self.error: str | None = None
@@ -94,6 +95,7 @@ class Follower:
         if self._behind is not None and self._behind <= began:
             self._behind = None
         await self._sync.keep(*found)
+        self.agreed = self._agreed
 
     def _failed(self, error: HtoolsError) -> None:
         self._contents = self._agreed = None

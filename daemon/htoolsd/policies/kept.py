@@ -100,11 +100,7 @@ class Kept:
         """Raises HtoolsError."""
         async with self._turn:
             self.unsaved = False
-            try:
-                await trio.to_thread.run_sync(write_text, self._path, text(self.known))
-            except BaseException:  # cancelled among them
-                self.unsaved = True
-                raise
+            await trio.to_thread.run_sync(write_text, self._path, text(self.known))
 
     async def save_if_possible(self) -> None:
         """Save what has changed; if that fails, it is only logged."""

@@ -46,6 +46,14 @@ class Ssconf:
             raise OSError(errno.EINVAL, "does not name a node", path)
         return name.lower()
 
+    def cluster(self) -> str | None:
+        """The cluster's name, None where that cannot be told."""
+        try:
+            name = reading.whole(os.path.join(self.directory, "ssconf_cluster_name"), _LONGEST).decode()
+        except (OSError, UnicodeDecodeError):
+            return None
+        return name.strip() or None
+
     def leads(self) -> bool:
         """Whether this node is the master, or no master is named at all. Raises OSError."""
         return self.master() in (None, self.name)

@@ -23,6 +23,7 @@ from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
+from htoolsd.claims.booking import Booking
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.claims import Mode as ClaimMode
 from htoolsd.claims.follower import Follower
@@ -115,7 +116,8 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
 
     claims = Claims(*_claim_limits(config), lambda: sync.model.cluster is not None)
     sync.follow_work(claims.wants_work, claims.looked)
-    decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew, decided, claims)
+    booking = Booking(claims, ledger, follower, lambda: sync.model.name or ssconf.cluster())
+    decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew, decided, booking)
     offered = Methods()
     server = Server(offered, _limits(config))
 
@@ -179,6 +181,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         with finishing:
             async with trio.open_nursery() as clients:
                 await clients.start(plans.run)
+                await nursery.start(booking.run)
                 notify("READY=1")
                 _log.info("ready", version=VERSION, socket=config.socket)
                 nursery.start_soon(sync.run)

@@ -9,6 +9,7 @@ import pytest
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import Cache, Known, respond, with_disks
 from tests.support import messages
@@ -63,6 +64,21 @@ def test_the_decision_is_that_with_the_true_figures(number: int, exclusive: bool
     given = text(without_disks(data), request)
     found = answer(given, Known(rows(data, request), 12.4))
     assert found == {**expected, "info": expected["info"] + NOTE}
+
+
+def test_what_is_known_to_be_reserved_is_left() -> None:
+    data = cluster(3, shape(fill=0.3))
+    request = messages.allocate("new.example.org", "plain")
+    first, cache = text(data, request), Cache()
+    free = rows(data, request)
+    (node,) = answer(first, Known(free, 0.0), cache)["result"]
+    held = tuple(
+        replace(row, inventories=(("MEMORY_MB", Inventory(0, reserved=row.f_mem)),) * (row.name == node))
+        for row in free.nodes
+    )
+    for known in (Known(replace(free, nodes=held), 0.0), Known(replace(free, nodes=held), 0.0)):
+        assert answer(first, known, cache)["result"] != [node]
+    assert answer(first, Known(free, 0.0), cache)["result"] == [node]
 
 
 def test_without_other_knowledge_it_is_the_originals_refusal() -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.decision import Cache, Response, respond
 from ganeti_htools.planning.promises import Promise, with_promises
@@ -62,6 +64,66 @@ def test_an_instance_that_is_there_takes_nothing_more(row: Instance) -> None:
 )
 def test_nodes_that_are_gone_have_nothing_to_promise(promise: Promise) -> None:
     assert with_promises(with_rows(), [promise]) == (with_rows(), [])
+
+
+MIRRORED = replace(instance("moving", DiskTemplate.DRBD, "a", "b"), vcpus=3)
+GPU = ("CUSTOM_GPU", Inventory(8, allocation_ratio=2.0))
+
+
+def kept(described: Cluster, *promises: Promise) -> dict[str, dict[str, int]]:
+    """What is reserved of each node, once these promises count."""
+    counted, _ = with_promises(described, promises)
+    assert counted.instances is described.instances or counted.instances == described.instances
+    return {
+        node.name: {name: each.reserved for name, each in node.inventories if each.reserved}
+        for node in counted.nodes
+        if any(each.reserved for _, each in node.inventories)
+    }
+
+
+DISK = {"CUSTOM_DISK_MIB_LVM_VG": 1024, "CUSTOM_SPINDLES": 1}
+RUNS = {"MEMORY_MB": 1000, "VCPU": 3}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        (("b", "a"), {"b": RUNS}),
+        (("a", "c"), {"c": DISK}),
+        (("b", "c"), {"b": RUNS, "c": DISK}),
+        (("c", "d"), {"c": DISK | RUNS, "d": DISK}),
+        (("a", "b"), {}),
+        (("a", "gone"), {}),
+    ],
+)
+def test_new_nodes_keep_what_moves_there(nodes: tuple[str, str], expected: dict[str, dict[str, int]]) -> None:
+    described = cluster(dict.fromkeys("abcd", 10_000), [MIRRORED])
+    target = replace(MIRRORED, pnode=nodes[0], snode=nodes[1])
+    assert kept(described, Promise(target, new=False)) == expected
+
+
+def test_an_instance_that_is_down_needs_no_memory_to_move() -> None:
+    described = cluster(dict.fromkeys("abc", 10_000), [replace(MIRRORED, status=Status.DOWN)])
+    assert kept(described, Promise(replace(MIRRORED, pnode="b", snode="a"), new=False)) == {"b": {"VCPU": 3}}
+    assert kept(with_rows(), Promise(MIRRORED, new=False)) == {}
+
+
+def test_custom_classes_are_kept_where_there_are_some() -> None:
+    tagged = replace(MIRRORED, tags=("htools:resource:CUSTOM_GPU:3",))
+    described = cluster(dict.fromkeys("abc", 10_000), [tagged], inventories=(GPU,))
+    found = kept(described, Promise(replace(tagged, pnode="b", snode="a"), new=False))
+    assert found == {"b": RUNS | {"CUSTOM_GPU": 2}}
+
+
+def test_room_that_a_move_needs_is_not_given_away() -> None:
+    described = cluster({"a": 10_000, "b": 3_000, "c": 3_000}, [MIRRORED])
+    before = derive(described).columns
+    moving = Promise(replace(MIRRORED, pnode="c", snode="b"), new=False)
+    after = derive(with_promises(described, [moving])[0]).columns
+    assert (before.unallocated - after.unallocated).tolist() == [0, 0, 1000]
+    assert (before.f_dsk - after.f_dsk).tolist() == [0, 0, 1024]
+    assert (after.u_cpu - before.u_cpu).tolist() == [0, 0, 3]
+    assert after.x_mem.tolist() == before.x_mem.tolist()
 
 
 # Each request is decided on the cluster as it was before the first.

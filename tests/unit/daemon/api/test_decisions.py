@@ -22,8 +22,12 @@ from ganeti_htools.planning.promises import Promise
 from htoolsd.api import decisions as subject
 from htoolsd.api.decisions import Decisions, read_request
 from htoolsd.api.turn import MOST_LOST
+from htoolsd.claims.booking import Booking
 from htoolsd.claims.claims import Claims
+from htoolsd.claims.follower import Follower
+from htoolsd.ledger.worker import Worker
 from htoolsd.socket.peer import PassedFile
+from htoolsd.sync.following import Sync
 from tests.support.by_hand import instance
 from tests.support.memory_peer import is_open, open_file
 
@@ -219,10 +223,16 @@ async def test_an_abandoned_decision_keeps_its_turn_until_it_ends(
     assert counts(decisions) == {"served": 1, "abandoned": 1}
 
 
+async def leads() -> bool:
+    return True
+
+
 async def test_who_claims_what_is_promised(engine: Engine, tmp_path: Path) -> None:
     """Who passes a file, unless he says otherwise; and nobody who does not wait for the decision any more."""
     claims = Claims("always", 600.0, lambda: True)
-    decisions = Decisions(1000, 1000, 1000, lambda: (KNOWN, AGES), claims=claims)
+    ledger = Worker(f"sqlite:///{tmp_path / 'ledger'}")
+    booking = Booking(claims, ledger, Follower(Sync("", leads, 1, 1), ledger), lambda: None)
+    decisions = Decisions(1000, 1000, 1000, lambda: (KNOWN, AGES), claims=booking)
     engine.promises = (Promise(instance("new", DiskTemplate.PLAIN, "a"), new=True),)
 
     async def decided(args: dict[str, object], passed: bool) -> int:

@@ -101,7 +101,7 @@ async def test_where_ganeti_is_not_followed_requests_tell_what_is_there(
     ("mode", "followed", "active"),
     [
         ("auto", True, True),
-        ("auto", False, False),
+        ("auto", False, True),  # until what was promised while it was followed has ended
         ("always", False, True),
         ("never", True, False),
     ],
@@ -113,3 +113,5 @@ async def test_when_claims_count(claims: Claims, ganeti: Ganeti, mode, followed,
     assert claims.active is active
     assert bool(claims.promises()) is active
     assert claims.status() == {"active": active, "living": 1}
+    claims.cancel("one")
+    assert claims.active is (mode == "always" or (mode == "auto" and followed))

@@ -1,0 +1,287 @@
+"""The ledger beside the claims: they are written to it, and read back by the daemon that comes next.
+
+A decision waits a moment for it and no longer. What could not be written is made up for later, and marked if
+it exceeds what there is.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+import trio
+
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.planning.decision import Response
+from ganeti_htools.planning.promises import Promise
+from htoolsd.claims.claim import Claimant
+from htoolsd.claims.claims import Claims
+from htoolsd.claims.entries import Entry, entry_of
+from htoolsd.claims.kept import read
+from htoolsd.ledger.following import Agreed
+from htoolsd.ledger.identities import full_name
+from htoolsd.ledger.records import CapacityError, ConflictError, Consumer, LedgerError, UnavailableError
+from htoolsd.ledger.worker import Worker
+from htoolsd.sync.periodic import Trigger
+
+if TYPE_CHECKING:
+    from htoolsd.ledger.ledger import Ledger
+
+_log = structlog.get_logger()
+
+PATIENCE = 0.05  # seconds that a decision waits for the ledger
+_FIRST = 1.0  # seconds until the daemon is ready although it does not know yet what was claimed
+_PAUSE = 1.0  # seconds between two rounds in which what is missing is written
+_GRACE = 60.0  # seconds that a claim read back lives at least, so that the queue can be asked first
+
+Generations = Mapping[str, int]  # of providers, by uuid
+
+
+class View(Protocol):
+    """What is known of the ledger, and how it is looked at again."""
+
+    @property
+    def agreed(self) -> Agreed | None:
+        """What the cluster and the ledger said when they agreed last, which decisions know of."""
+
+    def heed(self) -> None:
+        """Have a look soon."""
+
+    async def again(self) -> None:
+        """Returns when a look that begins after this call has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a decision is made on: what is promised, and the generations of the providers then."""
+
+    promises: tuple[Promise, ...]
+    generations: Generations = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of claims: a ``note`` for the answer, unless it is to be decided ``again``."""
+
+    note: str = ""
+    again: bool = False
+
+
+class Booking:
+    """Claims, and what stands of them in the ledger.
+
+    ``cluster`` tells the cluster's name, None while it is not known.
+    """
+
+    def __init__(self, claims: Claims, ledger: Worker, view: View, cluster: Callable[[], str | None]) -> None:
+        self.claims = claims
+        self._ledger = ledger
+        self._view = view
+        self._cluster = cluster
+        self._written = dict[str, Entry]()  # by instance
+        self._seen: Agreed | None = None
+        self._generations: Generations = {}
+        self._trigger = Trigger()
+        self._under_way = set[str]()  # instances whose claims are being written
+        self._restored = False
+        self._error: str | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether decisions claim, and claims count."""
+        return self.claims.active
+
+    def basis(self) -> Basis:
+        """What a decision is made on now."""
+        if self._view.agreed is not self._seen and self._view.agreed is not None:
+            self._seen = self._view.agreed
+            self._generations = {
+                uuid: each.generation for uuid, each in self._seen.contents.providers.items()
+            }
+        return Basis(self.claims.promises(), self._generations)
+
+    async def decided(
+        self, response: Response, claimant: Claimant | None, basis: Basis, last: bool
+    ) -> Outcome:
+        """Claim what a decision promised, if there is a claimant.
+
+        Where somebody else was first it is to be decided again, unless this was the ``last`` time.
+        """
+        before = {name: self.claims.living[name] for name in response.about if name in self.claims.living}
+        self.claims.decided(response, claimant)
+        names = [promise.name for promise in response.promises] if claimant else []
+        try:
+            await self._book(names, basis.generations)
+        except (ConflictError, CapacityError) as error:
+            if not last:
+                claimed, self.claims.living = (
+                    self.claims.living,
+                    before | {name: claim for name, claim in self.claims.living.items() if name not in names},
+                )
+                if await self._looked_again():
+                    return Outcome(again=True)
+                self.claims.living |= {name: claimed[name] for name in names}
+            return _later(str(error))
+        except LedgerError as error:
+            return _later(str(error))
+        finally:
+            self._trigger.by(trio.current_time())
+        return Outcome()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Read back what was claimed, then make up for what could not be written. Runs until cancelled.
+
+        Has started once that is known that is to be read back, or takes too long.
+        """
+        with trio.move_on_after(_FIRST):
+            await self._round()
+        task_status.started()
+        while True:
+            await self._trigger.begin()
+            await self._round()
+            if self._written or self.claims.living or not self._restored:
+                self._trigger.by(trio.current_time() + _PAUSE)
+            self._trigger.end()
+
+    async def _round(self) -> None:
+        try:
+            if await self._read_back():
+                await self._make_up()
+            self._error = None
+        except LedgerError as error:
+            if str(error) != self._error:
+                _log.warning("claims are not in the ledger", error=str(error))
+            self._error = str(error)
+
+    async def again(self) -> None:
+        """Returns when a round that begins after this call has ended."""
+        await self._trigger.again()
+
+    async def _looked_again(self) -> bool:
+        """Whether the ledger could be looked at again, in time."""
+        with trio.move_on_after(PATIENCE) as waiting:
+            await self._view.again()
+        return not waiting.cancelled_caught
+
+    async def _book(self, names: Collection[str], generations: Generations) -> None:
+        """Write claims that were just made. Raises LedgerError."""
+        view = self._view.agreed
+        if not names or view is None:  # it is not known yet what the ledger calls them
+            return
+        if self._error is not None:
+            raise UnavailableError(self._error)
+        entries = self._entries(view, names)
+        self._under_way.update(names)
+        try:
+            with trio.move_on_after(PATIENCE) as waiting:
+                await self._ledger.do(lambda ledger: write(ledger, entries.values(), generations))
+        finally:
+            self._under_way.difference_update(names)
+        if waiting.cancelled_caught:
+            raise UnavailableError(f"no answer within {PATIENCE * 1000:.0f} ms")
+        touched = {uuid for entry in entries.values() for uuid in entry.allocations}
+        raised = {uuid: number + (uuid in touched) for uuid, number in self._generations.items()}
+        self._generations = raised
+        self._written |= entries
+
+    async def _make_up(self) -> None:
+        """Write what is missing, and release what has ended. Raises LedgerError."""
+        view = self._view.agreed
+        if view is None:
+            return
+        wanted = self._entries(view, self.claims.living.keys())
+        entries = {
+            name: entry
+            for name, entry in wanted.items()
+            if name not in self._under_way and not _same(entry, self._written.get(name))
+        }
+        ended = self._written.keys() - self.claims.living.keys() - self._under_way
+        if not entries and not ended:
+            return
+        released = [self._written[name].consumer for name in sorted(ended)]
+        marked = await self._ledger.do(lambda ledger: make_up(ledger, entries.values(), released))
+        for consumer in marked:
+            _log.warning("claim exceeds what there is", consumer=consumer.name)
+        for name in ended:
+            self._written.pop(name, None)
+        self._written |= entries
+        self._view.heed()
+
+    async def _read_back(self) -> bool:
+        """Whether the claims that an earlier daemon has left are known. Raises LedgerError."""
+        cluster = self._cluster()
+        if self._restored or cluster is None:
+            return self._restored
+        kept = await self._ledger.do(lambda ledger: left(ledger, cluster))
+        self._restored, now = True, trio.current_time()
+        own = full_name(cluster, "")
+        for entry in kept:
+            name = entry.consumer.name.removeprefix(own)
+            self._written[name] = entry
+            lasts = max((entry.consumer.expires or 0.0) - time.time(), _GRACE)
+            try:
+                self.claims.restore(read(entry.consumer.promised or "", now + lasts, now))
+            except DataError as error:  # it is released
+                _log.warning("claim cannot be read", instance=name, error=str(error))
+        if kept:
+            _log.info("claims read back", number=len(kept))
+        return True
+
+    def _entries(self, view: Agreed, names: Collection[str]) -> dict[str, Entry]:
+        """What the ledger should say of the claims on instances."""
+        living = self.claims.living
+        new = all(living[name].promise.new and name not in self._written for name in names)
+        rows: dict[str, Instance] = {}
+        if not new:
+            rows = {row.name: row for row in view.said.cluster.instances if row.name in names}
+        ends = time.time() - trio.current_time()
+        return {
+            name: entry_of(living[name], rows.get(name), view, ends + living[name].expires) for name in names
+        }
+
+
+def _later(why: str) -> Outcome:
+    return Outcome(f"; decided without the ledger: {why}")
+
+
+def _same(entry: Entry, written: Entry | None) -> bool:
+    """Whether a claim is written as it is, its end aside, which is put off all the time."""
+    if written is None or entry.allocations != written.allocations:
+        return False
+    return entry.consumer.promised == written.consumer.promised
+
+
+def write(ledger: "Ledger", entries: Iterable[Entry], generations: Generations) -> None:
+    """Write claims, one after the other, as long as the providers that they touch have these generations.
+
+    Raises ConflictError, CapacityError and other LedgerErrors.
+    """
+    now = dict(generations)
+    for consumer, allocations in entries:
+        ledger.claim(consumer, allocations, {uuid: now[uuid] for uuid in allocations if uuid in now})
+        now |= {uuid: now[uuid] + 1 for uuid in allocations if uuid in now}
+
+
+def make_up(ledger: "Ledger", entries: Iterable[Entry], ended: Iterable[Consumer]) -> list[Consumer]:
+    """Write claims whatever there is, and release those that have ended; those that exceed what there is.
+
+    Raises LedgerError.
+    """
+    for consumer in ended:
+        ledger.release(consumer.uuid)
+    written = [ledger.claim(*entry, {}, beyond=True) for entry in entries]
+    return [consumer for consumer in written if consumer.beyond]
+
+
+def left(ledger: "Ledger", cluster: str) -> list[Entry]:
+    """The claims of a cluster that an earlier daemon has left. Raises LedgerError."""
+    own, found = full_name(cluster, ""), []
+    for consumer in ledger.consumers():
+        if consumer.promised is not None and consumer.kind == "instance" and consumer.name.startswith(own):
+            allocations: dict[str, dict[str, int]] = {}
+            for each in ledger.allocations(consumer.uuid):
+                allocations.setdefault(each.provider, {})[each.resource_class] = each.used
+            found.append(Entry(consumer, allocations))
+    return found

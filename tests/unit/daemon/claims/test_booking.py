@@ -1,0 +1,232 @@
+"""What is claimed stands in the ledger, sooner or later; a decision does not wait for it."""
+
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.resource_classes import MEMORY
+from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.planning.decision import Response
+from ganeti_htools.planning.gist import Gist
+from ganeti_htools.planning.promises import Promise
+from htoolsd.claims.booking import Booking
+from htoolsd.claims.claims import Claims
+from htoolsd.ledger.following import Agreed, difference
+from htoolsd.ledger.identities import consumer_uuid, provider_uuid
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Consumer
+from htoolsd.ledger.saying import statement
+from htoolsd.ledger.worker import Worker
+from htoolsd.sync.queue import Work
+from tests.support.by_hand import cluster, instance
+
+A, B = provider_uuid("c/a"), provider_uuid("c/b")
+JOB = {1: [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "new"}]}
+
+
+def promise(name: str, node: str = "a", new: bool = True, mem: int = 1000) -> Promise:
+    return Promise(instance(name, DiskTemplate.PLAIN, node, mem=mem), new)
+
+
+def response(*promises: Promise, about: Sequence[str] = ()) -> Response:
+    names = tuple(about) or tuple(each.name for each in promises)
+    return Response('{"info":"x"}', (), Gist("allocate", names), promises=promises, about=names)
+
+
+class Looking:
+    """A view of the ledger: what the cluster is, as far as somebody has looked."""
+
+    def __init__(self, worker: Worker, *rows: Instance) -> None:
+        self.agreed: Agreed | None = None
+        self.worker = worker
+        self.cluster = self.of(*rows)
+        self.looks = 0
+
+    def of(self, *rows: Instance) -> Cluster:
+        return cluster({"a": 10_000, "b": 10_000}, rows)
+
+    def heed(self) -> None:
+        self.looks += 1
+
+    async def again(self) -> None:
+        self.agreed = await self.worker.do(self.look)
+
+    def look(self, ledger: Ledger) -> Agreed:
+        said = statement(self.cluster, "c")
+        ledger.synchronise(difference(said, ledger.contents()))
+        return Agreed(said, ledger.contents())
+
+
+class Daemon:
+    """A daemon's claims, and the ledger in a file."""
+
+    def __init__(self, path: Path, *rows: Instance) -> None:
+        self.worker = Worker(f"sqlite:///{path}")
+        self.view = Looking(self.worker, *rows)
+        self.claims = Claims("always", 600.0, lambda: True)
+        self.booking = Booking(self.claims, self.worker, self.view, lambda: "c")
+
+    async def decided(self, *promises: Promise, last: bool = True, about: Sequence[str] = ()) -> str:
+        """The note for the answer, or "again"."""
+        told = response(*promises, about=about)
+        outcome = await self.booking.decided(told, "job", self.booking.basis(), last)
+        return "again" if outcome.again else outcome.note
+
+    async def memory(self) -> dict[str, int]:
+        """What is promised of memory on a node, by instance."""
+        contents = await self.worker.do(lambda ledger: ledger.contents())
+        return {
+            contents.consumers[uuid].name: each[MEMORY]
+            for uuid, held in contents.allocations.items()
+            if contents.consumers[uuid].promised
+            for each in held.values()
+        }
+
+
+@asynccontextmanager
+async def daemon(path: Path, *rows: Instance) -> AsyncIterator[Daemon]:
+    """A daemon that has looked at the ledger, and then writes to it."""
+    here = Daemon(path, *rows)
+    await here.view.again()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.booking.run)
+        yield here
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger"
+
+
+async def round_of(here: Daemon) -> None:
+    """Returns when what is missing has been written."""
+    await here.booking.again()
+
+
+@pytest.mark.usefixtures("mock_clock")
+async def test_what_is_decided_stands_in_the_ledger(path: Path) -> None:
+    async with daemon(path) as here:
+        assert await here.decided(promise("new"), promise("two", "b")) == ""
+        assert await here.memory() == {"c/new": 1000, "c/two": 1000}
+        assert await here.decided(promise("new", "b")) == ""
+        assert await here.memory() == {"c/new": 1000, "c/two": 1000}
+        assert await here.decided(about=["new"]) == ""  # it was refused
+        await round_of(here)
+        assert await here.memory() == {"c/two": 1000}
+
+
+@pytest.mark.usefixtures("mock_clock")
+async def test_somebody_else_is_first(path: Path) -> None:
+    async with daemon(path) as here:
+
+        def claim(ledger: Ledger) -> None:
+            ledger.claim(Consumer("x", "x", "claim"), {A: {MEMORY: 500}}, {})
+
+        await here.worker.do(claim)
+        assert await here.decided(promise("new"), last=False) == "again"
+        assert await here.decided(promise("new"), last=False) == ""
+        await here.worker.do(claim)
+        note = await here.decided(promise("new"))
+        assert note.startswith("; decided without the ledger: ")
+        await round_of(here)
+        assert await here.memory() == {"c/new": 1000}
+
+
+@pytest.mark.usefixtures("mock_clock")
+async def test_what_exceeds_is_claimed_and_marked(path: Path) -> None:
+    async with daemon(path) as here:
+        large = promise("new", mem=20_000)
+        assert await here.decided(large, last=False) == "again"
+        assert "20000 wanted" in await here.decided(large)
+        await round_of(here)
+        (kept,) = await here.worker.do(lambda ledger: [each for each in ledger.consumers() if each.promised])
+        assert kept.beyond
+
+
+async def test_a_slow_ledger_is_not_waited_for(path: Path, mock_clock: MockClock) -> None:
+    gate = threading.Event()
+    async with daemon(path) as here, trio.open_nursery() as nursery:
+        nursery.start_soon(here.worker.do, lambda _ledger: gate.wait(30))
+        told: list[str] = []
+
+        async def decide() -> None:
+            told.append(await here.decided(promise("new")))
+
+        nursery.start_soon(decide)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mock_clock.jump(0.05)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert told == ["; decided without the ledger: no answer within 50 ms"]
+        assert here.claims.promises() == (promise("new"),)
+        gate.set()
+        await round_of(here)
+        assert await here.memory() == {"c/new": 1000}
+
+
+@pytest.mark.usefixtures("mock_clock")
+async def test_a_ledger_that_is_locked_does_not_matter(path: Path) -> None:
+    async with daemon(path) as here:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        note = await here.decided(promise("new"))
+        assert note.startswith("; decided without the ledger: ")
+        assert here.claims.promises() == (promise("new"),)
+        other.close()
+
+
+@pytest.mark.usefixtures("mock_clock")
+async def test_an_instance_that_appears_is_claimed_where_it_is(path: Path) -> None:
+    async with daemon(path) as here:
+        await here.decided(promise("new"))
+        down = replace(instance("new", DiskTemplate.PLAIN, "b"), status=Status.DOWN)
+        here.view.cluster = here.view.of(down)
+        await here.view.again()
+        await round_of(here)
+        contents = await here.worker.do(lambda ledger: ledger.contents())
+        held = contents.allocations[consumer_uuid("c/new")]
+        assert (set(held), held[B][MEMORY]) == ({B}, 1000)
+        here.claims.cancel("new")
+        looks = here.view.looks
+        await round_of(here)
+        assert here.view.looks > looks
+        await here.view.again()
+        contents = await here.worker.do(lambda ledger: ledger.contents())
+        assert MEMORY not in contents.allocations[consumer_uuid("c/new")][B]
+
+
+async def test_claims_outlive_the_daemon(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        await here.decided(promise("new"), promise("two", "b"))
+        mock_clock.jump(100)
+        here.claims.looked(Work(trio.current_time(), JOB | {2: [JOB[1][0] | {"instance_name": "two"}]}))
+        await round_of(here)
+    async with daemon(path) as there:
+        await round_of(there)
+        assert set(there.claims.promises()) == {promise("new"), promise("two", "b")}
+        assert there.claims.living["new"].seen
+        mock_clock.jump(1)
+        there.claims.looked(Work(trio.current_time(), JOB))
+        await round_of(there)
+        assert await there.memory() == {"c/new": 1000}
+
+
+@pytest.mark.usefixtures("mock_clock")
+async def test_what_cannot_be_read_back_is_released(path: Path) -> None:
+    async with daemon(path) as here:
+        consumer = Consumer("u", "c/new", "instance", promised="nonsense")
+        await here.worker.do(lambda ledger: ledger.claim(consumer, {A: {MEMORY: 1}}, {}))
+        foreign = Consumer("v", "other/new", "instance", promised="nonsense")
+        await here.worker.do(lambda ledger: ledger.claim(foreign, {A: {MEMORY: 1}}, {}))
+    async with daemon(path) as there:
+        await round_of(there)
+        assert await there.memory() == {"other/new": 1}
