@@ -92,12 +92,12 @@ class Fields:
         """What is free (MiB, or a number of things); negative if more is used than there is."""
         return self.integer(key, -MAX_MIB)
 
-    def number(self, key: str, high: float = float(MAX_MIB)) -> float:
+    def number(self, key: str) -> float:
         """A number from 0 up."""
         value = self.value(key)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= high:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_MIB:
             return float(value)
-        raise self.wrong(key, "Double", f"a number from 0 to {high:.0f}")
+        raise self.wrong(key, "Double", f"a number from 0 to {MAX_MIB}")
 
     def text(self, key: str) -> str:
         """A string."""

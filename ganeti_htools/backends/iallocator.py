@@ -10,6 +10,7 @@ from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Group, Instance, Nic, Node, check
 from ganeti_htools.model.errors import DataError, on_one_line
+from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, EvacMode, Status
 
@@ -150,7 +151,14 @@ def node(name: str, values: Any, hypervisor: str | None, warnings: list[str]) ->
         hypervisor=hypervisor,
         tags=fields.texts("tags") if fields.has("tags") else (),
         storage=unit_fields.units_of(fields) if live and fields.has("storage") else None,
+        inventories=_inventories(fields) if fields.has("inventories") else (),
     )
+
+
+def _inventories(fields: Fields) -> Inventories:
+    from ganeti_htools.backends.inventories import inventories_of  # which most requests have none of
+
+    return inventories_of(fields)
 
 
 def instance(name: str, values: Any) -> Instance:

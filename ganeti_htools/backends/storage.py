@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from ganeti_htools.backends import units
 from ganeti_htools.backends.fields import Fields, parse_json
+from ganeti_htools.backends.inventories import read_inventories, write_inventories
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
 from ganeti_htools.model.errors import DataError, on_one_line
-from ganeti_htools.model.furnished import Disks, Reports, Room, with_disks
+from ganeti_htools.model.furnished import Disks, Reports, Room, with_disks, with_inventories
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 
@@ -180,7 +181,10 @@ def _directory(fields: Fields, default: str | None) -> str:
 
 
 def told(cluster: Cluster) -> dict[str, Any]:
-    """The units of nodes and the disks of instances, in the words of the text format, by name; pools."""
+    """The units of nodes and the disks of instances, in the words of the text format, by name; pools. And
+    inventories of nodes, if there are any.
+    """
+    there = {node.name: write_inventories(node.inventories) for node in cluster.nodes if node.inventories}
     return {
         "pools": [
             {
@@ -199,11 +203,12 @@ def told(cluster: Cluster) -> dict[str, Any]:
             for row in cluster.instances
             if any(disk.unit or disk.metavg for disk in row.disks)
         },
+        **({"inventories": there} if there else {}),
     }
 
 
 def with_told(cluster: Cluster, said: Any) -> Cluster:
-    """The cluster with the units that :func:`told` wrote. Raises DataError."""
+    """The cluster with the units and inventories that :func:`told` wrote. Raises DataError."""
     fields = Fields("storage", said)
     nodes, instances = fields.object("nodes"), fields.object("instances")
     cluster = with_disks(cluster, {name: units.read_disks(instances.text(name)) for name in instances.values})
@@ -211,7 +216,11 @@ def with_told(cluster: Cluster, said: Any) -> Cluster:
     rows = tuple(
         replace(node, storage=storage[node.name]) if node.name in storage else node for node in cluster.nodes
     )
-    return replace(cluster, nodes=rows, pools=tuple(map(pool, fields.objects("pools"))))
+    cluster = replace(cluster, nodes=rows, pools=tuple(map(pool, fields.objects("pools"))))
+    if not fields.has("inventories"):
+        return cluster
+    there = fields.object("inventories")
+    return with_inventories(cluster, {name: read_inventories(there.text(name)) for name in there.values})
 
 
 def pool(fields: Fields) -> Pool:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import TypeVar
 
-from ganeti_htools.backends import haskell, units, values
+from ganeti_htools.backends import haskell, inventories, units, values
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Node, check
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
+from ganeti_htools.model.storage import Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 
 T = TypeVar("T")
@@ -39,9 +40,9 @@ _NODES = _Table(
     (
         *("name", "total memory", "memory used by the node", "free memory", "total disk", "free disk"),
         *("cores", "role", "group", "spindles", "tags", "exclusive storage", "free spindles"),
-        *("CPUs used by the node", "CPU speed", "storage"),
+        *("CPUs used by the node", "CPU speed", "storage", "inventories"),
     ),
-    ("1", "", "N", "0", "1", "1.0", _ABSENT),
+    ("1", "", "N", "0", "1", "1.0", _ABSENT, ""),
 )
 _INSTANCES = _Table(
     "instance",
@@ -187,8 +188,9 @@ def _group(row: _Row) -> Group:
 
 def _node(row: _Row, groups: Container[str]) -> Node:
     group = row.known("group", "group", groups)
+    there = row.read("inventories", inventories.read_inventories)
     if any(row.fields[column] == "?" for column in _LIVE):
-        return Node(row.name(), group, n_cpu=0, t_spindles=0, offline=True)
+        return Node(row.name(), group, n_cpu=0, t_spindles=0, offline=True, inventories=there)
     role = row.choice("role", _ROLES)
     return Node(
         name=row.name(),
@@ -207,8 +209,16 @@ def _node(row: _Row, groups: Container[str]) -> Node:
         excl_stor=row.choice("exclusive storage", _YES_NO),
         master=role == "master",
         tags=row.names("tags"),
-        storage=None if row.fields["storage"] == _ABSENT else row.read("storage", units.read_units),
+        storage=_storage(row),
+        inventories=there,
     )
+
+
+def _storage(row: _Row) -> tuple[Unit, ...] | None:
+    """The storage units of a node, None if they are not known."""
+    if row.fields["storage"] in (_ABSENT, units.UNKNOWN):
+        return None
+    return row.read("storage", units.read_units)
 
 
 def _disks(row: _Row, space: int) -> tuple[Disk, ...]:
@@ -329,8 +339,16 @@ def _node_line(node: Node) -> str:
         f"{node.name}|{node.t_mem:.0f}|{node.n_mem}|{node.f_mem}|{node.t_dsk:.0f}|{node.f_dsk}"
         f"|{node.t_cpu:.0f}|{role}|{node.group}|{node.t_spindles}|{','.join(node.tags)}"
         f"|{_yes(node.excl_stor)}|{node.f_spindles}|{node.n_cpu}|{haskell.positional(node.cpu_speed)}"
-        f"{'' if node.storage is None else '|' + units.write_units(node.storage)}"
+        f"{''.join(f'|{column}' for column in _more(node))}"
     )
+
+
+def _more(node: Node) -> list[str]:
+    """The last columns of a node, which are written where they say something."""
+    columns = [] if node.storage is None else [units.write_units(node.storage)]
+    if node.inventories:
+        columns = [*(columns or [units.UNKNOWN]), inventories.write_inventories(node.inventories)]
+    return columns
 
 
 def _instance_line(instance: Instance, apart: bool) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, Demand, IPolicy
 from ganeti_htools.model.storage import DesiredUnit, Pool, Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
@@ -76,7 +76,7 @@ class Node:
     cpu_load: float | None = None
     updating: bool = False
     storage: tuple[Unit, ...] | None = None
-    inventories: tuple[tuple[str, Inventory], ...] = ()
+    inventories: Inventories = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""The cluster with its disks where they are, and its nodes with the units that they were found to have.
+"""The cluster with its disks where they are, and its nodes with the units that they were found to have, and
+with inventories.
 
-LUXI tells neither: where disks are, and what units have, is found out apart and put together here.
+LUXI tells none of it: where disks are, and what nodes have, is found out apart and put together here.
 """
 
 from collections.abc import Collection, Mapping
@@ -8,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
+from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit, holds
 from ganeti_htools.model.units import named_by
 
@@ -27,6 +29,19 @@ class Room(NamedTuple):
 
 # What nodes were found to have, by their names.
 Reports = Mapping[str, Mapping[DesiredUnit, Room]]
+
+
+def with_inventories(cluster: Cluster, inventories: Mapping[str, Inventories]) -> Cluster:
+    """The cluster whose nodes have these inventories, by their names; others have none. The same object if
+    nothing is new.
+    """
+    found = [inventories.get(node.name, ()) for node in cluster.nodes]
+    rows = tuple(
+        node if node.inventories == there else replace(node, inventories=there)
+        for node, there in zip(cluster.nodes, found, strict=True)
+    )
+    same = all(new is old for new, old in zip(rows, cluster.nodes, strict=True))
+    return cluster if same else replace(cluster, nodes=rows)
 
 
 def with_disks(cluster: Cluster, disks: Disks) -> Cluster:

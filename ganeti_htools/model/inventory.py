@@ -43,3 +43,7 @@ class Inventory:
     def fits(self, amount: int, used: int) -> bool:
         """Whether a consumer can have this amount while ``used`` is taken by others."""
         return self.allows(amount) and used + amount <= self.capacity
+
+
+# What a node has, by resource class.
+Inventories = tuple[tuple[str, Inventory], ...]

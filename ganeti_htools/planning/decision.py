@@ -12,7 +12,6 @@ from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive, missing_resources
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
-from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.request import (
     Allocate,
     AllocateSecondary,
@@ -25,7 +24,13 @@ from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.gist import Gist, gist
 from ganeti_htools.planning.inter_group import prepared
-from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known
+from ganeti_htools.planning.known_units import (
+    Memory,
+    names_units,
+    unused_units,
+    with_known,
+    with_known_inventories,
+)
 from ganeti_htools.planning.promises import Promise, promised, with_promises
 
 
@@ -67,8 +72,6 @@ class Known:
     to_be_asked: bool = False
 
 
-Inventories = tuple[tuple[str, Inventory], ...]
-
 MOST_NODES = 3000  # all pairs of nodes are looked at at once
 MOST_NAMES = 3  # of instances to which room is promised
 
@@ -84,7 +87,6 @@ class Cache:
         self.reader = incremental.Reader()
         self.figures: Figures | None = None
         self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
-        self.inventories: dict[int, tuple[Node, Inventories, Node]] = {}
         self.furnished = Memory()
 
 
@@ -171,7 +173,7 @@ def _furnished(cluster: Cluster, request: Request, known: Known, cache: Cache) -
     filled = with_disks(furnished, known.cluster, cache) if lacks_disks(cluster, request) else furnished
     if filled is not furnished:
         note += f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
-    return with_inventories(filled, known.cluster, cache), note
+    return with_known_inventories(filled, known.cluster, cache.furnished), note
 
 
 def lacks_disks(cluster: Cluster, request: Request) -> bool:
@@ -204,25 +206,6 @@ def with_disks(cluster: Cluster, other: Cluster, cache: Cache) -> Cluster:
         nodes.append(node)
     cache.filled = filled
     return replace(cluster, nodes=tuple(nodes)) if filled else cluster
-
-
-def with_inventories(cluster: Cluster, other: Cluster, cache: Cache) -> Cluster:
-    """The cluster with the inventories that nodes have in the ``other`` one. The same object if none has."""
-    there = {node.name: node.inventories for node in other.nodes if node.inventories}
-    before, cache.inventories = cache.inventories, {}
-    if not there:
-        return cluster
-    nodes = []
-    for node in cluster.nodes:
-        inventories = there.get(node.name)
-        if inventories is not None:
-            kept = before.get(id(node))
-            if kept is None or kept[1] != inventories:
-                kept = node, inventories, replace(node, inventories=inventories)
-            cache.inventories[id(node)] = kept
-            node = kept[-1]
-        nodes.append(node)
-    return replace(cluster, nodes=tuple(nodes))
 
 
 def _with_disk(node: Node, source: Node) -> Node:

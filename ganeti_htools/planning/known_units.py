@@ -1,4 +1,4 @@
-"""What a request does not tell of storage, from what else is known of the cluster.
+"""What a request does not tell of storage and inventories, from what else is known of the cluster.
 
 Ganeti tells one figure of disk space for each node: that of the disk template asked for, of an instance that
 is to be relocated, or else of the first that is enabled (``lib/masterd/iallocator.py``). It speaks of the
@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
 from ganeti_htools.model.furnished import REPORTED, located
+from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.request import Allocate, Relocate, Request
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -25,6 +26,7 @@ class Memory:
     def __init__(self) -> None:
         self.nodes: dict[int, tuple[Node, Node, DesiredUnit | None, Node]] = {}
         self.instances: dict[int, tuple[Instance, Instance | None, Instance]] = {}
+        self.having: dict[int, tuple[Node, Inventories, Node]] = {}
         self._known: tuple[Instance, ...] = ()
         self._named: dict[str, Instance] = {}
 
@@ -33,6 +35,27 @@ class Memory:
         if known.instances is not self._known:
             self._known, self._named = known.instances, {row.name: row for row in known.instances}
         return self._named
+
+
+def with_known_inventories(cluster: Cluster, known: Cluster, memory: Memory) -> Cluster:
+    """The cluster of a request whose nodes have the inventories that they are known to have.
+
+    The same object if none are known, or the request tells some.
+    """
+    there = {node.name: node.inventories for node in known.nodes if node.inventories}
+    if not there or any(node.inventories for node in cluster.nodes):
+        return cluster
+    before, memory.having = memory.having, {}
+    rows = []
+    for node in cluster.nodes:
+        if (inventories := there.get(node.name)) is not None:
+            kept = before.get(id(node))
+            if kept is None or kept[1] is not inventories:
+                kept = node, inventories, replace(node, inventories=inventories)
+            memory.having[id(node)] = kept
+            node = kept[-1]
+        rows.append(node)
+    return replace(cluster, nodes=tuple(rows))
 
 
 _TOLD = (StorageType.LVM_VG, StorageType.FILE)  # of others Ganeti tells no space (``STS_REPORT``)

@@ -10,7 +10,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
-from ganeti_htools.engine.squeezing import reserve
+from ganeti_htools.engine.squeezing import down, reserve
 from ganeti_htools.model.cluster import Cluster
 from tests.support.clusters import Shape
 from tests.support.oracle import Oracle
@@ -20,9 +20,10 @@ pytestmark = pytest.mark.oracle
 
 
 @pytest.fixture(autouse=True)
-def no_redundancy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Theirs keeps neither N+1 nor a second node."""
+def as_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theirs keeps neither N+1 nor a second node, and looks for no better set of nodes."""
     monkeypatch.setattr(reserve, "nothing_kept", lambda _wanted: True)
+    monkeypatch.setattr(down, "better_sets", lambda *_: [])
 
 
 EXTERNAL = {"ext": 6, "sharedfile": 2, "rbd": 1, "diskless": 1}

@@ -22,7 +22,7 @@ from htoolsd.sync.model import Model
 def encoded(answers: ClusterAnswers, furnished: Cluster | None = None) -> dict[str, orjson.Fragment]:
     """The answers in the form of :mod:`.relayed`, each part already encoded as JSON text.
 
-    So are the storage units of a ``furnished`` cluster.
+    So are the storage units and the inventories of a ``furnished`` cluster.
     """
     parts = {name: relayed.tell(fields, getattr(answers, name)) for name, fields in relayed.FIELDS.items()}
     parts["info"] = answers.info
@@ -66,7 +66,8 @@ class ClusterMethods:
             of, parts = self._encoded
             if of is None or of.answers is not answers or of.cluster is not model.cluster:
                 size = (len(answers.nodes) + len(answers.instances)) * ROW
-                furnished = model.cluster if model.storage.generation else None
+                known = model.storage.generation or model.kept.generation
+                furnished = model.cluster if known else None
                 parts = await aside(size, lambda: encoded(answers, furnished))
                 self._encoded = model, parts
             return parts

@@ -100,7 +100,11 @@ class Kept:
         """Raises HtoolsError."""
         async with self._turn:
             self.unsaved = False
-            await trio.to_thread.run_sync(write_text, self._path, text(self.known))
+            try:
+                await trio.to_thread.run_sync(write_text, self._path, text(self.known))
+            except BaseException:  # cancelled among them
+                self.unsaved = True
+                raise
 
     async def save_if_possible(self) -> None:
         """Save what has changed; if that fails, it is only logged."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.cluster import Cluster, Node
-from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.storage import DesiredUnit, Pool
 
 
@@ -15,14 +15,14 @@ class Kept:
     ``generation`` is how often that has changed.
     """
 
-    inventories: Mapping[str, tuple[tuple[str, Inventory], ...]] = field(default_factory=dict)
+    inventories: Mapping[str, Inventories] = field(default_factory=dict)
     pools: Mapping[DesiredUnit, int] = field(default_factory=dict)
     generation: int = 0
 
 
 def revised(
     known: Kept,
-    inventories: Mapping[str, tuple[tuple[str, Inventory], ...]],
+    inventories: Mapping[str, Inventories],
     pools: Mapping[DesiredUnit, int],
 ) -> Kept:
     """What is known now; of another generation if, and only if, something changed."""
@@ -39,7 +39,7 @@ def with_kept(cluster: Cluster, known: Kept) -> Cluster:
     return replace(cluster, nodes=nodes, pools=tuple(_pool(pool, known) for pool in cluster.pools))
 
 
-def _node(node: Node, inventories: tuple[tuple[str, Inventory], ...]) -> Node:
+def _node(node: Node, inventories: Inventories) -> Node:
     return replace(node, inventories=inventories) if inventories else node
 
 

@@ -10,7 +10,6 @@ from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.redundancy.arrivals import Arrivals
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
-from ganeti_htools.engine.redundancy.loss_simulation import LostNode
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, pool_room
@@ -38,11 +37,11 @@ class Site:
         """Whether the redundancy of the whole is looked at when such an instance is placed."""
         return self.options.capacity and not (mirrored and self.options.accept_existing)
 
-    def redundancy(self, state: State, lost: dict[int, LostNode] | None = None) -> Redundancy:
-        """What can be said of the redundancy of all nodes; ``lost`` is what is known of lost ones."""
+    def redundancy(self, state: State) -> Redundancy:
+        """What can be said of the redundancy of all nodes."""
         known = assess(state, np.ones(len(state.group), np.bool_), self.options)
         looked = known.looked & ~self.ignored
-        return replace(known, looked=looked, arrivals=self.arrivals, doubtful={}, lost={**(lost or {})})
+        return replace(known, looked=looked, arrivals=self.arrivals, doubtful={}, lost={})
 
 
 def bad_groups(state: State, options: Options) -> Bools:

@@ -96,12 +96,10 @@ def candidates(now: Regrouping) -> tuple[list[int], list[tuple[int, str]]]:
     free, vacant = room.free(state), _vacant(state)
     taken, data, others = room.used(state, room.amounts(state)), dict[int, int](), list[tuple[int, str]]()
     for group in sorted(now.rules.groups):
-        rows, left = (
-            _rows(state, group),
-            free[:, [n for n in now.reachable.neighbours(group) if n not in vacant]],
-        )
+        rows = _rows(state, group)
         if not len(rows):
             continue
+        left = free[:, [each for each in now.reachable.neighbours(group) if each not in vacant]]
         if not left.size:
             others.append((group, "there is no other group with instances that it can give its own to"))
         elif (why := room.lacking(state, taken[:, group], left.sum(axis=1))) is not None:

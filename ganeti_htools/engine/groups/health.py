@@ -58,11 +58,6 @@ class Health:
             )
         )
 
-    @property
-    def causes(self) -> tuple[int, ...]:
-        """The instances that cause what is wrong, in the order in which they have to go."""
-        return tuple(dict.fromkeys((*self.stranded, *self.pressing)))
-
 
 def health(state: State, scope: Bools, fragile: tuple[int, ...] | None = None) -> Health:
     """The health of the group in scope, given which of its nodes cannot be lost."""

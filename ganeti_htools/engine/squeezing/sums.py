@@ -32,6 +32,12 @@ class Sums:
     taken: Ints
     stuck: Bools
 
+    @property
+    def size(self) -> Floats:
+        """How much each node has room for at all: its part of what all have, the largest of them."""
+        room = self.room + self.taken
+        return np.asarray((room / np.maximum(room.sum(axis=1, keepdims=True), 1)).max(axis=0))
+
     def hopeless(self, online: Bools, lost: Bools, wanted: Instance) -> bool:
         """Whether no moves whatever bring the primaries of lost nodes to those that are online and leave room
         for what is wanted on each of these.

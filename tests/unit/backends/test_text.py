@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, IPolicy, ISpec, MinMax
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
 from tests.support.strategies import clusters
@@ -123,9 +124,27 @@ def test_what_is_written_is_read_again(cluster: Cluster) -> None:
     assert text.parse(text.dump(cluster), "x.data") == cluster
 
 
-@given(clusters(told=True))
-def test_storage_units_are_read_again(cluster: Cluster) -> None:
+@pytest.mark.parametrize("told", [False, True])
+@given(data=st.data())
+def test_storage_units_and_inventories_are_read_again(told: bool, data: st.DataObject) -> None:
+    cluster = data.draw(clusters(told=True)) if told else data.draw(clusters())
     assert text.parse(text.dump(cluster), "x.data") == cluster
+    some = (("CUSTOM_GPU", Inventory(4, 1)), ("MEMORY_MB", Inventory(0, 512)))
+    nodes = [replace(node, inventories=some if data.draw(st.booleans()) else ()) for node in cluster.nodes]
+    having = replace(cluster, nodes=tuple(nodes))
+    assert text.parse(text.dump(having), "x.data") == having
+
+
+def test_inventories_are_the_last_column_of_a_node() -> None:
+    (node,) = text.parse(f"{GROUP}\n\n{NODE}|-|CUSTOM_GPU,4,1\n\n\n", "x.data").nodes
+    assert (node.storage, node.inventories) == (None, (("CUSTOM_GPU", Inventory(4, 1)),))
+    silent = "n|?|0|0|0|0|0|Y|uuid-1|1||N|0|1|1.0|-|CUSTOM_GPU,4"
+    (offline,) = text.parse(f"{GROUP}\n\n{silent}\n\n\n", "x.data").nodes
+    assert offline.inventories == (("CUSTOM_GPU", Inventory(4)),)
+    with pytest.raises(
+        DataError, match=r"line 3: node .*: inventories: resource class 'GPU': expected CUSTOM_"
+    ):
+        text.parse(f"{GROUP}\n\n{NODE}|-|GPU,4\n\n\n", "x.data")
 
 
 def test_several_disks_are_written_as_one() -> None:
@@ -177,7 +196,7 @@ def test_older_files_have_no_policies() -> None:
 
 
 def test_what_newer_files_add_is_ignored() -> None:
-    newer = FILE.replace("|1.0\n", "|1.0||new\n").replace("|net-1\n", "|net-1|new|new\n") + "\nnew\n\nnew\n"
+    newer = FILE.replace("|1.0\n", "|1.0|||new\n").replace("|net-1\n", "|net-1|new|new\n") + "\nnew\n\nnew\n"
     assert text.parse(newer, "x.data") == text.parse(FILE.replace("|1.0\n", "|1.0|\n"), "x.data")
 
 

@@ -49,3 +49,21 @@ def test_bandwidth() -> None:
 def test_speeds() -> None:
     told = [f"htools:bandwidth:{rule}" for rule in ("nic", "a::b::100", "a::b", "a::b::c::1", "a::b::-1")]
     assert tags.bandwidths((*told, "htools:bandwidth:a::b::0", "a::b::7")) == [("a", "b", 100)]
+
+
+def test_demands() -> None:
+    held = ("htools:resource:CUSTOM_GPU:1", "htools:resource:CUSTOM_LICENCE:10", "CUSTOM_A:2", "service:a")
+    assert tags.demands(held) == {"CUSTOM_GPU": 1, "CUSTOM_LICENCE": 10}
+    assert tags.demands((*held, "htools:resource:CUSTOM_GPU:4")) == {"CUSTOM_GPU": 4, "CUSTOM_LICENCE": 10}
+    assert tags.demands([tags.demand("CUSTOM_GPU", 3)]) == {"CUSTOM_GPU": 3}
+    assert not tags.malformed_demands(held)
+
+
+def test_demands_that_cannot_be_understood() -> None:
+    wrong = ("", "CUSTOM_GPU", "CUSTOM_GPU:", "CUSTOM_GPU:0", "CUSTOM_GPU:-1", "CUSTOM_GPU:1.5")
+    odd = ("CUSTOM_GPU:1:2", "GPU:1", "CUSTOM_gpu:1", "CUSTOM_GPU:\u0661", f"CUSTOM_GPU:{1 << 41}")
+    counted_by_ganeti = ("MEMORY_MB:1", "CUSTOM_SPINDLES:1", "CUSTOM_DISK_MIB_LVM_VG_XENVG:1")
+    words = (*wrong, *odd, *counted_by_ganeti, f"CUSTOM_GPU:{'9' * 5000}")
+    held = tuple(f"htools:resource:{word}" for word in words)
+    assert tags.demands(held) == {}
+    assert tags.malformed_demands(("a", *held)) == list(held)

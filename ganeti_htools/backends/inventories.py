@@ -1,0 +1,101 @@
+"""Inventories of nodes, as the text format and JSON write them.
+
+In text an inventory is ``CLASS,TOTAL[,RESERVED[,MIN[,MAX[,STEP[,RATIO]]]]]`` with ``;`` between them;
+``-`` stands for a figure that is not set. In JSON it is an object with the keys of OpenStack Placement.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields as fields_of
+from typing import Any
+
+from ganeti_htools.backends import haskell, values
+from ganeti_htools.backends.fields import Fields
+from ganeti_htools.model.cluster import MAX_MIB
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.inventory import Inventories, Inventory
+from ganeti_htools.model.resource_classes import is_custom, is_own
+
+UNSET = "-"
+_FIGURES = tuple(each.name for each in fields_of(Inventory))
+_LEAST = {"total": 0, "reserved": 0, "min_unit": 1, "max_unit": 1, "step_size": 1}
+
+
+def read_inventories(text: str) -> Inventories:
+    """Inventories of a node from text. Raises DataError."""
+    return _each_once(map(_inventory, text.split(";"))) if text else ()
+
+
+def _inventory(text: str) -> tuple[str, Inventory]:
+    name, *words = text.split(",")
+    if not 1 <= len(words) <= len(_FIGURES):
+        form = "CLASS,TOTAL[,RESERVED[,MIN[,MAX[,STEP[,RATIO]]]]]"
+        raise DataError(f"expected {form}, not {values.shown(text)}")
+    figures: dict[str, Any] = {}
+    for figure, word in zip(_FIGURES, words, strict=False):
+        if word != UNSET or figure == "total":
+            figures[figure] = values.read(_reader(figure), word, name, figure)
+    return _made(name, figures)
+
+
+def _reader(figure: str) -> Callable[[str], float]:
+    return values.number if figure not in _LEAST else lambda text: values.whole(text, _LEAST[figure])
+
+
+def inventories_of(fields: Fields, key: str = "inventories") -> Inventories:
+    """Inventories of a node from a JSON object that has an object for each class.
+
+    Raises DataError naming the node, the class and the figure.
+    """
+    found = fields.object(key)
+    return _each_once(_told(found, name) for name in found.values)
+
+
+def _told(fields: Fields, name: str) -> tuple[str, Inventory]:
+    each = fields.object(name)
+    each.owner = f"{fields.owner}: inventory of {values.shown(name)}"
+    figures: dict[str, Any] = {"total": each.integer("total")}
+    for figure, least in _LEAST.items():
+        if each.has(figure):
+            figures[figure] = each.integer(figure, least)
+    if each.has("allocation_ratio"):
+        figures["allocation_ratio"] = each.number("allocation_ratio")
+    return values.read(lambda name: _made(name, figures), name, fields.owner)
+
+
+def _made(name: str, figures: dict[str, Any]) -> tuple[str, Inventory]:
+    """An inventory of figures that are in their ranges, if these go together. Raises DataError."""
+    if not (is_own(name) or is_custom(name)):
+        expected = "CUSTOM_ and capital letters, digits and underscores, or a class that Ganeti counts"
+        raise DataError(f"resource class {values.shown(name)}: expected {expected}")
+    made = Inventory(**figures)
+    least, most = made.min_unit, made.max_unit
+    if most is not None and most < least:
+        raise DataError(f"{name}: max_unit: expected at least the min_unit of {least}, got {most}")
+    if made.capacity > MAX_MIB:
+        raise DataError(f"{name}: expected a capacity of at most {MAX_MIB}, got {made.capacity}")
+    return name, made
+
+
+def _each_once(inventories: Iterable[tuple[str, Inventory]]) -> Inventories:
+    """In the order of their classes. Raises DataError if a class is there twice."""
+    found: dict[str, Inventory] = {}
+    for name, inventory in inventories:
+        if name in found:
+            raise DataError(f"{name} appears more than once")
+        found[name] = inventory
+    return tuple(sorted(found.items()))
+
+
+def write_inventories(inventories: Inventories) -> str:
+    """The text of a node's inventories."""
+    return ";".join(_text(name, each) for name, each in inventories)
+
+
+def _text(name: str, each: Inventory) -> str:
+    most = UNSET if each.max_unit is None else str(each.max_unit)
+    words = [str(each.total), str(each.reserved), str(each.min_unit), most, str(each.step_size)]
+    words.append(haskell.show(each.allocation_ratio))
+    usual = (None, "0", "1", UNSET, "1", "1.0")
+    while words[-1] == usual[len(words) - 1]:
+        words.pop()
+    return ",".join((name, *words))

@@ -1,0 +1,136 @@
+"""The set of nodes that is powered down is no worse than that of the design's greedy order, and on small
+clusters as good as any.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.squeezing import better_sets, down
+from ganeti_htools.engine.squeezing.better_sets import least_moved, moved, rank
+from ganeti_htools.engine.squeezing.candidates import offline_candidates
+from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group
+from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan, Wishes
+from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.clusters import Shape
+from tests.support.rows import with_master
+
+TEMPLATES = {
+    Allowed.POOLS: {"ext": 6, "sharedfile": 2, "drbd": 1},
+    Allowed.DRBD: {"drbd": 3, "ext": 3},
+    Allowed.ALL: {"ext": 4, "drbd": 2, "plain": 1, "file": 1},
+}
+
+
+def group_of(seed: int, most: int) -> PowerGroup:
+    """A group of up to so many nodes, and what is to stay free on them."""
+    rng = random.Random(seed)
+    allowed = rng.choice([Allowed.POOLS, *Allowed])
+    shape = Shape(
+        nodes=rng.randint(3, most),
+        instances=rng.randint(1, 14),
+        templates=TEMPLATES[allowed],
+        fill=rng.choice((0.2, 0.4, 0.6)),
+        down=rng.choice((0.0, 0.3)),
+        tags=rng.choice(((), (), ("exclusion",))),
+    )
+    state = derive(with_master(seed, shape))
+    memory = rng.choice((0, 128, 1024))
+    room = Instance("wanted", memory, 0, (), 0, auto_balance=False, template=DiskTemplate.EXT)
+    everyone = np.ones(len(state.pnode), np.bool_)
+    return power_group(state, state.group == state.group[0], everyone, room, room, allowed)
+
+
+def possible(group: PowerGroup) -> Iterator[PowerPlan]:
+    """All plans that set some nodes offline and balance the rest."""
+    candidates = group.of(offline_candidates(group.state, group.allowed))
+    for size in range(1, len(candidates) + 1):
+        for nodes in combinations(candidates, size):
+            state, steps = group.balanced(nodes, True)
+            plan = PowerPlan(Action.OFFLINE, nodes, steps, state)
+            if group.hindrance(state) is None and group.can_be_made(plan):
+                yield plan
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 80, 20)])
+def test_no_worse_than_greedy(seeds: range) -> None:
+    better = 0
+    for seed in seeds:
+        group = group_of(seed, 9)
+        greedy = next(
+            plan for plan in reversed(down.greedily(group, lambda *_: None)) if group.can_be_made(plan)
+        )
+        found = down.power_down(group, lambda *_: None)
+        assert rank(group.state, found) <= rank(group.state, greedy)
+        better += rank(group.state, found) < rank(group.state, greedy)
+        assert group.hindrance(found.state) is None or not found.nodes
+    assert better
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 10) for start in range(0, 60, 10)])
+def test_no_set_of_a_small_group_is_better(seeds: range) -> None:
+    """Those aside that a greedy search does not begin with: where no single node can go, nothing is looked
+    for.
+    """
+    compared = 0
+    for seed in seeds:
+        group = group_of(seed, 6)
+        found = down.power_down(group, lambda *_: None)
+        if found.nodes:
+            best = min(possible(group), key=lambda plan: rank(group.state, plan))
+            assert rank(group.state, found)[:2] <= rank(group.state, best)[:2], seed
+            compared += 1
+    assert compared > 2
+
+
+@pytest.mark.parametrize("seeds", [range(20), range(20, 40)])
+def test_what_has_to_be_moved_at_least_is_moved(seeds: range) -> None:
+    """And what no sum excludes is what all other tests rest on."""
+    plans = 0
+    for seed in seeds:
+        group = group_of(seed, 5)
+        least = least_moved(group.state)
+        for plan in possible(group):
+            assert moved(group.state, plan.steps) >= least[list(plan.nodes)].sum()
+            plans += 1
+    assert plans > 20
+
+
+def test_wishes_hold_for_other_sets() -> None:
+    for seed in range(30):
+        group = group_of(seed, 7)
+        candidates = group.of(offline_candidates(group.state, group.allowed))
+        rng = random.Random(seed)
+        prefer, never = (frozenset(rng.sample(candidates, len(candidates) // 3)) for _ in range(2))
+        wishes = Wishes(prefer, never - prefer, rng.choice((None, 1, 2)))
+        greedy = down.greedily(group, lambda *_: None, wishes)[-1]
+        for plan in better_sets.better_sets(group, greedy, candidates, wishes):
+            assert rank(group.state, plan) < rank(group.state, greedy)
+            assert not {*plan.nodes} & wishes.never
+            assert {*greedy.nodes} & prefer <= {*plan.nodes}
+            assert wishes.most is None or len(plan.nodes) <= wishes.most
+
+
+def test_trials_are_few_where_each_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(better_sets, "EFFORT", 0)
+    for seed in range(20):
+        group = group_of(seed, 9)
+        candidates = group.of(offline_candidates(group.state, group.allowed))
+        greedy = down.greedily(group, lambda *_: None)[-1]
+        trials: list[int] = []
+        balanced = PowerGroup.balanced
+
+        def counted(self: PowerGroup, nodes: tuple[int, ...], offline: bool, *, to: list[int] = trials):  # type: ignore[no-untyped-def]
+            to.append(len(nodes))
+            return balanced(self, nodes, offline)  # noqa: B023
+
+        with monkeypatch.context() as patched:
+            patched.setattr(PowerGroup, "balanced", counted)
+            better_sets.better_sets(group, replace(greedy), candidates, Wishes())
+        assert len(trials) <= len(candidates) // 3

@@ -1,0 +1,115 @@
+"""Policies at work on a Ganeti in memory, under a clock that jumps."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import trio
+
+from ganeti_htools.simulator.world import World, begin
+from htoolsd.plans.plan import Plan
+from htoolsd.plans.plans import Plans
+from htoolsd.policies.policies import Policies
+from htoolsd.policies.policy import Decision
+from htoolsd.policies.settings import Settings
+from htoolsd.sync.following import Sync
+from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
+from tests.support.policies import all_off
+from tests.support.worlds import uneven
+
+BEGINNING = time.time()  # when trio's clock is at 0
+
+
+def now() -> float:
+    """The time of day by trio's clock."""
+    return BEGINNING + trio.current_time()
+
+
+@dataclass
+class Working:
+    """Policies of a daemon, and what they have decided."""
+
+    luxid: MemoryGaneti
+    sync: Sync
+    plans: Plans
+    policies: Policies
+    path: Path
+    decisions: list[Decision] = field(default_factory=list)
+
+    async def decided(self, name: str = "rebalance") -> Decision:
+        """The next decision after the policy was asked for one."""
+        count = len(self.decisions)
+        self.policies.want(name, "asked")
+        return await self.next(count)
+
+    async def next(self, count: int) -> Decision:
+        """The decision after so many."""
+        while len(self.decisions) <= count:
+            await trio.sleep(1)
+        return self.decisions[count]
+
+    async def over(self) -> Plan:
+        """The newest plan, once it has ended."""
+        plan = list(self.plans.all)[-1]
+        while plan.state.going:
+            await plan.news.wait()
+        return plan
+
+    @property
+    def submitted(self) -> int:
+        """How many jobs there are."""
+        return len(list(self.luxid.jobs.known()))
+
+    def told(self, name: str = "rebalance") -> Mapping[str, Any]:
+        """What is told of a policy."""
+        return {each["name"]: each for each in self.policies.status()}[name]
+
+
+@asynccontextmanager
+async def working(
+    directory: Path,
+    *,
+    world: World | None = None,
+    job_seconds: float = 1.0,
+    polls: float = 5.0,
+    **settings: Settings,
+) -> AsyncIterator[Working]:
+    """Policies of a daemon that knows a cluster, usually one in which everything is on one node.
+
+    Policies without settings are off.
+    """
+    async with (
+        ganeti(world or begin(uneven()), job_seconds) as luxid,
+        following(luxid, polls, max(polls, 300)) as sync,
+    ):
+
+        def note(plan: Plan) -> None:
+            policies.ended(plan)
+
+        decisions: list[Decision] = []
+        plans = Plans(str(directory / "plans"), sync, note)
+        path = directory / "policies.json"
+        policies = Policies(str(path), sync, plans, all_off(**settings), decisions.append, now)
+        await sync.refresh()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(plans.run)
+            nursery.start_soon(policies.run)
+            await trio.sleep(1)
+            yield Working(luxid, sync, plans, policies, path, decisions)
+            nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def without_threads() -> Iterator[None]:
+    """While a thread is waited for, such a clock would go on by itself."""
+
+    async def run_sync(work: Callable[..., Any], *args: Any, **_options: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        return work(*args)
+
+    with patch("trio.to_thread.run_sync", run_sync), patch("trio.from_thread.check_cancelled", lambda: None):
+        yield

@@ -1,0 +1,225 @@
+"""Several policies at work on a Ganeti in memory, and what outlives the daemon."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.model.cluster import Cluster, Group, Node
+from ganeti_htools.model.tags import STANDBY_AUTO
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.simulator.world import World, begin
+from htoolsd.plans.plan import PlanState
+from htoolsd.policies.policy import Decision
+from htoolsd.policies.settings import Rebalance, Redistribute, Squeeze
+from tests.support.policies import all_off
+from tests.support.policies_at_work import Working, without_threads, working
+from tests.support.worlds import ANY, grouped, instance, node, role, uneven
+
+SQUEEZE = Squeeze(mode="act", hold=1, max_nodes=1, cool_down_seconds=7200.0)
+REBALANCE = Rebalance(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
+REDISTRIBUTE = Redistribute(mode="act", hold=1)
+
+
+@pytest.fixture(autouse=True)
+def _without_threads() -> Iterator[None]:
+    with without_threads():
+        yield
+
+
+def idle() -> World:
+    """Nodes of which more than one could be spared."""
+    policy = replace(ANY, std=replace(ANY.std, memory_size=1000, cpu_count=1))
+    nodes = [node("boss", master=True), *(node(name, t_cpu=16.0) for name in "abc")]
+    rows = [replace(instance(name, DiskTemplate.EXT, "boss"), mem=100) for name in ("web", "mail")]
+    return begin(Cluster((Group("default", "uuid", ipolicy=policy),), tuple(nodes), tuple(rows)))
+
+
+def offline(daemon: Working) -> set[str]:
+    return set(daemon.luxid.jobs.world.offline)
+
+
+async def rounds(daemon: Working, *names: str) -> list[Decision]:
+    """What comes of a round in which these policies are considered at once."""
+    count = len(daemon.decisions)
+    for name in names:
+        daemon.policies.want(name, "asked")
+    await trio.sleep(0.5)
+    return daemon.decisions[count:]
+
+
+def told(decisions: list[Decision]) -> list[tuple[str, str]]:
+    return [(each.remedy, each.outcome) for each in decisions]
+
+
+async def test_a_node_goes_to_sleep_and_wakes_up_when_it_is_needed(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, never=("a", "b"))) as daemon:
+        done = await rounds(daemon, "squeeze")
+        assert told(done) == [("power up", "held back"), ("power down", "begun")]
+        assert (done[1].powered, done[1].reason) == (("c",), "1 nodes (c), 0 moves, 0 MiB")
+        assert (await daemon.over()).state is PlanState.DONE
+        assert offline(daemon) == {"c"}
+        # Load comes: no node has room any more.
+        world = daemon.luxid.jobs.world
+        rows = [
+            replace(instance(f"{name}{at}", DiskTemplate.EXT, name), mem=900)
+            for name in ("boss", "a", "b")
+            for at in range(4)
+        ]
+        full = [replace(row, f_mem=400) for row in world.cluster.nodes if row.name != "c"]
+        cluster = replace(world.cluster, instances=(*world.cluster.instances, *rows))
+        daemon.luxid.jobs.change(replace(world, cluster=cluster).with_nodes(full))
+        await daemon.sync.refresh()
+        done = await rounds(daemon, "squeeze")
+        assert told(done) == [("power up", "begun"), ("power down", "held back")]
+        plan = await daemon.over()
+        assert (done[0].powered, done[1].reason) == (("c",), f"plan {plan.id} is being carried out")
+        assert plan.state is PlanState.DONE
+        world = daemon.luxid.jobs.world
+        assert not offline(daemon)
+        awake = world.node("c")
+        assert awake is not None
+        assert STANDBY_AUTO not in awake.tags
+        # Load goes: the node that has just come back stays.
+        gone = replace(world.cluster, instances=world.cluster.instances[:2])
+        empty = [replace(row, f_mem=3900) for row in world.cluster.nodes]
+        daemon.luxid.jobs.change(replace(world, cluster=gone).with_nodes(empty))
+        await trio.sleep(3600)
+        assert "c" not in offline(daemon)
+        await trio.sleep(10800)
+        assert "c" in offline(daemon)
+
+
+@pytest.mark.parametrize("mode", ["shadow", "act"])
+async def test_where_another_policy_acts_nothing_is_powered_down(
+    autojump_clock: MockClock, tmp_path: Path, mode: str
+) -> None:
+    """Nor as long as it takes to begin, after it has acted or would have."""
+    other = replace(REBALANCE, mode=mode)
+    squeeze = replace(SQUEEZE, every_seconds=100.0, hold=5)
+    async with working(tmp_path, world=begin(uneven()), squeeze=squeeze, rebalance=other) as daemon:
+        for _ in range(4):
+            await rounds(daemon, "squeeze")
+        done = await rounds(daemon, "rebalance", "squeeze")
+        outcome = "begun" if mode == "act" else "would act"
+        assert told(done)[1:] == [("rebalance", outcome), ("power down", "held back")]
+        plans = [f"plan {plan.id} is being carried out" for plan in daemon.plans.all]
+        assert [done[2].reason] == (plans or ["rebalance comes first"])
+        (last,) = [each for each in await rounds(daemon, "squeeze") if each.remedy == "power down"]
+        assert last.outcome == "held back"
+        if mode == "act":
+            await daemon.over()
+        await trio.sleep(450)
+        began = [
+            each.time for each in daemon.decisions if (each.remedy, each.outcome) == ("power down", "begun")
+        ]
+        assert not [when for when in began if when < done[1].time + 500]
+
+
+async def test_what_would_act_counts_though_it_is_not_its_time(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """It has waited for a job to end; nothing has been done yet."""
+    seldom = replace(REBALANCE, every_seconds=1e5, hold=1)
+    async with working(tmp_path, squeeze=SQUEEZE, rebalance=seldom) as daemon:
+        daemon.luxid.jobs.paused = 1e12
+        await rounds(daemon, "rebalance")
+        daemon.luxid.jobs.paused = None
+        done = await rounds(daemon, "squeeze")
+        assert (done[1].remedy, done[1].reason) == ("power down", "rebalance would act there")
+        explained = await daemon.policies.explain("squeeze")
+        (down,) = [each for each in explained["groups"] if each["remedy"] == "power down"]
+        assert {"condition": "others", "reason": "rebalance would act there"} in down["held"]
+
+
+async def test_a_group_gets_one_plan_and_repairs_come_first(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """The group that gives the room is left alone, too."""
+    world = begin(full_group())
+    eager = replace(REBALANCE, start=1e-9, stop=1e-9)
+    async with working(
+        tmp_path, world=world, redistribute=REDISTRIBUTE, rebalance=eager, squeeze=SQUEEZE
+    ) as daemon:
+        done = await rounds(daemon, "rebalance", "squeeze", "redistribute")
+        assert told(done)[0] == ("redistribute", "begun")
+        later = [each for each in done if each.remedy != "redistribute"]
+        assert {each.outcome for each in later} == {"held back"}
+        assert len(list(daemon.plans.all)) == 1
+        await daemon.over()
+
+
+def full_group() -> Cluster:
+    """A group of which an offline node has an instance, and the others no room; and one with room."""
+    cluster = grouped().cluster
+    rows = tuple(row for row in cluster.instances if row.name == "shared")
+    one = Node("one", "uuid", offline=True)
+    full = [replace(row, f_mem=500) if row.group == "uuid" else row for row in cluster.nodes]
+    nodes = [one if row.name == "one" else row for row in full]
+    return replace(cluster, instances=rows, nodes=tuple(nodes))
+
+
+async def test_rounds_outlive_the_daemon(autojump_clock: MockClock, tmp_path: Path) -> None:
+    slow = replace(REBALANCE, hold=3)
+    async with working(tmp_path, rebalance=slow) as daemon:
+        for _ in range(2):
+            assert (await daemon.decided()).outcome == "held back"
+    async with working(tmp_path, rebalance=slow) as again:
+        assert (await again.decided()).outcome == "begun"
+
+
+async def test_a_policy_that_is_switched_off_says_so_when_the_daemon_starts(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    once = replace(REBALANCE, failures=1)
+    async with working(tmp_path, rebalance=once) as daemon:
+        daemon.luxid.jobs.behaviour.fail(".*")
+        assert (await daemon.decided()).outcome == "begun"
+        await daemon.over()
+    with structlog.testing.capture_logs() as log:
+        async with working(tmp_path, rebalance=once) as again:
+            health = {each["name"]: each["health"] for each in again.policies.health()}
+            assert health == {"redistribute": "healthy", "squeeze": "healthy", "rebalance": "switched off"}
+    assert "policy switched off" in {each["event"] for each in log if each["log_level"] == "error"}
+
+
+async def test_a_lost_n1_is_an_event(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """Of a node that others' secondaries have filled; once, until it is lost anew."""
+    quiet = replace(REBALANCE, every_seconds=1e6, mode="shadow")
+    cluster = grouped().cluster
+    async with working(tmp_path, world=begin(cluster), rebalance=quiet) as daemon:
+        await trio.sleep(60)
+        assert daemon.decisions == []
+        world = daemon.luxid.jobs.world
+        two = replace(next(row for row in cluster.nodes if row.name == "two"), f_mem=100)
+        daemon.luxid.jobs.change(world.with_nodes([two]))
+        await daemon.sync.refresh()
+        assert (await daemon.next(0)).trigger == "group default has lost N+1"
+        count = len(daemon.decisions)
+        await trio.sleep(600)
+        assert len(daemon.decisions) == count
+
+
+async def test_new_settings_are_heeded_in_the_next_round(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, never=("a", "b", "c"))) as daemon:
+        assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "held back")
+        daemon.policies.limit(all_off(squeeze=SQUEEZE))
+        assert told(await rounds(daemon, "squeeze"))[1] == ("power down", "begun")
+        await daemon.over()
+        daemon.policies.limit(all_off())
+        assert await rounds(daemon, "squeeze") == []
+
+
+async def test_drained_nodes_hold_both_directions_back(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with working(tmp_path, world=idle(), squeeze=SQUEEZE) as daemon:
+        daemon.luxid.jobs.submit([[role("a", drained=True)]])
+        await daemon.next(0)
+        await trio.sleep(10)
+        assert {each.reason for each in await rounds(daemon, "squeeze")} == {"nodes are drained: a"}
+        assert not offline(daemon)
