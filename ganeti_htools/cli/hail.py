@@ -17,8 +17,8 @@ from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.files import read_bytes
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.derive import missing_resources
 from ganeti_htools.model.errors import HtoolsError, inconsistencies
+from ganeti_htools.model.inconsistent import inconsistent_data
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import respond_on, state_for
@@ -46,7 +46,7 @@ def run(line: CommandLine) -> None:
         cluster = with_load(cluster, line)
     cluster, options, note = prepared(cluster, request, options, None)
     state = state_for(cluster, request, options)
-    say(inconsistencies((*warnings, *missing_resources(state))))
+    say(inconsistencies((*warnings, *inconsistent_data(state))))
     if line.explain is not None:
         from ganeti_htools.cli.report import explanation  # seldom needed
 

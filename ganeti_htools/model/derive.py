@@ -1,4 +1,4 @@
-"""Makes a state of the rows that were read, and finds nodes whose figures do not add up."""
+"""Makes a state of the rows that were read."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,11 @@ from ganeti_htools.model.columns import (
     Floats,
     Ints,
     Shape,
-    by_unit,
     columns_type,
     of_class,
     of_pool,
     of_unit,
 )
-from ganeti_htools.model.errors import on_one_line
 from ganeti_htools.model.figures import Figures, tabulate
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.reserved import Reserved, reserved
@@ -371,25 +369,3 @@ def _exclusion(
             if placed.forthcoming[row]:
                 waiting[tag_rows[tag], placed.pnode[row]] += 1
     return tag_rows, counts, counts - waiting if waiting.any() else counts
-
-
-def missing_resources(state: State) -> list[str]:
-    """A line for each node that lacks more than 512 MiB of memory or 1 GiB of disk, last node first.
-
-    Nodes that are ``updating`` are left out: their figures and their instances are of different times.
-    """
-    size = len(state.cluster.nodes)
-    placed = [(state.pnode, ~state.forthcoming), (state.snode, ~state.forthcoming & (state.snode != NOWHERE))]
-    columns = state.columns
-    taken = state.disk.sum(axis=1) if state.units.known else state.dsk
-    used = sum(_sum_by(node[keep], taken[keep], size) for node, keep in placed)
-    lost_mem = columns.x_mem.tolist()
-    room = [total.astype(np.int64) for total in by_unit(columns, "t_dsk")]
-    held = reserved(state.cluster.nodes, state.units)
-    kept = 0 if held is None else held.disk.sum(axis=0)
-    lost_dsk = (sum(room) - sum(by_unit(columns, "f_dsk")) - kept - used).tolist()
-    return [
-        f"node {on_one_line(node.name)} is missing {mem} MB ram and {dsk // 1024} GB disk"
-        for node, mem, dsk in zip(state.cluster.nodes, lost_mem, lost_dsk, strict=True)
-        if (mem > 512 or dsk > 1024) and not node.updating
-    ][::-1]

@@ -9,9 +9,10 @@ from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.decide import Decision, decide, not_enabled
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance, Node
-from ganeti_htools.model.derive import derive, missing_resources
+from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
+from ganeti_htools.model.inconsistent import inconsistent_data
 from ganeti_htools.model.request import (
     Allocate,
     AllocateSecondary,
@@ -123,7 +124,7 @@ def respond(
             more += ", without which more would find a place" * (_found(without) > _found(outcome))
     return Response(
         _answer(request, outcome, note + more),
-        (*message.warnings, *missing_resources(state)),
+        (*message.warnings, *inconsistent_data(state)),
         gist(request, outcome),
         known is not None and names_units(requested, known.cluster),
         any(not_enabled(cluster, row) for row in requested),

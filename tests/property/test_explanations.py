@@ -10,17 +10,17 @@ from hypothesis import given, settings
 
 from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.shortage import explain
-from ganeti_htools.engine.rules import affinity, node_rules
+from ganeti_htools.engine.rules import affinity, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
 from tests.property.narrow import cases
 
 LACKS = re.compile(r"most missing: (.*); closest: (\w+) lacks (\d+)(?: MiB)?; counted as (\w+): \d+")
-SECONDARY = "memory to be kept free on a secondary"
 
 
 def with_more(node: Node, thing: str, amount: int, vcpu_ratio: float) -> Node:
@@ -32,6 +32,8 @@ def with_more(node: Node, thing: str, amount: int, vcpu_ratio: float) -> Node:
             return with_more_disk(node, thing.removeprefix("disk space on "), amount)
         case "spindles":
             return replace(node, f_spindles=node.f_spindles + amount)
+        case _ if thing.startswith("CUSTOM"):
+            return with_more_of_class(node, *thing.partition(" ")[::2], amount)
         case _:
             assert thing == "virtual CPUs by the policy's ratio"
             return replace(node, t_cpu=node.t_cpu + amount / vcpu_ratio)
@@ -42,6 +44,28 @@ def with_larger_disks(new: Instance) -> dict[str, Any]:
         "dsk": 4 * new.dsk,
         "disks": tuple(replace(disk, size=4 * disk.size) for disk in new.disks),
     }
+
+
+def with_more_of_class(node: Node, name: str, what: str, amount: int) -> Node:
+    """The node with so much more of a custom class, or giving so much more or less to one instance."""
+    there = dict(node.inventories)[name]
+    match what:
+        case "" | "to be kept free on a secondary":
+            # Where the inventory is multiplied, the least that makes so much of it.
+            more = next(n for n in range(amount + 1) if _capacity(there, n) >= there.capacity + amount)
+            there = replace(there, total=there.total + more)
+        case "for one instance":
+            assert there.max_unit is not None
+            there = replace(there, max_unit=there.max_unit + amount)
+        case "to the least amount for one instance":
+            there = replace(there, min_unit=there.min_unit - amount)
+        case _:
+            assert what == "to a multiple of its step"
+    return replace(node, inventories=tuple((dict(node.inventories) | {name: there}).items()))
+
+
+def _capacity(there: Inventory, more: int) -> int:
+    return replace(there, total=there.total + more).capacity
 
 
 def with_more_disk(node: Node, unit: str, amount: int) -> Node:
@@ -61,10 +85,21 @@ def with_more_disk(node: Node, unit: str, amount: int) -> Node:
 def codes(state: State, new: Instance, row: int, thing: str, force: bool) -> set[int]:
     """Why a node cannot take the instance in the role in which the thing is needed, for each primary."""
     asked, node = state.ask(new), state.columns.take(np.array([row]))
-    if thing == SECONDARY or (asked.mirrored and thing.startswith(("disk", "spindles"))):
+    both = thing.startswith(("disk", "spindles"))
+    if thing.endswith("to be kept free on a secondary") or (asked.mirrored and both):
         others = np.flatnonzero((state.group == state.group[row]) & ~state.columns.offline)
-        peers = [int(state.peers[primary, row]) for primary in others.tolist() if primary != row]
-        return {int(node_rules.add_secondary(node, asked, peer)[1][0]) for peer in peers}
+        return {
+            int(
+                node_rules.add_secondary(
+                    node,
+                    asked,
+                    int(state.peers[primary, row]),
+                    peers=placements.class_peers(state, primary, row),
+                )[1][0]
+            )
+            for primary in others.tolist()
+            if primary != row
+        }
     tags = affinity.tag_conflicts(state, asked)[[row]]
     return {int(node_rules.add_primary(node, asked, tags, np.int64(0), force)[1][0])}
 
@@ -80,13 +115,15 @@ def test_with_so_much_more_it_is_enough(force: bool, case: tuple[State, Instance
     outcomes = allocate.in_groups(state, asked, count, options, range(len(state.cluster.groups)))
     told = None if allocate.ranked(state, outcomes) else explain(state, asked, count, outcomes, options)
     match = LACKS.fullmatch(told) if told else None
-    if match is None or match[1] == "spindles by the policy's ratio" or match[1].startswith("CUSTOM"):
+    if match is None or match[1] == "spindles by the policy's ratio":
         return
     thing, row, amount, fail = match[1], state.nodes[match[2]], int(match[3]), CODE[Fail(match[4])]
     before = codes(state, new, row, thing, force)
     assert FITS not in before
-    if not before or (len(asked.disk) > 1 and sum(asked.wants) > 1):
-        return  # there is nobody to be secondary for, or another unit may lack as much
+    if not before or (len(asked.disk) > 1 and sum(asked.wants) > 1) or sum(map(bool, asked.classes)) > 1:
+        return  # there is nobody to be secondary for, or another unit or class may lack as much
+    if thing.endswith("to a multiple of its step"):
+        return
     for more, enough in ((amount - 1, False), (amount, True)):
         nodes = list(state.cluster.nodes)
         nodes[row] = with_more(nodes[row], thing, more, state.policies[0].vcpu_ratio)

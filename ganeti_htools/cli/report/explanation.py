@@ -24,6 +24,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.request import NodeEvacuate, Relocate, Request
 from ganeti_htools.model.state import State
+from ganeti_htools.model.types import Fail
 from ganeti_htools.planning import view
 from ganeti_htools.planning.jobsets import Names
 
@@ -91,13 +92,13 @@ def _print_explanation(state: State, request: Request, each: Explanation) -> Non
 
 def _losses(place: Place) -> tuple[str, str]:
     """What a place costs, or why it does not do."""
-    return (place.why, place.storage) if place.why else (",".join(map(str, place.lost)), str(place.disk))
+    return (place.why, place.lacks) if place.why else (",".join(map(str, place.lost)), str(place.disk))
 
 
 def _figures(place: Place, score: float, before: Statistics) -> tuple[str, str, str]:
     """What a place does to the score and its components, or why it does not do."""
     if place.why:
-        return place.why, "", place.storage
+        return place.why, "", place.lacks
     return (
         fixed(place.score, 8),
         _gain(score, place.score),
@@ -140,7 +141,7 @@ def _explanation_json(state: State, each: Explanation) -> dict[str, object]:
 def _place_json(state: State, place: Place, before: Statistics | None) -> dict[str, object]:
     told: dict[str, object] = {"nodes": state.names(_rows(place.pnode, place.snode))}
     if place.why:
-        return told | {"why": place.why} | _storage(place)
+        return told | {"why": place.why} | _lacks(place)
     if before is None:
         return told | {"lost": place.lost, "disk_left": place.disk}
     return told | _figures_json(place, float(before.score()), before)
@@ -173,12 +174,13 @@ def _document(state: State, each: PossibleMove, score: float, before: Statistics
         "to": state.names(_rows(place.pnode, place.snode)),
     }
     if place.why:
-        return document | {"fail": place.why} | _storage(place)
+        return document | {"fail": place.why} | _lacks(place)
     return document | _figures_json(place, score, before)
 
 
-def _storage(place: Place) -> dict[str, str]:
-    return {"storage": place.storage} if place.storage else {}
+def _lacks(place: Place) -> dict[str, str]:
+    key = "resource" if place.why == Fail.RESOURCE.value else "storage"
+    return {key: place.lacks} if place.lacks else {}
 
 
 def _figures_json(place: Place, score: float, before: Statistics) -> dict[str, object]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import candidates
 from ganeti_htools.engine.allocation.solution import GroupOutcome
-from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
@@ -99,8 +99,9 @@ def remark(
     return f"{lack.thing}; closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}{unit}"
 
 
-def lacking(state: State, asked: Asked, node: int, secondary: bool = False) -> str:
-    """What a node (row) lacks of the storage units and pools that an instance wants, as either role.
+def lacking(state: State, asked: Asked, node: int, secondary: bool = False, fail: Fail = Fail.DISK) -> str:
+    """What a node (row) lacks of the storage units and pools that an instance wants, as either role; or of
+    custom classes, where that is why it is refused.
 
     Empty where that is nothing, and while nothing tells nodes apart but how much is free.
     """
@@ -108,7 +109,7 @@ def lacking(state: State, asked: Asked, node: int, secondary: bool = False) -> s
         return ""
     nodes, none = np.array([node]), np.array([], np.int64)
     primaries, secondaries = (none, nodes) if secondary else (nodes, none)
-    lacks = _lacks(state, asked, Fail.DISK, primaries, secondaries, force=False)
+    lacks = _lacks(state, asked, fail, primaries, secondaries, force=False)
     found = [lack for lack in lacks if lack.of is not None]
     return ", ".join(_lack(state, lack) for lack in found if lack.short.any())
 
@@ -177,24 +178,35 @@ def _missing(
 ) -> dict[Limit, Floats | Ints]:
     """By how much nodes miss each of some limits, given with the figures that they hold for.
 
-    What is missing to the reserve of N+1 is missing memory, so it is added to the limits of memory.
+    What is missing to what nodes keep free for others is missing of the same thing, so it is added to the
+    limits of that: N+1 to those of memory.
     """
     found: dict[Limit, Any] = {}
     for limit, figure in held:
-        if limit is RESERVE or (limit is SPINDLES and asked.spindles is None):
+        if limit.settled or (limit is SPINDLES and asked.spindles is None):
             continue  # how many spindles it needs is not known
         amounts = limit.missing(getattr(new, figure), old, new, asked)
         if limit.applies is not None:
             amounts = np.where(limit.applies(old), amounts, 0)
         found[limit] = np.maximum(found.get(limit, amounts), amounts)
-    if (RESERVE, RESERVE.figure) in held:
-        reserve = RESERVE.missing(new.unallocated, old, new, asked)
-        # A node that fails N+1 and still would with what is missing otherwise may go on failing.
-        f_mem = old.unallocated - np.minimum(old.x_mem, 0)
+    for reserve, figure in held:
+        if not reserve.settled:
+            continue
+        missing = reserve.missing(getattr(new, figure), old, new, asked)
+        free, kept = _free(old, reserve), reserve.bound(old, old, asked)
+        applies = np.True_ if reserve.applies is None else reserve.applies(old)
         for limit, bare in found.items():
-            failing = old.fail_n1 & (f_mem + np.maximum(bare, 0) < old.r_mem)
-            found[limit] = np.where(failing, bare, np.maximum(bare, reserve))
+            if limit.figure == figure:
+                # A node that keeps too little and still would with what is missing otherwise may go on so.
+                failing = ~applies & (free + np.maximum(bare, 0) < kept)
+                found[limit] = np.where(failing, bare, np.maximum(bare, missing))
     return found
+
+
+def _free(columns: Columns, reserve: Limit) -> Any:
+    """What nodes have free of what they keep for others; memory that is not accounted for does not count."""
+    free = getattr(columns, reserve.figure)
+    return free - np.minimum(columns.x_mem, 0) if reserve is RESERVE else free
 
 
 def _policy(demand: Demand, policy: IPolicy, fail: Fail, exclusive: bool) -> str:
@@ -240,6 +252,9 @@ def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> st
             heir, node = _name(state, int(heirs[closest])), _name(state, int(lost[closest]))
             return f"{thing}; closest: {heir} lacks {missing[closest]} MiB should {node} be lost, even now"
         first = int(broken[0])
+        scarce = next(_scarce(redundancy, broken), None)
+        if scarce:
+            return f"{thing}; closest: {scarce}"
         full = next(_full(state, first, heirs[lost == first]), None)
         if full:
             return f"{thing}; closest: {full} should {_name(state, first)} be lost"
@@ -253,6 +268,19 @@ def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> st
         heir = _name(state, int(nodes[closest]))
         return f"{thing}; closest: {heir} lacks {missing[closest]} MiB for instances of a node that is lost"
     return f"{thing}; with it somewhere, no room would be left for all instances of a node that is lost"
+
+
+def _scarce(redundancy: Redundancy, broken: Ints) -> Iterator[str]:
+    """Which node has how much less of a custom class than would fail over to it, the least for each class."""
+    state, (lost, heirs) = redundancy.state, redundancy.pairs
+    for each in redundancy.classes:
+        missing = each.missing(state.columns, lost, heirs)
+        short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
+        if len(short):
+            closest = short[np.argmin(missing[short])]
+            heir, node = _name(state, int(heirs[closest])), _name(state, int(lost[closest]))
+            name = state.units.classes[each.which]
+            yield f"{heir} lacks {missing[closest]} of {name} should {node} be lost, even now"
 
 
 def _full(state: State, lost: int, heirs: Ints) -> Iterator[str]:

@@ -11,7 +11,7 @@ from ganeti_htools.engine.allocation.pairs import Pairs
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.decide import decide, place
 from ganeti_htools.engine.explaining import best_pairs
-from ganeti_htools.engine.explaining.places import Place, places, redundant, with_storage
+from ganeti_htools.engine.explaining.places import Place, places, redundant, with_lacks
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
@@ -154,7 +154,7 @@ class Listener(Reporter):
         assert self.asked is not None
         # Where both nodes are left, the new primary is what the disks of the new secondary are copied from.
         found = tuple(
-            with_storage(self.places[node], self.state, self.asked, node, node if self.exchanged else NOWHERE)
+            with_lacks(self.places[node], self.state, self.asked, node, node if self.exchanged else NOWHERE)
             for node in sorted(self.places)
         )
         before = self.before if self.rated else None

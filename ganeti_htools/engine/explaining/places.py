@@ -23,8 +23,8 @@ class Place:
 
     Either ``why`` says why it does not do, or there is the score with its components (unweighted). Where lost
     allocations decide there are these instead: later instances ``lost`` for each interval of the instance
-    policy, largest disks first, and ``disk`` left (MiB). ``storage`` says what it lacks of
-    storage units, where that is why.
+    policy, largest disks first, and ``disk`` left (MiB). ``lacks`` says what it lacks of
+    storage units or custom resource classes, where that is why.
     """
 
     pnode: int
@@ -34,7 +34,7 @@ class Place:
     components: tuple[float, ...] = ()
     lost: tuple[int, ...] = ()
     disk: int = 0
-    storage: str = ""
+    lacks: str = ""
 
     @property
     def rank(self) -> tuple[float, tuple[int, ...], int]:
@@ -76,11 +76,14 @@ def redundant(trial: Trial, asked: Asked, redundancy: Check | None) -> Bools:
     return good
 
 
-def with_storage(place: Place, state: State, asked: Asked, node: int, source: int = NOWHERE) -> Place:
-    """A place with what its node (row) lacks of storage units, if it is refused for its disks.
+def with_lacks(place: Place, state: State, asked: Asked, node: int, source: int = NOWHERE) -> Place:
+    """A place with what its node (row) lacks of storage units or custom classes, if it is refused for these.
 
     ``source`` is the node (row) from which they would be copied to a new secondary.
     """
+    if place.why == Fail.RESOURCE.value:
+        as_secondary = node == place.snode
+        return replace(place, lacks=shortage.lacking(state, asked, node, as_secondary, Fail.RESOURCE))
     if place.why != Fail.DISK.value or not state.columns.shape.binds:
         return place
     if instance_policy.codes(state, asked, np.array([node]))[0] != FITS:
@@ -91,7 +94,7 @@ def with_storage(place: Place, state: State, asked: Asked, node: int, source: in
         lacks = f"{state.cluster.nodes[source].name} {lacks}" if lacks and source != node else lacks
     if not lacks and asked.mirrored and place.snode == NOWHERE:
         lacks = "no secondary has room"
-    return replace(place, storage=lacks)
+    return replace(place, lacks=lacks)
 
 
 def commonest(codes: Codes) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import Balancing, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.scoring import Found
-from ganeti_htools.engine.explaining.places import Place, places, with_storage
+from ganeti_htools.engine.explaining.places import Place, places, with_lacks
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.trial import Trial
@@ -44,7 +44,7 @@ def possible_moves(
             if judged.kind.takes_node:
                 source = judged.kind.copied_from(int(state.pnode[index]), int(state.snode[index]))
                 asked = state.instance(index)
-                place = with_storage(place, state, asked, node, NOWHERE if source is None else source)
+                place = with_lacks(place, state, asked, node, NOWHERE if source is None else source)
             found[index].append(PossibleMove(judged.kind, node, place))
 
     batches, facts = batches_of(state, chosen)

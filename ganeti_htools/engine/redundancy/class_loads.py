@@ -17,10 +17,10 @@ class ClassLoad:
     which: int
     load: Ints
 
-    def stuck(self, columns: Columns, lost: Ints, partners: Ints) -> Bools:
-        """Between which nodes there is not enough."""
+    def missing(self, columns: Columns, lost: Ints, partners: Ints) -> Ints:
+        """How much less partners have than would fail over to them; 0 or less where that is enough."""
         needed = self.load[lost, partners]
-        return np.asarray((needed > 0) & (self._free(columns)[partners] < needed))
+        return np.where(needed > 0, needed - self._free(columns)[partners], 0)
 
     def barred(self, state: State, mirrored: Ints) -> Bools:
         """Which mirrored instances (rows) demand what one of their nodes does not give to one instance."""

@@ -197,7 +197,7 @@ def assess(state: State, scope: Bools, options: Options) -> Redundancy:
     stuck = MEMORY.relation.broken(free[partners] - load[lost, partners], 0)
     classes = class_loads(state, mirrored)
     for each in classes:
-        stuck |= each.stuck(columns, lost, partners)
+        stuck |= each.missing(columns, lost, partners) > 0
     if state.migrates is not None:
         stuck |= ~state.migrates[lost, partners]
     broken = irrecoverable(state, settled, mirrored, scope)

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.derive import derive, missing_resources
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.inconsistent import missing_resources
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import of_units
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit

@@ -7,7 +7,8 @@ import pytest
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node
 from ganeti_htools.model.columns import NOWHERE
-from ganeti_htools.model.derive import derive, missing_resources
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.inconsistent import missing_resources
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Status

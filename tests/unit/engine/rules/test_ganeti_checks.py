@@ -69,7 +69,7 @@ def test_metadata_elsewhere_has_to_be_free_where_the_data_go() -> None:
     assert after.columns.f_dsk.tolist() == [500 - 256] * 2
     assert after.settled().nodes[0].storage == node("a", xenvg=500 - 256, ssdvg=257).storage
     (told,) = explained(derive(cluster(*nodes), [new]), request, OPTIONS)
-    assert {place.storage for place in told.places if place.pnode == 1} == {
+    assert {place.lacks for place in told.places if place.pnode == 1} == {
         "lacks 57 MiB of disk space on lvm-vg/ssdvg"
     }
 
@@ -137,7 +137,7 @@ def test_a_new_primary_is_copied_from_as_well() -> None:
     after = decide(state, NodeEvacuate(("db",), EvacMode.ALL), OPTIONS).state
     assert (after.pnode.tolist(), after.snode.tolist()) == ([3], [2])
     (told,) = explained(state, NodeEvacuate(("db",), EvacMode.ALL), OPTIONS)
-    assert {place.pnode: place.storage for place in told.places}[2] == OWN
+    assert {place.pnode: place.lacks for place in told.places}[2] == OWN
 
 
 def test_balancing_copies_from_the_secondary_only() -> None:
@@ -145,7 +145,7 @@ def test_balancing_copies_from_the_secondary_only() -> None:
     (moves,) = possible_moves(state, everyone, np.array([True]), Balancing()).values()
     from_secondary = {MoveKind.REPLACE_PRIMARY, MoveKind.FAILOVER_AND_REPLACE}
     assert {move.kind for move in moves if not move.place.why} == {*from_secondary, MoveKind.FAILOVER}
-    told = {(move.place.why, move.place.storage) for move in moves if move.place.why}
+    told = {(move.place.why, move.place.lacks) for move in moves if move.place.why}
     assert told == {("FailDisk", f"a {OWN}")}
     _, steps = rebalance(state, everyone, Balancing(min_gain=0))
     assert {step.kind for step in steps[:1]} <= {*from_secondary, MoveKind.FAILOVER}

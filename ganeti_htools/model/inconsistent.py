@@ -1,0 +1,47 @@
+"""What does not add up in the data of a cluster, so that its users had better look."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ganeti_htools.model import tags
+from ganeti_htools.model.columns import NOWHERE, by_unit
+from ganeti_htools.model.errors import on_one_line
+from ganeti_htools.model.reserved import reserved
+from ganeti_htools.model.state import State
+
+
+def inconsistent_data(state: State) -> list[str]:
+    """A line for each node whose figures do not add up, and for each demand that cannot be understood."""
+    return [*missing_resources(state), *_malformed_demands(state)]
+
+
+def missing_resources(state: State) -> list[str]:
+    """A line for each node that lacks more than 512 MiB of memory or 1 GiB of disk, last node first.
+
+    Nodes that are ``updating`` are left out: their figures and their instances are of different times.
+    """
+    size, columns = len(state.cluster.nodes), state.columns
+    taken = state.disk.sum(axis=1) if state.units.known else state.dsk
+    used = np.zeros(size, np.int64)
+    for node in (state.pnode, state.snode):
+        keep = ~state.forthcoming & (node != NOWHERE)
+        np.add.at(used, node[keep], taken[keep])
+    lost_mem = columns.x_mem.tolist()
+    room = [total.astype(np.int64) for total in by_unit(columns, "t_dsk")]
+    held = reserved(state.cluster.nodes, state.units)
+    kept = 0 if held is None else held.disk.sum(axis=0)
+    lost_dsk = (sum(room) - sum(by_unit(columns, "f_dsk")) - kept - used).tolist()
+    return [
+        f"node {on_one_line(node.name)} is missing {mem} MB ram and {dsk // 1024} GB disk"
+        for node, mem, dsk in zip(state.cluster.nodes, lost_mem, lost_dsk, strict=True)
+        if (mem > 512 or dsk > 1024) and not node.updating
+    ][::-1]
+
+
+def _malformed_demands(state: State) -> Iterator[str]:
+    """While no node has custom resource classes nothing can be demanded, so tags mean what they like."""
+    for row in state.cluster.instances if state.units.classes else ():
+        for tag in tags.malformed_demands(row.tags):
+            expected = f"{tags.RESOURCE}CLASS:AMOUNT, with a custom class and an amount above 0"
+            yield on_one_line(f"instance {row.name}: tag {tag} demands nothing, expected {expected}")
