@@ -90,6 +90,8 @@ def _node(fields: Fields) -> Node:
         offline=fields.boolean("drained") or not live,
         excl_stor=exclusive,
         tags=fields.texts("tags"),
+        drained=fields.boolean("drained"),
+        powered=fields.boolean("powered") if fields.has("powered") else None,
     )
     return queried.with_live(node, fields) if live else node
 

@@ -58,6 +58,7 @@ def _node(fields: Fields) -> Node:
         offline=fields.boolean("drained") or not live,
         excl_stor=exclusive,
         tags=fields.texts("tags"),
+        drained=fields.boolean("drained"),
     )
     return queried.with_live(node, fields) if live else node
 

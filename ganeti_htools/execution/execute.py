@@ -6,17 +6,20 @@ between two sets. However the run ends, its :class:`Run` says what has been done
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import trio
 
+from ganeti_htools.execution import node_daemons
 from ganeti_htools.execution.events import Away, Changed, News, Submitted, Submitting, Tell
 from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.node_daemons import Answers
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.luxi import jobs
 from ganeti_htools.luxi.client import Client, LuxiError
 from ganeti_htools.luxi.framing import FramingError
-from ganeti_htools.luxi.jobs import PATIENCE, GivenUpError, Patience
+from ganeti_htools.luxi.jobs import PATIENCE, GivenUpError, Patience, Value
 from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
@@ -36,125 +39,144 @@ async def execute(
     stop: trio.Event,
     time_ns: Callable[[], int],
     patience: Patience = PATIENCE,
+    answers: Answers = node_daemons.answers,
 ) -> None:
     """Carry out what is left of a run, until it has an ending.
 
     ``read`` asks Ganeti for the cluster; ``stop`` ends the run before the next set of jobs; ``time_ns`` is
-    the time of the day for the jobs' reason trail. A run that was interrupted is continued: jobs that may
-    have been submitted are looked for in the queue. When this is cancelled, ``run`` tells how far it came,
-    and jobs go on.
+    the time of the day for the jobs' reason trail; ``answers`` asks node daemons. A run that was interrupted
+    is continued: jobs that may have been submitted are looked for in the queue. When this is cancelled,
+    ``run`` tells how far it came, and jobs go on.
     """
-
-    async def away(reason: str | None) -> None:
-        await tell(Away(reason))
-
+    queue = _Queue(run, ganeti, tell, patience)
     unsure = bool(run.current)
     try:
         while True:
             if not run.current:
-                run.ending, run.reason = await _next(run, read, check, tell, stop, patience, away)
+                run.ending, run.reason = await _next(queue, read, check, stop, answers)
                 if run.ending is not None:
-                    await _undo(run, ganeti, tell, time_ns, patience, away)
+                    await _undo(queue, time_ns)
                     return
                 run.next_set()
                 await tell(Submitting(run.current))
-            await _submit(run, ganeti, tell, time_ns, patience, away, unsure)
+            await queue.submit(time_ns, unsure)
             unsure = False
-            await _follow(run, ganeti, tell, patience, away)
+            await queue.follow()
     except (LuxiError, FramingError) as error:
         run.ending, run.reason = Ending.LOST, str(error)
 
 
-async def _submit(
-    run: Run,
-    ganeti: Client,
-    tell: Tell,
-    time_ns: Callable[[], int],
-    patience: Patience,
-    away: jobs.Away,
-    unsure: bool = False,
-) -> None:
-    """Submit the jobs of the present set that have not been."""
-    waiting = [task for task in run.current if task.number is None]
-    if waiting:
-        work = [run.signature.sign(task.job.opcodes, task.place, time_ns()) for task in waiting]
-        answers = await jobs.submit(ganeti, work, patience, away, unsure)
-        for task, answer in zip(waiting, answers, strict=True):
-            if isinstance(answer, int):
-                task.number = answer
-            else:
-                task.error = answer
-        await tell(Submitted(waiting))
-
-
-async def _undo(
-    run: Run,
-    ganeti: Client,
-    tell: Tell,
-    time_ns: Callable[[], int],
-    patience: Patience,
-    away: jobs.Away,
-) -> None:
-    """Take back what nodes cannot stay once a run has ended early."""
-    if run.ending in (Ending.DONE, Ending.LOST):
-        return
-    undo = {job.undo.title: job.undo for job in run.nodes.values() if job.undo is not None}
-    if undo:
-        rest, ending = run.rest, run.ending
-        run.rest, run.ending = [list(undo.values()), *rest], None  # under way again, for whoever looks
-        run.next_set()
-        await tell(Submitting(run.current))
-        await _submit(run, ganeti, tell, time_ns, patience, away)
-        await _follow(run, ganeti, tell, patience, away)
-        run.ending = ending
-
-
 async def trace(run: Run, ganeti: Client, tell: Tell, patience: Patience = PATIENCE) -> None:
     """Learn what became of the jobs of a run that was left; nothing is submitted. Raises GivenUpError."""
-
-    async def away(reason: str | None) -> None:
-        await tell(Away(reason))
-
+    queue = _Queue(run, ganeti, tell, patience)
     unsure = [task for task in run.current if task.number is None]
     if unsure:
         comments = [run.signature.comment(task.place) for task in unsure]
-        found = await jobs.find(ganeti, comments, patience, away, trio.current_time() + patience.late)
+        found = await jobs.find(ganeti, comments, patience, queue.away, trio.current_time() + patience.late)
         for place, number in found.items():
             unsure[place].number = number
         run.take_back([task for task in unsure if task.number is None])
         await tell(Submitted([task for task in unsure if task.number is not None]))
-    await _follow(run, ganeti, tell, patience, away)
+    await queue.follow()
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """Ganeti's queue, as a run uses it for the present set of its jobs. All raise GivenUpError."""
+
+    run: Run
+    ganeti: Client
+    tell: Tell
+    patience: Patience
+
+    async def away(self, reason: str | None) -> None:
+        await self.tell(Away(reason))
+
+    async def persistently(self, request: Callable[[], Awaitable[Value]]) -> Value:
+        return await jobs.persistently(request, self.patience, self.away)
+
+    async def submit(self, time_ns: Callable[[], int], unsure: bool = False) -> None:
+        """Submit the jobs that have not been; if ``unsure``, they are looked for first."""
+        waiting, sign = [task for task in self.run.current if task.number is None], self.run.signature.sign
+        if waiting:
+            work = [sign(task.job.opcodes, task.place, time_ns()) for task in waiting]
+            numbers = await jobs.submit(self.ganeti, work, self.patience, self.away, unsure)
+            for task, answer in zip(waiting, numbers, strict=True):
+                if isinstance(answer, int):
+                    task.number = answer
+                else:
+                    task.error = answer
+            await self.tell(Submitted(waiting))
+
+    async def follow(self) -> None:
+        """Wait until all are over."""
+        tasks = {task.number: task for task in self.run.current if task.number is not None}
+
+        async def news(number: int, told: JobStatus | str | None) -> None:
+            task = tasks[number]
+            if isinstance(told, str):
+                await self.tell(News(task, told))
+                return
+            if told is None:
+                task.error = "Ganeti does not know it any more"
+            elif told.final and told is not JobStatus.SUCCESS:
+                errors = await jobs.failures(self.ganeti, [number], self.patience, self.away)
+                task.error = errors[number]
+            elif told.final and task.job.judge is not None:
+                results = await jobs.results(self.ganeti, number, self.patience, self.away)
+                task.error, task.note = task.job.judge(results)
+            task.status = told
+            await self.tell(News(task))
+
+        if tasks:
+            await jobs.follow(self.ganeti, list(tasks), self.patience, self.away, news)
+
+
+async def _undo(queue: _Queue, time_ns: Callable[[], int]) -> None:
+    """Take back what nodes cannot stay once a run has ended early."""
+    run = queue.run
+    undo = {job.undo.title: job.undo for job in run.nodes.values() if job.undo is not None}
+    if undo and run.ending not in (Ending.DONE, Ending.LOST):
+        ending, run.ending = run.ending, None  # under way again, for whoever looks
+        run.rest = [list(undo.values()), *run.rest]
+        run.next_set()
+        await queue.tell(Submitting(run.current))
+        await queue.submit(time_ns)
+        await queue.follow()
+        run.ending = ending
 
 
 async def _next(
-    run: Run, read: Read, check: Check, tell: Tell, stop: trio.Event, patience: Patience, away: jobs.Away
+    queue: _Queue, read: Read, check: Check, stop: trio.Event, answers: Answers
 ) -> tuple[Ending | None, str]:
     """See that the next jobset fits the cluster. If the run ends instead, the result says how and why."""
+    run = queue.run
     failed = [task for task in run.tasks if task.failed]
     if failed:
         others = [_instead(run, task) for task in failed]
         if None in others:
             return Ending.FAILED, "; ".join(_failure(task) for task in failed)
-        if any(other is task.job for other, task in zip(others, failed, strict=True)):
+        again = [other for other in others if other is not None]
+        if any(other.opcodes == task.job.opcodes for other, task in zip(again, failed, strict=True)):
             with trio.move_on_after(_PAUSE):
                 await stop.wait()
         for task in failed:
             task.repeated = True
-        run.rest = [[other for other in others if other is not None], *run.rest]
+        run.rest = [again, *run.rest]
     if not run.rest:
         return Ending.DONE, ""
-    review: Review | GivenUpError = Review()
+    review: Review | tuple[Ending, str] = Review()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_when, stop, nursery.cancel_scope)
-        review = await _look(run, read, check, patience, away)
+        review = await _look(queue, read, check, answers)
         nursery.cancel_scope.cancel()
     if stop.is_set():
         return Ending.STOPPED, "as requested"
-    if isinstance(review, GivenUpError):
-        return Ending.LOST, str(review)
+    if not isinstance(review, Review):
+        return review
     if review.obstacle is None:
         return None, ""
-    await tell(Changed(review.obstacle, review.plan))
+    await queue.tell(Changed(review.obstacle, review.plan))
     if review.plan is None:
         return Ending.CHANGED, review.obstacle
     run.changes.append(review.obstacle)
@@ -162,15 +184,21 @@ async def _next(
     return (None, "") if run.rest else (Ending.DONE, "")
 
 
-async def _look(
-    run: Run, read: Read, check: Check, patience: Patience, away: jobs.Away
-) -> Review | GivenUpError:
-    """Read the cluster, and review the rest of the plan on it."""
+async def _look(queue: _Queue, read: Read, check: Check, answers: Answers) -> Review | tuple[Ending, str]:
+    """Wait for the nodes that the next jobs need, read the cluster, and review the rest of the plan on it.
+
+    Where that cannot be, the result is how the run ends, and why.
+    """
+    run, failing = queue.run, Ending.FAILED
+    awaited = [node for job in run.rest[0] for node in job.awaits]
     try:
-        cluster = await jobs.persistently(read, patience, away)
+        if awaited:
+            await queue.persistently(lambda: node_daemons.expect(queue.ganeti, awaited, answers))
+        failing = Ending.LOST
+        cluster = await queue.persistently(read)
         return await trio.to_thread.run_sync(check, cluster, run.rest, run.moved, abandon_on_cancel=True)
     except GivenUpError as error:
-        return error
+        return failing, str(error)
     except HtoolsError as error:
         return Review(str(error))
 
@@ -182,34 +210,11 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
 
 def _instead(run: Run, task: Task) -> Job | None:
     """The job to be tried instead of one that failed, if there is one."""
-    job = task.job
-    if job.again is None or task.error is None or sum(each.job is job for each in run.tasks) >= _TRIALS:
-        return None
-    return job.again(task.error)
+    trials = sum(each.job.title == task.job.title for each in run.tasks)
+    again, error = task.job.again, task.error
+    return None if again is None or error is None or trials >= _TRIALS else again(error)
 
 
 def _failure(task: Task) -> str:
     number = f"job {task.number}" if task.number is not None else "not submitted"
     return f"{number} ({task.job.title}): {task.error}"
-
-
-async def _follow(run: Run, ganeti: Client, tell: Tell, patience: Patience, away: jobs.Away) -> None:
-    """Wait until all tasks are over."""
-    tasks = {task.number: task for task in run.current if task.number is not None}
-
-    async def news(number: int, told: JobStatus | str | None) -> None:
-        task = tasks[number]
-        if isinstance(told, str):
-            await tell(News(task, told))
-            return
-        if told is None:
-            task.error = "Ganeti does not know it any more"
-        elif told.final and told is not JobStatus.SUCCESS:
-            task.error = (await jobs.failures(ganeti, [number], patience, away))[number]
-        elif told.final and task.job.judge is not None:
-            task.error, task.note = task.job.judge(await jobs.results(ganeti, number, patience, away))
-        task.status = told
-        await tell(News(task))
-
-    if tasks:
-        await jobs.follow(ganeti, list(tasks), patience, away, news)

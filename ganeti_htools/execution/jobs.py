@@ -27,6 +27,7 @@ class Job:
     ``nodes`` are nodes that the job changes themselves, ``standing`` what they are then, and ``undo`` the job
     that takes this back should the plan end early while they are that. ``judge`` looks at the results of the
     job's opcodes; ``again`` gets the error of the job that failed and tells which one to try instead, if any.
+    The daemons of the nodes in ``awaits`` have to answer before it is submitted.
     """
 
     title: str
@@ -38,6 +39,7 @@ class Job:
     undo: "Job | None" = None
     judge: Callable[[Any], Verdict] | None = None
     again: "Callable[[str], Job | None] | None" = None
+    awaits: tuple[str, ...] = ()
 
 
 # The jobs of a set touch no node twice; a set is submitted when the one before has ended.

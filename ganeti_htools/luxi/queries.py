@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 NODE_FIELDS = (
     *("name", "mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "offline", "drained"),
     *("vm_capable", "ndp/spindle_count", "group.uuid", "tags", "ndp/exclusive_storage"),
-    *("sptotal", "spfree", "ndp/cpu_speed"),
+    *("sptotal", "spfree", "ndp/cpu_speed", "powered"),
 )
 INSTANCE_FIELDS = (
     *("name", "disk_usage", "be/memory", "be/vcpus", "status", "pnode", "snodes", "tags"),

@@ -53,7 +53,8 @@ class Node:
     figures may have been measured when the node had other instances. ``cpu_load`` is None unless a monitor
     measured it. ``storage`` are its storage units; None if they are not known, and ``t_dsk`` and ``f_dsk``
     are then those of the default unit. ``inventories`` are by resource class: of custom classes what the node
-    has; of those that Ganeti itself knows only what is reserved counts.
+    has; of those that Ganeti itself knows only what is reserved counts. ``drained`` and ``powered`` are as
+    Ganeti has them, where the source tells; ``powered`` is None for a node without an out-of-band program.
     """
 
     name: str
@@ -77,6 +78,8 @@ class Node:
     updating: bool = False
     storage: tuple[Unit, ...] | None = None
     inventories: Inventories = ()
+    drained: bool = False
+    powered: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

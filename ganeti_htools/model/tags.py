@@ -7,6 +7,7 @@ how fast nodes with such tags reach each other (Ganeti's design "migration speed
 No intergroup: instances are not moved out of the group, or between any groups of the cluster.
 Pinned: policies of the daemon leave the instance where it is (``htoolsd(8)``).
 Resource: how much an instance demands of a custom resource class (``htools(1)``).
+Squeezing: a run of hsqueeze is at work on the node, or was cut off there (``hsqueeze(1)``).
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from ganeti_htools.model.resource_classes import is_custom, is_own
 EXCLUSION = "htools:iextags:"
 STANDBY = "htools:standby:"
 STANDBY_AUTO = f"{STANDBY}auto"  # what hsqueeze itself gives and takes
+SQUEEZING = "htools:squeezing"
 MIGRATION = "htools:migration:"
 ALLOW_MIGRATION = "htools:allowmigration:"
 LOCATION = "htools:nlocation:"

@@ -21,7 +21,7 @@ from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import proposal, standby, view
+from ganeti_htools.planning import leftovers, proposal, standby, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
 from ganeti_htools.planning.view import View
@@ -89,11 +89,12 @@ class Options:
 
 
 def seen(cluster: Cluster, options: Options, before: Cluster | None = None) -> State:
-    """The cluster as a plan sees it: standby nodes have what they will have once they are powered up.
+    """The cluster as a plan sees it: standby nodes have what they will have once they are powered up, and
+    nodes that were drained for a plan are in use.
 
     ``before`` is the cluster from an earlier time, if there is one. Raises HtoolsError.
     """
-    return view.state_of(standby.furnished(cluster, before), options.view)
+    return view.state_of(standby.furnished(leftovers.in_use(cluster), before), options.view)
 
 
 def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
@@ -199,6 +200,8 @@ def _instance(spec: ISpec, factor: float, disk: bool) -> Instance:
 
 def purpose(plan: PowerPlan) -> str:
     """What the jobs of a plan are for."""
+    if plan.action is Action.NOTHING:
+        return "finishing what was left"
     return f"{'condensing' if plan.action is Action.OFFLINE else 'expanding'} by {len(plan.nodes)} nodes"
 
 
@@ -218,26 +221,24 @@ def tag_command(node: str) -> str:
     return f"gnt-node add-tags {node} {STANDBY_AUTO}"
 
 
-def jobs(state: State, plan: PowerPlan, drained: Sequence[str] = ()) -> "Jobsets":
-    """The jobs that carry out a plan for a state.
+def jobs(state: State, plan: PowerPlan) -> "Jobsets":
+    """The jobs that carry out a plan for a state, after those that finish what an earlier run has left there.
 
     Nodes are drained, emptied, tagged and marked offline before they are powered down; they are powered up,
-    marked online and lose their tag before they are filled. ``drained`` are nodes that have been drained for
-    an earlier plan.
+    marked online and lose their tag before they are filled.
     """
     from ganeti_htools.planning import power_jobs  # needed only where jobs are submitted
 
-    moves, nodes = jobs_of(state, sets_of(state, plan)), state.names(plan.nodes)
-    tags = {node: state.cluster.nodes[row].tags for node, row in zip(nodes, plan.nodes, strict=True)}
+    moves, nodes = jobs_of(state, sets_of(state, plan)), [state.cluster.nodes[row] for row in plan.nodes]
+    left, names = leftovers.leftovers(state.cluster), {node.name for node in nodes}
+    sets = [*leftovers.settled(left, names)]
     if plan.action is Action.ONLINE:
-        sets = [*power_jobs.up(tags), *moves]
+        sets += [*power_jobs.up(nodes), *moves]
     elif plan.action is Action.OFFLINE:
-        new = [power_jobs.drain(node) for node in nodes if node not in drained]
-        sets = [new, *moves, *power_jobs.down(tags)]
-    else:
-        sets = []
-    left = [power_jobs.undrain(node) for node in drained if node not in nodes]
-    return [jobs for jobs in (left, *sets) if jobs]
+        drained = {node.name for node in left.drained}
+        new = [power_jobs.drain(node.name) for node in nodes if node.name not in drained]
+        sets += [new, *moves, *power_jobs.down(nodes)]
+    return [jobs for jobs in sets if jobs]
 
 
 def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
@@ -288,22 +289,27 @@ def reviewer(
 
     action, nodes, enough = found.action, planned.names(found.nodes), found.enough
     powered: set[str] = set()
+    said: set[str] = set()
+
+    def say_without_power(state: State) -> None:
+        """Say once of nodes that nobody can power on or off that this is so."""
+        rows = [state.cluster.nodes[state.nodes[name]] for name in nodes if name in state.nodes]
+        names = [row.name for row in rows if row.powered is None and row.name not in said]
+        said.update(names)
+        if names:
+            say(f"No out-of-band program for {', '.join(names)}: the power is left as it is")
 
     def check(cluster: Cluster, rest: "Jobsets", _made: int) -> "Review":
         nonlocal action, nodes, enough
         state = seen(cluster, options, before)
+        say_without_power(state)
         minimum, target = (_kept(state, factor, options) for factor in options.factors)
         wanted = target if action is Action.OFFLINE else minimum if enough else None
         steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
-        left = [node for node in nodes if node in changed(rest, "offline")]
-        drained: list[str] = []
-        if action is Action.OFFLINE:
-            if not left:
-                return Review()  # they are offline already
-            waiting = changed(rest, "drained")
-            drained = [node for node in left if node not in waiting and node in state.nodes]
-            state = switched(state, [state.nodes[node] for node in drained], False)
-        elif action is Action.ONLINE and not left:
+        left = [node for node in nodes if node in marked(rest)]
+        if action is Action.OFFLINE and not left:
+            return Review()  # they are offline already
+        if action is Action.ONLINE and not left:
             powered.update(nodes)
         movable = view.movable(state, options.view)
         obstacle = recheck.obstacle(state, action, left, steps, wanted, movable)
@@ -319,12 +325,12 @@ def reviewer(
         if vainly:
             return Review(f"powered up, but still offline or drained: {', '.join(sorted(vainly))}")
         say(TITLES[action], *nodes)
-        return Review(obstacle, jobs(state, new, drained))
+        return Review(obstacle, jobs(state, new))
 
     return check
 
 
-def changed(rest: "Jobsets", role: str) -> set[str]:
-    """The nodes that jobs are yet to mark ``drained`` or ``offline``, or not so any more."""
+def marked(rest: "Jobsets") -> set[str]:
+    """The nodes that jobs are yet to mark offline, or online."""
     left = (op for jobs in rest for job in jobs for op in job.opcodes)
-    return {op["node_name"] for op in left if role in op and "node_name" in op}
+    return {op["node_name"] for op in left if "offline" in op}

@@ -1,134 +1,128 @@
 """The jobs that power nodes down and up (``hsqueeze(1)``), in the order that Ganeti wants.
 
 A node is powered off while it is offline, and goes online when it is powered on (``LUOobCommand`` and
-``LUNodeSetParams``).
+``LUNodeSetParams``). From the first job on it until the last it has a tag, by which another run recognises
+what this one left (:mod:`.leftovers`).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 from ganeti_htools.execution.jobs import Job, Verdict
 from ganeti_htools.luxi import opcodes
-from ganeti_htools.model.tags import STANDBY_AUTO, standby
-
-# The tags of nodes, by their names.
-Tags = Mapping[str, Sequence[str]]
+from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.cluster import Node
+from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO, standby
 
 _NORMAL, _UNAVAILABLE = 0, 3  # Ganeti's result states; 2 is for a program that failed
 
+_Work = tuple[Opcode, str]  # and the command that does the same
 
-def drain(node: str) -> Job:
+
+def drain(node: str, promote: bool = False) -> Job:
     """Let nothing new come to a node. Only if Ganeti asks for it others become master candidates."""
-    job = Job(
-        f"drain {node}",
-        (opcodes.set_node(node, "drained", True),),
-        (f"gnt-node modify --drained yes {node}",),
-        nodes=(node,),
-        standing="drained",
-        undo=undrain(node),
-    )
-    promoting = replace(
-        job,
-        opcodes=(opcodes.set_node(node, "drained", True, auto_promote=True),),
-        commands=(f"gnt-node modify --auto-promote --drained yes {node}",),
-    )
-    return replace(job, again=lambda error: promoting if "Not enough master candidates" in error else None)
+
+    def again(error: str) -> Job | None:
+        return drain(node, promote=True) if "Not enough master candidates" in error and not promote else None
+
+    work = _tag(node, SQUEEZING), _role(node, "drained", True, promote)
+    return Job(f"drain {node}", *_done(*work), None, (node,), "drained", undrain(node), again=again)
 
 
 def undrain(node: str) -> Job:
     """Let instances come to a node again."""
-    return Job(
-        f"undrain {node}",
-        (opcodes.set_node(node, "drained", False),),
-        (f"gnt-node modify --drained no {node}",),
-        nodes=(node,),
-        standing="online, not drained any more",
-    )
+    work = _role(node, "drained", False), _untag(node, [SQUEEZING])
+    return Job(f"undrain {node}", *_done(*work), None, (node,), "online, not drained any more")
 
 
-def down(tags: Tags) -> list[list[Job]]:
-    """Tag the empty nodes that have no such tag, mark all offline, and power them off."""
-    marked = [
-        Job(
-            f"tag {node}",
-            (opcodes.tag_node(node, [STANDBY_AUTO]),),
-            (f"gnt-node add-tags {node} {STANDBY_AUTO}",),
-            nodes=(node,),
-            standing="drained, empty and tagged",
-            undo=undrain(node),
-        )
-        for node, held in tags.items()
-        if not standby(held)
+def down(nodes: Sequence[Node]) -> list[list[Job]]:
+    """Tag the empty nodes that have no standby tag, mark all offline, and power them off."""
+    return [
+        [_mark(node.name) for node in nodes if not standby(node.tags)],
+        [_offline(node.name) for node in nodes],
+        *off(nodes),
     ]
-    offline = [
-        Job(
-            f"mark {node} offline",
-            (opcodes.set_node(node, "offline", True),),
-            (f"gnt-node modify --offline yes {node}",),
-            nodes=(node,),
-            standing="offline, not powered off",
-        )
-        for node in tags
-    ]
-    return [marked, offline, [_power(list(tags), False)]]
 
 
-def up(tags: Tags) -> list[list[Job]]:
-    """Power nodes on, mark them online once their node daemons answer, and take the tag that is ours."""
-    online = [_online(node) for node in tags]
-    unmarked = [
-        Job(
-            f"untag {node}",
-            (opcodes.untag_node(node, [STANDBY_AUTO]),),
-            (f"gnt-node remove-tags {node} {STANDBY_AUTO}",),
-            nodes=(node,),
-            standing="online",
-        )
-        for node, held in tags.items()
-        if STANDBY_AUTO in held
+def off(nodes: Sequence[Node]) -> list[list[Job]]:
+    """Power offline nodes off; those without out-of-band programs stay as they are."""
+    powered = [node.name for node in nodes if node.powered]
+    last = [
+        untag(node, [SQUEEZING], "offline" if node.powered is None else "offline and powered off")
+        for node in nodes
     ]
-    if not tags:
-        return []
-    return [[_power(list(tags), True)], online, unmarked]
+    return [_power(powered, False), last]
+
+
+def up(nodes: Sequence[Node]) -> list[list[Job]]:
+    """Power nodes on, mark them online once their node daemons answer, and take the tags that are ours."""
+    powered = [node.name for node in nodes if node.powered is not None]
+    last = []
+    for node in nodes:
+        held = {*node.tags, SQUEEZING} if node.name in powered else node.tags
+        ours = [tag for tag in (SQUEEZING, STANDBY_AUTO) if tag in held]
+        last += [untag(node, ours, "online")] if ours else []
+    return [_power(powered, True), [_online(node.name) for node in nodes], last]
+
+
+def untag(node: Node, tags: Sequence[str], standing: str) -> Job:
+    """The last job on a node, which then is as ``standing`` says."""
+    return Job(f"untag {node.name}", *_done(_untag(node.name, tags)), None, (node.name,), standing)
+
+
+def _mark(node: str) -> Job:
+    work = _tag(node, STANDBY_AUTO)
+    return Job(f"tag {node}", *_done(work), None, (node,), "drained, empty and tagged", undrain(node))
+
+
+def _offline(node: str) -> Job:
+    work = _role(node, "offline", True)
+    return Job(f"mark {node} offline", *_done(work), None, (node,), "offline, not powered off")
 
 
 def _online(node: str) -> Job:
-    """Ganeti refuses as long as the node's daemon does not answer, so this is tried again and again."""
-    job = Job(
-        f"mark {node} online",
-        (opcodes.set_node(node, "offline", False),),
-        (f"gnt-node modify --offline no {node}",),
-        nodes=(node,),
-        standing="online",
-    )
-    known: list[Job] = []  # the job itself, which counts its trials
+    """Ganeti refuses as long as the node's daemon does not answer it, so this is tried again and again."""
 
     def again(error: str) -> Job | None:
-        return known[0] if "fails to report its version" in error else None
+        return _online(node) if "fails to report its version" in error else None
 
-    known.append(replace(job, again=again))
-    return known[0]
+    work = _role(node, "offline", False)
+    return Job(f"mark {node} online", *_done(work), None, (node,), "online", again=again, awaits=(node,))
 
 
-def _power(nodes: Sequence[str], on: bool) -> Job:
-    word = "on" if on else "off"
-    return Job(
-        f"power {word} {', '.join(nodes)}",
-        (opcodes.power(nodes, on),),
-        tuple(f"gnt-node power -f {word} {node}" for node in nodes),
-        nodes=tuple(nodes),
-        standing="powered on, still offline" if on else "offline and powered off",
-        judge=judged,
-    )
+def _power(nodes: Sequence[str], on: bool) -> list[Job]:
+    """The job that powers nodes on or off, if there are any."""
+    word, standing = ("on", "powered on, still offline") if on else ("off", "offline and powered off")
+    tags = [_tag(node, SQUEEZING) for node in nodes if on]
+    power = opcodes.power(nodes, on), f"gnt-node power -f {word} {' '.join(nodes)}"
+    title = f"power {word} {', '.join(nodes)}"
+    return [Job(title, *_done(*tags, power), None, tuple(nodes), standing, judge=judged)] if nodes else []
+
+
+def _done(*work: _Work) -> tuple[tuple[Opcode, ...], tuple[str, ...]]:
+    """The opcodes and the commands."""
+    return tuple(opcode for opcode, _ in work), tuple(command for _, command in work)
+
+
+def _role(node: str, role: str, holds: bool, promote: bool = False) -> _Work:
+    options = f"{'--auto-promote ' if promote else ''}--{role} {'yes' if holds else 'no'}"
+    return opcodes.set_node(node, role, holds, promote), f"gnt-node modify {options} {node}"
+
+
+def _tag(node: str, tag: str) -> _Work:
+    return opcodes.tag_node(node, [tag]), f"gnt-node add-tags {node} {tag}"
+
+
+def _untag(node: str, tags: Sequence[str]) -> _Work:
+    return opcodes.untag_node(node, tags), f"gnt-node remove-tags {node} {' '.join(tags)}"
 
 
 def judged(results: Any) -> Verdict:
-    """What comes of an out-of-band command: its job ends well even if the programs failed, or if there are
-    none.
+    """What comes of an out-of-band command, the last of a job: the job ends well even if the programs failed,
+    or if there are none.
     """
     try:
-        told = {name: state for (_, name), (state, _) in results[0]}
+        told = {name: state for (_, name), (state, _) in results[-1]}
     except (TypeError, ValueError, LookupError):
         return Verdict("Ganeti does not tell what the out-of-band programs did")
     failed = sorted(name for name, state in told.items() if state not in (_NORMAL, _UNAVAILABLE))

@@ -45,6 +45,7 @@ class Control:
         self._trouble = trouble
         self._mastership = mastership
         self._methods: Mapping[str, Callable[..., Any]] = {
+            "boot_seconds": self._boot_seconds,
             "cluster": self._cluster,
             "cut": self._cut,
             "drop": self._drop,
@@ -74,6 +75,10 @@ class Control:
         except TypeError:
             return encode({"success": False, "result": f"{name}: these are not its arguments"}), True
         return encode({"success": True, "result": result}), True
+
+    def _boot_seconds(self, seconds: float) -> None:
+        """How long a node that is powered on does not answer, from now on."""
+        self._jobs.behaviour.boot_seconds = _number(seconds)
 
     def _cluster(self) -> str:
         """The cluster as it is now, in the text format."""

@@ -6,7 +6,7 @@ waiting until nobody else works on its instances and nodes, then running, one op
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -18,7 +18,7 @@ from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator.logical_units import begun, carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check, seconds, subjects, summary
-from ganeti_htools.simulator.world import World
+from ganeti_htools.simulator.world import World, find, lose
 
 MOST_RUNNING = 20  # as Ganeti has it unless told otherwise
 LONGEST_WAIT = 29.0  # seconds until WaitForJobChange tells that nothing changed, as luxid does
@@ -60,9 +60,12 @@ class QueuedJob:
 
 @dataclass(slots=True)
 class Behaviour:
-    """How jobs go: seconds for each opcode, and which fail (patterns of summaries, and how often)."""
+    """How jobs go: seconds for each opcode, and which fail (patterns of summaries, and how often); seconds
+    until a node that is powered on answers.
+    """
 
     seconds: float = 1.0
+    boot_seconds: float = 0.0
     failures: dict[str, float] = field(default_factory=dict)
     _enough: trio.Event = field(default_factory=trio.Event)
 
@@ -253,7 +256,8 @@ class Jobs:
                 await self.behaviour.take(seconds(op.opcode, self.behaviour.seconds))
                 if self.behaviour.fails(title):
                     raise OpcodeError("OpExecError", f"{title} was told to fail")
-                self.world, op.result = carry_out(self.world, op.opcode)
+                before, (self.world, op.result) = self.world, carry_out(self.world, op.opcode)
+                self._boot(before.silent - self.world.silent)
             except OpcodeError as error:
                 op.state, op.result, op.end = JobStatus.ERROR, error.encoded, stamp()
                 self._fail(job, "Preceding opcode failed")
@@ -261,6 +265,18 @@ class Jobs:
             op.state, op.end = JobStatus.SUCCESS, stamp()
         job.state, job.end = JobStatus.SUCCESS, stamp()
         self._tell()
+
+    def _boot(self, names: Iterable[str]) -> None:
+        """Nodes that were powered on answer after a while."""
+
+        async def boot(name: str) -> None:
+            await trio.sleep(self.behaviour.boot_seconds)
+            self.change(find(self.world, name))
+
+        if self.behaviour.boot_seconds:
+            for name in names:
+                self.world = lose(self.world, name)
+                self._nursery.start_soon(boot, name)
 
 
 def messages(job: QueuedJob) -> list[tuple[int, Stamp, str, str]]:

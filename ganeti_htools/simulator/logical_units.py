@@ -65,6 +65,9 @@ def _set_node(world: World, opcode: Opcode) -> tuple[World, Any]:
         raise refused("Can't set the node into more than one state at the same time", "wrong_input")
     if name == world.master and (offline or drained):
         raise refused("The master role can be changed only via master-failover", "wrong_input")
+    if offline is False and name in world.off - world.unpowered:
+        text = f"Node {name} needs to be turned on before its offline status can be reset"
+        raise refused(text, "wrong_state")
     if offline is False and name in world.offline and name in world.silent:
         text = f"Node {name} is being de-offlined but fails to report its version: Node does not answer"
         raise refused(text, "wrong_state")
@@ -92,9 +95,10 @@ def _out_of_band(world: World, opcode: Opcode) -> tuple[World, Any]:
     for name in names:
         state = 3 if name in world.unpowered else 2 if name in world.stuck else 0
         if state == 0 and command == "power-off":
-            world = lose(world, name)
+            world = replace(lose(world, name), off=world.off | {name})
         elif state == 0 and command in ("power-on", "power-cycle"):
-            world = find(world, name)
+            switched = {name} if command == "power-on" else set()
+            world = replace(find(world, name), off=world.off - switched)
         told = state == 0 and command == "power-status"
         result.append([[0, name], [state, {"powered": name not in world.silent} if told else None]])
     return world, result

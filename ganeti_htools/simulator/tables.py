@@ -47,6 +47,14 @@ def _role(world: World, node: Node) -> str:
     return "O" if node.name in world.offline else "D" if node.name in world.drained else "R"
 
 
+def _address(world: World, node: Node) -> Entry:
+    return (NORMAL, world.addresses[node.name]) if node.name in world.addresses else (NO_DATA, None)
+
+
+def _powered(world: World, node: Node) -> Entry:
+    return (UNAVAILABLE, None) if node.name in world.unpowered else (NORMAL, node.name not in world.off)
+
+
 def _group_name(world: World, node: Node) -> str:
     return next(group.name for group in world.cluster.groups if group.uuid == node.group)
 
@@ -63,6 +71,7 @@ NODES = QueryTable(
     {
         "name": field("Node", "text", "Node name", lambda node: node.name),
         "uuid": field("UUID", "text", "Node UUID", lambda node: storage.uuid(node.name)),
+        "pip": Field("PrimaryIP", "text", "Primary IP address", _address),
         "mtotal": _live(
             "MTotal", "unit", "Total amount of memory of physical machine", lambda node: plain(node.t_mem)
         ),
@@ -117,7 +126,7 @@ NODES = QueryTable(
             "Powered",
             "bool",
             "Whether node is thought to be powered on",
-            lambda world, node: (UNAVAILABLE, None),
+            _powered,
         ),
         "ndp/spindle_count": field(
             "SpindleCount",

@@ -4,8 +4,8 @@ A world is immutable; whatever happens makes a new one. Nodes keep their figures
 them, so that they report them again afterwards.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import DataError
@@ -18,7 +18,8 @@ from ganeti_htools.model.units import SINGLE, Units, survey
 class World:
     """A cluster, the name of its master, and the names of nodes that are drained, offline, or silent.
 
-    ``unpowered`` are nodes without out-of-band programs, ``stuck`` those whose programs fail.
+    ``unpowered`` are nodes without out-of-band programs, ``stuck`` those whose programs fail, ``off`` those
+    that were powered off, as Ganeti remembers it. ``addresses`` are those of nodes that have any.
     ``units`` are its storage units, which stay the same whatever happens.
     """
 
@@ -29,6 +30,8 @@ class World:
     silent: frozenset[str] = frozenset()
     unpowered: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
+    off: frozenset[str] = frozenset()
+    addresses: Mapping[str, str] = field(default_factory=dict)
     units: Units = SINGLE
 
     def node(self, name: str) -> Node | None:

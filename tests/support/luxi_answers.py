@@ -54,6 +54,7 @@ def _node(name: str, node: Json) -> dict[str, Cell]:
         "name": [0, name],
         "group.uuid": [0, node["group"]],
         **{f"ndp/{key}": [0, params[key]] for key in wanted},
+        "powered": [3, None],
         **static,
         **live,
     }

@@ -48,6 +48,6 @@ def offline_candidates(state: State, allowed: Allowed = Allowed.POOLS) -> Ints:
 
 
 def online_candidates(state: State) -> Ints:
-    """Nodes that may be powered up: offline, with a standby tag."""
-    tagged = np.array([standby(node.tags) for node in state.cluster.nodes], np.bool_)
+    """Nodes that may be powered up: offline, with a standby tag, and not just drained."""
+    tagged = np.array([standby(node.tags) and not node.drained for node in state.cluster.nodes], np.bool_)
     return np.flatnonzero(state.columns.offline & tagged)

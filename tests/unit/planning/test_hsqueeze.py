@@ -21,7 +21,8 @@ def ignore(_text: str) -> None:
 
 @pytest.fixture(scope="module")
 def spacious() -> Cluster:
-    return with_master(4, Shape(nodes=6, instances=12, templates={"ext": 1}, fill=0.05, down=0))
+    made = with_master(4, Shape(nodes=6, instances=12, templates={"ext": 1}, fill=0.05, down=0))
+    return replace(made, nodes=tuple(replace(node, powered=True) for node in made.nodes))
 
 
 def test_nodes_are_emptied_and_tagged_before_they_are_powered_down(spacious: Cluster) -> None:
@@ -36,10 +37,12 @@ def test_nodes_are_emptied_and_tagged_before_they_are_powered_down(spacious: Clu
         *(f"tag {node}" for node in nodes),
         *(f"mark {node} offline" for node in nodes),
         f"power off {', '.join(nodes)}",
+        *(f"untag {node}" for node in nodes),
     ]
     assert jobs[len(nodes) : len(nodes) + len(moves)] == moves
-    assert [len(jobs) for jobs in (proposal.jobs[0], *proposal.jobs[-3:])] == [len(nodes)] * 3 + [1]
-    assert jobs[-1].commands == tuple(f"gnt-node power -f off {node}" for node in nodes)
+    sizes = [len(jobs) for jobs in (proposal.jobs[0], *proposal.jobs[-4:])]
+    assert sizes == [len(nodes)] * 3 + [1, len(nodes)]
+    assert proposal.jobs[-2][0].commands == (f"gnt-node power -f off {' '.join(nodes)}",)
 
 
 def test_nothing_to_do_is_no_job(spacious: Cluster) -> None:

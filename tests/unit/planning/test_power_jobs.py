@@ -1,99 +1,24 @@
 """Nodes powered down and up on the simulated Ganeti, step by step, also when a step fails."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from math import inf
 
 import pytest
-import trio
 from trio.testing import MockClock
 
-from ganeti_htools.backends import luxi
-from ganeti_htools.execution.events import Event, Submitting
-from ganeti_htools.execution.execute import execute
-from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.execution.events import Away, Event, Submitting
+from ganeti_htools.execution.run import Ending
 from ganeti_htools.execution.wording import summary
-from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client
-from ganeti_htools.luxi.jobs import Patience
-from ganeti_htools.luxi.opcodes import Signature
-from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import hsqueeze, power_jobs
-from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning import power_jobs
 from ganeti_htools.planning.proposal import OnChange
-from ganeti_htools.simulator.world import World, begin
-from tests.support.simulated import Simulated, simulated
-from tests.support.worlds import instance, node
+from ganeti_htools.simulator.world import with_role
+from tests.support.simulated import simulated
+from tests.support.squeezing import TIGHT, Caller, titles, world
+from tests.support.worlds import instance
 
 AUTO = "htools:standby:auto"
-LOOSE = Options(minimal_resources=0.0, target_resources=1.0)
-TIGHT = Options(minimal_resources=43.0, target_resources=44.0)  # 5504 MiB
-
-
-def world() -> World:
-    """The master and three nodes with instances on external storage, all of which two of them can take."""
-    hosts = {"boss": 2, "one": 2, "two": 1, "three": 1}
-    nodes = (
-        node(
-            name,
-            t_mem=8096.0,
-            f_mem=8000 - 1000 * count,
-            t_cpu=32.0,
-            t_spindles=8,
-            master=name == "boss",
-        )
-        for name, count in hosts.items()
-    )
-    rows = (
-        instance(f"{name}-{row}", DiskTemplate.EXT, name)
-        for name, count in hosts.items()
-        for row in range(count)
-    )
-    return begin(Cluster((Group("default", "uuid"),), tuple(nodes), tuple(rows)))
-
-
-@dataclass
-class Caller:
-    """Who has a plan of hsqueeze carried out."""
-
-    master: Simulated
-    client: Client
-    react: Callable[[Event], None] = lambda _event: None
-    said: list[str] = field(default_factory=list)
-
-    async def read(self) -> Cluster:
-        return luxi.parse(await queries.whole_cluster(self.client))
-
-    async def tell(self, event: Event) -> None:
-        self.react(event)
-
-    async def squeeze(self, options: Options = LOOSE, on_change: OnChange = "replan") -> Run:
-        """Plan and carry out."""
-        proposal = hsqueeze.propose(await self.read(), options, lambda _text: None)
-        run = Run(Signature("test", "a test", "testing", f"beef{len(self.master.states())}"), proposal.jobs)
-        check = proposal.review(on_change, lambda *texts: self.said.extend(texts))
-        patience = Patience(answer=30, away=300, late=10)
-        await execute(run, self.client, self.read, check, self.tell, trio.Event(), lambda: 1, patience)
-        return run
-
-    @property
-    def world(self) -> World:
-        return self.master.jobs.world
-
-    def tags(self, name: str) -> tuple[str, ...]:
-        found = self.world.node(name)
-        assert found is not None
-        return found.tags
-
-    def hosts(self) -> set[str]:
-        return {row.pnode for row in self.world.cluster.instances}
-
-    def power(self, how: str, *names: str) -> None:
-        self.master.jobs.change(replace(self.world, **{how: frozenset(names)}))  # type: ignore[arg-type]
-
-
-def titles(run: Run) -> list[str]:
-    return [task.job.title for task in run.tasks if task.job.step is None]
 
 
 async def test_down_and_up(autojump_clock: MockClock) -> None:
@@ -107,6 +32,7 @@ async def test_down_and_up(autojump_clock: MockClock) -> None:
             *("tag two", "tag three"),
             *("mark two offline", "mark three offline"),
             "power off two, three",
+            *("untag two", "untag three"),
         ]
         assert caller.world.offline == caller.world.silent == {"two", "three"}
         assert caller.hosts() == {"boss", "one"}
@@ -132,26 +58,49 @@ async def test_a_tag_of_others_stays(autojump_clock: MockClock) -> None:
     start = world().with_nodes(replace(row, tags=tags) for row in world().cluster.nodes[2:])
     async with simulated(start) as (master, client):
         caller = Caller(master, client)
-        assert not any("tag" in title for title in titles(await caller.squeeze()))
+        assert "tag two" not in titles(await caller.squeeze())
         assert caller.world.offline == {"two", "three"}
-        assert not any("tag" in title for title in titles(await caller.squeeze(TIGHT)))
-        assert caller.tags("two") == ("htools:standby:x",)
+        assert caller.tags("two") == caller.tags("three") == tags
+        assert (await caller.squeeze(TIGHT)).ending is Ending.DONE
+        assert caller.world.offline == {"three"}
+        assert caller.tags("two") == tags
 
 
-@pytest.mark.parametrize("failing", ["INSTANCE_MIGRATE", "TAGS_SET", "NODE_SET_PARAMS.three"])
-async def test_what_was_not_finished_is_undrained(autojump_clock: MockClock, failing: str) -> None:
+def until_submitting(title: str, deed: Callable[[], None]) -> Callable[[Event], None]:
+    """Do something when jobs are about to be submitted of which this is the first."""
+
+    def react(event: Event) -> None:
+        if isinstance(event, Submitting) and event.tasks[0].job.title == title:
+            deed()
+
+    return react
+
+
+@pytest.mark.parametrize(
+    ("step", "failing"),
+    [
+        ("drain two", "TAGS_SET"),
+        ("drain two", "NODE_SET_PARAMS.three"),
+        ("drain two", "INSTANCE_MIGRATE"),
+        ("tag two", "TAGS_SET"),
+        ("mark two offline", "NODE_SET_PARAMS"),
+    ],
+)
+async def test_what_was_not_finished_is_undrained(autojump_clock: MockClock, step: str, failing: str) -> None:
     """And another run, once nothing fails any more, completes it."""
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
-        master.jobs.behaviour.fail(failing, 1)
+        caller.react = until_submitting(step, lambda: master.jobs.behaviour.fail(failing, 1))
         run = await caller.squeeze()
         assert run.ending is Ending.FAILED
         assert "was told to fail" in run.reason
         assert not caller.world.drained
-        assert not caller.world.offline
-        assert "  node two is online, not drained any more" in summary(run)
+        told = [f"  node {name} is online, not drained any more" for name in ("two", "three")]
+        assert set(told) & set(summary(run))
+        caller.react = lambda _event: None
         assert (await caller.squeeze()).ending is Ending.DONE
         assert caller.world.offline == caller.world.silent == {"two", "three"}
+        assert caller.tags("two") == caller.tags("three") == (AUTO,)
 
 
 async def test_what_is_offline_stays_so(autojump_clock: MockClock) -> None:
@@ -183,42 +132,115 @@ async def test_programs_that_fail(autojump_clock: MockClock) -> None:
 
 
 async def test_no_programs(autojump_clock: MockClock) -> None:
+    """It is known beforehand, and said once; all else is done, down and up."""
+    async with simulated(replace(world(), unpowered=frozenset({"two", "three"}))) as (master, client):
+        caller = Caller(master, client)
+        run = await caller.squeeze()
+        assert run.ending is Ending.DONE
+        assert caller.world.offline == {"two", "three"}
+        assert caller.said == ["No out-of-band program for two, three: the power is left as it is"]
+        assert summary(run)[1:] == ["  node two is offline", "  node three is offline"]
+        again = await caller.squeeze(TIGHT)
+        assert again.ending is Ending.DONE
+        assert caller.world.offline == {"three"}
+        assert caller.tags("two") == ()
+        assert caller.said[1:] == ["No out-of-band program for two: the power is left as it is"]
+        assert not any("power" in title for title in titles(run) + titles(again))
+        assert not caller.world.silent
+
+
+async def test_programs_that_are_gone_meanwhile(autojump_clock: MockClock) -> None:
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
-        caller.power("unpowered", "two", "three")
+
+        def remove(event: Event) -> None:
+            if isinstance(event, Submitting) and event.tasks[0].job.title == "mark two offline":
+                caller.power("unpowered", "two", "three")
+
+        caller.react = remove
         run = await caller.squeeze()
         assert run.ending is Ending.DONE
         note = "no out-of-band program for three, two: the power is left as it is"
         assert [task.note for task in run.tasks if task.note] == [note]
-        assert caller.world.offline == {"two", "three"}
-        assert not caller.world.silent
 
 
 @pytest.mark.parametrize("comes", [True, False])
 async def test_a_node_that_takes_its_time(autojump_clock: MockClock, comes: bool) -> None:
+    """Its node daemon is waited for, and said to be; before it answers nothing is submitted."""
     async with simulated(world()) as (master, client):
         caller = Caller(master, client)
         await caller.squeeze()
-        caller.power("unpowered", "two", "three")  # somebody powers it on
-        tries = 0
+        master.jobs.behaviour.boot_seconds = inf
+        reasons = []
 
-        def boot(event: Event) -> None:
-            nonlocal tries
-            if isinstance(event, Submitting) and event.tasks[0].job.title == "mark two online":
-                tries += 1
-                if tries == 5 and comes:
+        def listen(event: Event) -> None:
+            if isinstance(event, Away):
+                reasons.append(event.reason)
+                if comes:
                     caller.power("silent", "three")
 
-        caller.react = boot
+        caller.react = listen
+        run = await caller.squeeze(TIGHT)
+        silence = "the node daemon does not answer on two"
+        assert titles(run).count("mark two online") == comes
+        if comes:
+            assert reasons == [f"Waiting: {silence}", None]
+            assert (run.ending, run.moved) == (Ending.DONE, 2)
+            assert caller.tags("two") == ()
+        else:
+            assert (run.ending, run.reason) == (Ending.FAILED, f"{silence}; given up after 300 s")
+            assert "  node two is powered on, still offline" in summary(run)
+            assert AUTO in caller.tags("two")
+
+
+async def test_nobody_has_to_wait_for_a_node(autojump_clock: MockClock) -> None:
+    async with simulated(world()) as (master, client):
+        caller = Caller(master, client)
+        await caller.squeeze()
+        master.jobs.behaviour.boot_seconds = inf
+        caller.react = lambda event: caller.stop.set() if isinstance(event, Away) else None
+        assert (await caller.squeeze(TIGHT)).ending is Ending.STOPPED
+
+
+@pytest.mark.parametrize("comes", [True, False])
+async def test_a_node_that_ganeti_does_not_reach_yet(autojump_clock: MockClock, comes: bool) -> None:
+    """Its daemon takes connections, but Ganeti refuses to mark it online; it is asked again."""
+    async with simulated(world()) as (master, client):
+        caller = Caller(master, client)
+        await caller.squeeze()
+        master.jobs.change(replace(caller.world, addresses={}))
+        master.jobs.behaviour.boot_seconds = inf
+        tries = 0
+
+        def boot() -> None:
+            nonlocal tries
+            tries += 1
+            if comes and tries == 5:
+                caller.power("silent", "three")
+
+        caller.react = until_submitting("mark two online", boot)
         run = await caller.squeeze(TIGHT)
         if comes:
-            assert (run.ending, tries) == (Ending.DONE, 5)
-            assert caller.tags("two") == ()
-            assert run.moved == 2
+            assert (run.ending, run.moved, tries) == (Ending.DONE, 2, 5)
         else:
             assert (run.ending, tries) == (Ending.FAILED, 40)
             assert "fails to report its version" in run.reason
-            assert caller.tags("two") == (AUTO,)
+            assert AUTO in caller.tags("two")
+
+
+async def test_a_node_that_is_offline_again_is_not_powered_on_twice(autojump_clock: MockClock) -> None:
+    start = world().with_nodes(replace(row, tags=("htools:standby:x",)) for row in world().cluster.nodes[2:])
+    async with simulated(start) as (master, client):
+        caller = Caller(master, client)
+        await caller.squeeze()
+
+        def mark() -> None:
+            master.jobs.change(with_role(caller.world, "two", offline=True, drained=False))
+
+        caller.react = until_submitting("untag two", mark)
+        run = await caller.squeeze(TIGHT)
+        assert run.ending is Ending.CHANGED
+        assert run.reason == "powered up, but still offline or drained: two"
 
 
 @pytest.mark.parametrize("wish", ["replan", "stop"])
@@ -247,8 +269,9 @@ def test_only_where_ganeti_asks_for_it_others_are_promoted() -> None:
     assert job.again("OpPrereqError: something else") is None
     other = job.again("OpPrereqError: Not enough master candidates, please pass auto promote option")
     assert other is not None
-    assert (job.opcodes[0]["auto_promote"], other.opcodes[0]["auto_promote"]) == (False, True)
-    assert other.again is None
+    assert (job.opcodes[-1]["auto_promote"], other.opcodes[-1]["auto_promote"]) == (False, True)
+    assert other.again is not None
+    assert other.again("OpPrereqError: Not enough master candidates") is None
     assert other.undo == job.undo
 
 

@@ -130,6 +130,8 @@ def test_power() -> None:
     assert not now.answers("three")
     on = opcode("OOB_COMMAND", node_names=["three"], command="power-on")
     assert after(on, role("three", offline=False), start=now) == world()
+    with pytest.raises(OpcodeError, match="being de-offlined but fails to report its version"):
+        after(role("three", offline=False), start=replace(now, unpowered=frozenset({"three"})))
 
 
 @pytest.mark.parametrize(("how", "state"), [("unpowered", 3), ("stuck", 2)])
@@ -185,7 +187,7 @@ def test_tags_come_and_go(kind: str, name: str | None) -> None:
                 opcode("OOB_COMMAND", node_names=["three"], command="power-off"),
                 role("three", offline=False),
             ),
-            "being de-offlined but fails to report its version",
+            "Node three needs to be turned on before its offline status can be reset",
             "wrong_state",
         ),
         (

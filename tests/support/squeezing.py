@@ -1,0 +1,124 @@
+"""A simulated Ganeti whose nodes can be powered down and up, and who has plans of hsqueeze carried out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import trio
+
+from ganeti_htools.backends import luxi
+from ganeti_htools.execution.events import Event, News
+from ganeti_htools.execution.execute import execute
+from ganeti_htools.execution.run import Run
+from ganeti_htools.luxi import queries
+from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.jobs import Patience
+from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning import hsqueeze
+from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning.proposal import OnChange
+from ganeti_htools.simulator.world import World, begin
+from tests.support.simulated import Simulated
+from tests.support.worlds import instance, node
+
+LOOSE = Options(minimal_resources=0.0, target_resources=1.0)
+TIGHT = Options(minimal_resources=43.0, target_resources=44.0)  # 5504 MiB
+
+
+def world() -> World:
+    """The master and three nodes with instances on external storage, all of which two of them can take."""
+    hosts = {"boss": 2, "one": 2, "two": 1, "three": 1}
+    nodes = (
+        node(
+            name,
+            t_mem=8096.0,
+            f_mem=8000 - 1000 * count,
+            t_cpu=32.0,
+            t_spindles=8,
+            master=name == "boss",
+        )
+        for name, count in hosts.items()
+    )
+    rows = (
+        instance(f"{name}-{row}", DiskTemplate.EXT, name)
+        for name, count in hosts.items()
+        for row in range(count)
+    )
+    start = begin(Cluster((Group("default", "uuid"),), tuple(nodes), tuple(rows)))
+    return replace(start, addresses={name: f"address of {name}" for name in hosts})
+
+
+@dataclass
+class Caller:
+    """Who has a plan of hsqueeze carried out, and reacts to what happens meanwhile."""
+
+    master: Simulated
+    client: Client
+    react: Callable[[Event], None] = lambda _event: None
+    said: list[str] = field(default_factory=list)
+    stop: trio.Event = field(default_factory=trio.Event)
+
+    async def read(self) -> Cluster:
+        return luxi.parse(await queries.whole_cluster(self.client))
+
+    async def tell(self, event: Event) -> None:
+        self.react(event)
+
+    async def answers(self, address: str) -> bool:
+        """Whether the node daemon at an address does."""
+        return address.removeprefix("address of ") not in self.world.silent
+
+    async def squeeze(self, options: Options = LOOSE, on_change: OnChange = "replan") -> Run:
+        """Plan and carry out."""
+        proposal = hsqueeze.propose(await self.read(), options, lambda _text: None)
+        signature = Signature("test", "a test", proposal.purpose, f"beef{len(self.master.states())}")
+        run = Run(signature, proposal.jobs)
+        check = proposal.review(on_change, lambda *texts: self.said.extend(texts))
+        patience = Patience(answer=30, away=300, late=10)
+        await execute(
+            run, self.client, self.read, check, self.tell, self.stop, lambda: 1, patience, self.answers
+        )
+        return run
+
+    async def cut_off(self, events: int, options: Options) -> bool:
+        """Plan, and carry out until jobs have been submitted or have ended so often; whether that comes
+        before the end. Jobs go on.
+        """
+
+        def count(event: Event) -> None:
+            nonlocal events
+            events -= not isinstance(event, News) or event.task.over
+            if not events:
+                scope.cancel()
+
+        with trio.CancelScope() as scope:
+            self.react = count
+            await self.squeeze(options)
+        self.react = lambda _event: None
+        return scope.cancelled_caught
+
+    async def settle(self) -> None:
+        """Wait until no job is under way."""
+        while not {"queued", "waiting", "running"}.isdisjoint(self.master.states()):
+            await trio.sleep(1)
+
+    @property
+    def world(self) -> World:
+        return self.master.jobs.world
+
+    def tags(self, name: str) -> tuple[str, ...]:
+        found = self.world.node(name)
+        assert found is not None
+        return found.tags
+
+    def hosts(self) -> set[str]:
+        return {row.pnode for row in self.world.cluster.instances}
+
+    def power(self, how: str, *names: str) -> None:
+        self.master.jobs.change(replace(self.world, **{how: frozenset(names)}))  # type: ignore[arg-type]
+
+
+def titles(run: Run) -> list[str]:
+    """Those of its jobs that make no moves."""
+    return [task.job.title for task in run.tasks if task.job.step is None]

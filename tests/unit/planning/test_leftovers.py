@@ -1,0 +1,45 @@
+"""A run of hsqueeze that is cut off anywhere, and another one that completes it."""
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from trio.testing import MockClock
+
+from ganeti_htools.execution.run import Ending
+from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.simulator.world import World
+from tests.support.simulated import simulated
+from tests.support.squeezing import LOOSE, TIGHT, Caller, titles, world
+
+AUTO, SQUEEZING = "htools:standby:auto", "htools:squeezing"
+
+
+async def squeezed(start: World, options: Options) -> World:
+    """What becomes of a world when nothing is cut off."""
+    async with simulated(start) as (master, client):
+        caller = Caller(master, client)
+        assert (await caller.squeeze(options)).ending is Ending.DONE
+        return caller.world
+
+
+@pytest.mark.parametrize("action", ["down", "up", "down without programs", "up without programs"])
+async def test_another_run_completes_it(autojump_clock: MockClock, action: str) -> None:
+    """Cut off at each moment; jobs that were submitted by then go on, and end."""
+    start, options = world(), LOOSE
+    if action.endswith("programs"):
+        start = replace(start, unpowered=frozenset({"two", "three"}))
+    if action.startswith("up"):
+        start, options = await squeezed(start, LOOSE), TIGHT
+    done = await squeezed(start, options)
+    for events in count(1):
+        async with simulated(start) as (master, client):
+            caller = Caller(master, client)
+            if not await caller.cut_off(events, options):
+                break
+            await caller.settle()
+            run = await caller.squeeze(options)
+            assert (run.ending, run.reason) == (Ending.DONE, ""), (events, titles(run))
+            assert caller.world == done, (events, titles(run))
+            assert not (await caller.squeeze(options)).tasks
+    assert events > 8
