@@ -196,7 +196,7 @@ async def test_nobody_is_asked_about_no_jobs() -> None:
 ASKED = [
     b'{"method":"Query","args":["node",["name","mtotal","mnode","mfree","dtotal","dfree","ctotal","cnos",'
     b'"offline","drained","vm_capable","ndp/spindle_count","group.uuid","tags","ndp/exclusive_storage",'
-    b'"sptotal","spfree","ndp/cpu_speed"],null]}',
+    b'"sptotal","spfree","ndp/cpu_speed","powered"],null]}',
     b'{"method":"Query","args":["instance",["name","disk_usage","be/memory","be/vcpus","status","pnode",'
     b'"snodes","tags","be/auto_balance","disk_template","be/spindle_use","disk.sizes","disk.spindles",'
     b'"forthcoming","nic.networks"],null]}',
