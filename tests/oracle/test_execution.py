@@ -86,6 +86,7 @@ def test_hsqueeze(oracle: Oracle, tmp_path: Path) -> None:
     kinds = [op["OP_ID"] for op in theirs]
     assert kinds.count("OP_TAGS_SET") > 1
     assert kinds[-1] == "OP_OOB_COMMAND"
+    own = [op for op in own if op.get("tags") != ["htools:squeezing"]]  # by which we find what was left
     drained = kinds.count("OP_TAGS_SET")
     assert [op["drained"] for op in own[:drained]] == [True] * drained
     assert own[drained:] == theirs
