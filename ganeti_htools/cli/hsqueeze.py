@@ -70,7 +70,7 @@ def run(line: CommandLine) -> None:
     _show(line, "Initial", read)
     if options.raised:
         warn(f"Warning: {options.raised}")
-    left = str(leftovers(cluster))
+    left = str(leftovers(cluster)) if line.exec else ""
     if left:
         warn(f"Warning: an earlier run was cut off: {left}")
     before = _before(line)
@@ -84,8 +84,8 @@ def run(line: CommandLine) -> None:
     sets = planning.sets_of(state, plan)
     _tell_of_plan(line, state, plan, options, tell)
     give_commands(line, "Commands to run:", _script(state, plan, sets), tell)
-    wanted = line.exec and (plan.action is not Action.NOTHING or bool(left))
-    outcome = _execute(line, options, cluster, state, plan, before, told, tell) if wanted else None
+    wanted = line.exec and (plan.action is not Action.NOTHING or left)
+    outcome = _execute(line, options, state, plan, before, told, tell) if wanted else None
     if line.json:
         _report(state, plan, options, sets, outcome)
     if outcome is not None:
@@ -115,7 +115,6 @@ def _before(line: CommandLine) -> Cluster | None:
 def _execute(
     line: CommandLine,
     options: Options,
-    cluster: Cluster,
     state: State,
     plan: PowerPlan,
     before: Cluster | None,
@@ -130,7 +129,7 @@ def _execute(
         return by_daemon.carry_out(line, told["id"], say_on)
     from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
 
-    run = begin(HSQUEEZE.name, planning.purpose(plan), planning.jobs(state, plan, cluster), options.execution)
+    run = begin(HSQUEEZE.name, planning.purpose(plan), planning.jobs(state, plan), options.execution)
     check = planning.reviewer(state, plan, options, line.on_change, say_on, progress, before)
     return over_luxi.carry_out(line, run, check, say_on)
 

@@ -31,13 +31,13 @@ class Leftovers:
 
 
 def leftovers(cluster: Cluster) -> Leftovers:
-    """Those of a cluster as Ganeti tells it."""
+    """Those of a cluster as Ganeti tells it, or as it is :func:`in_use`."""
     used = {name for row in cluster.instances for name in (row.pnode, row.snode)}
     ours = [node for node in cluster.nodes if SQUEEZING in node.tags]
     return Leftovers(
         tuple(node for node in ours if node.drained),
         tuple(node for node in ours if node.offline and not node.drained and node.name not in used),
-        tuple(node for node in cluster.nodes if not node.offline and _ours(node)),
+        tuple(node for node in cluster.nodes if not (node.offline or node.drained) and _ours(node)),
     )
 
 
