@@ -350,7 +350,7 @@ END
 -h,--help none
 --version none
 --socket file
-choices=status,refresh,storage,methods,plans,plan,execute,cancel,policies,run,history,why,decide 1 1
+choices=status,refresh,storage,methods,plans,plan,execute,cancel,policies,run,history,why,providers,inventory,usage,allocations,claim,release,decide 1 1
 END
             ;;
         'htoolsctl status') cat <<'END'
@@ -421,6 +421,50 @@ END
 END
             ;;
         'htoolsctl why') cat <<'END'
+-h,--help none
+oneinstance 1 1
+--json none
+END
+            ;;
+        'htoolsctl providers') cat <<'END'
+-h,--help none
+--json none
+END
+            ;;
+        'htoolsctl inventory') cat <<'END'
+-h,--help none
+onenode 1 1
+--total integer
+--reserved integer
+--min-unit integer
+--max-unit integer
+--step-size integer
+--allocation-ratio float
+--remove none
+--json none
+END
+            ;;
+        'htoolsctl usage') cat <<'END'
+-h,--help none
+onenode 1 1
+--json none
+END
+            ;;
+        'htoolsctl allocations') cat <<'END'
+-h,--help none
+oneinstance 1 1
+--json none
+END
+            ;;
+        'htoolsctl claim') cat <<'END'
+-h,--help none
+oneinstance 1 1
+string 1 1
+--seconds float
+--json none
+END
+            ;;
+        'htoolsctl release') cat <<'END'
 -h,--help none
 oneinstance 1 1
 --json none

@@ -129,10 +129,13 @@ KINDS = {
     "N": "integer",
     "NODE": "onenode",
     "PATH": "file",
+    "PROVIDER": "onenode",
+    "PROVIDER:CLASS=N": "string",
     "POLICY": f"choices={','.join(POLICIES)}",
     "REGEX": "string",
     "SECONDS": "float",
     "TIME": "string",
+    "X": "float",
 }
 
 

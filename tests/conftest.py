@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from htoolsd.ledger.urls import of_file
 from tests.support import postgresql as postgresql_server
 from tests.support.oracle import Oracle
 
@@ -54,9 +55,13 @@ def postgresql() -> Iterator[postgresql_server.Server]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a ledger is to be, in each of the two databases: nothing is there yet."""
+    """Where a ledger is to be, in each of the two databases: nothing is there yet.
+
+    The file is where the daemon has it whose directory is that of the test.
+    """
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+        (tmp_path / "state").mkdir()
+        return of_file(str(tmp_path / "state"))
     server: postgresql_server.Server = request.getfixturevalue("postgresql")
     return server.database()
 

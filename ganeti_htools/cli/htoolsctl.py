@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ganeti_htools import streams
+from ganeti_htools.cli import ledger_commands
 from ganeti_htools.cli.report import daemon, daemon_plans, decisions, history, policies, storage
 from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socket
 from ganeti_htools.client.following import changes
@@ -108,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     why.add_argument("instance", metavar="INSTANCE", help="its name, or the beginning up to a dot")
     for command in (listed, wanted, past, why):
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
+    ledger_commands.declare(add, _print)
     decide = add("decide", _decide, "Decides an iallocator request.")
     decide.usage = "htoolsctl decide FILE [--alternates=N] [--claim] [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")

@@ -32,6 +32,9 @@ class Refusal(StrEnum):
     BUSY = "busy"
     CLUSTER = "no-cluster"
     PLAN = "bad-plan"
+    CONFLICT = "conflict"  # somebody else was first: what is asked rests on a generation that has passed
+    CAPACITY = "no-capacity"
+    LEDGER = "no-ledger"
     STOPPING = "stopping"
     INTERNAL = "internal"
 

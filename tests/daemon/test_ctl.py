@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import htoolsctl as program
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.planning import group_health
+from htoolsd.ledger.identities import provider_uuid
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Changes, Provider
+from htoolsd.ledger.urls import of_file
 from tests.support.clusters import Shape
 from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
 from tests.support.rows import generated
@@ -48,8 +53,8 @@ def test_status_for_programs_is_the_daemons_answer(daemon: Daemon) -> None:
 def test_methods_are_listed(daemon: Daemon) -> None:
     methods = json.loads(htoolsctl(daemon, "methods", "--json").stdout)
     names = (
-        "cancel cluster decide execute explain follow history methods plan plans policies refresh run status"
-        " storage why"
+        "allocations cancel claim cluster decide execute explain follow history inventory methods plan plans"
+        " policies providers refresh release run set_inventory status storage usage why"
     )
     assert [method["name"] for method in methods] == names.split()
     table = htoolsctl(daemon, "methods").stdout
@@ -81,7 +86,15 @@ def test_decide_lists_the_groups(daemon: Daemon, tmp_path: Path) -> None:
 def test_the_manual_has_every_key_of_the_status(daemon: Daemon) -> None:
     groups = group_health.told(generated(1, Shape()))  # this daemon knows of none
     decided = dict.fromkeys(("time", "remedy", "group", "outcome", "reason"))  # and has decided nothing
-    check("htoolsctl.1.md", [json.loads(htoolsctl(daemon, "status", "--json").stdout), groups, decided])
+    provider = Provider(provider_uuid("c/node"), "c/node")
+    changes = Changes(providers=(provider,), inventories={provider.uuid: {"VCPU": Inventory(4)}})
+    ledger = Ledger(of_file(str(daemon.state)))
+    ledger.synchronise(changes)
+    ledger.close()
+    commands = ["status"], ["providers"], ["inventory"], ["usage"], ["claim", "c/web", "c/node:VCPU=1"]
+    told = [json.loads(htoolsctl(daemon, *command, "--json").stdout) for command in commands]
+    kinds = {"node", "instance", "plan", "claim"}
+    check("htoolsctl.1.md", [*told, groups, decided], kinds)
 
 
 def test_decide_relays_the_exit_status(daemon: Daemon) -> None:

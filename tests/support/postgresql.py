@@ -39,20 +39,21 @@ class Server:
 
     def answers(self) -> bool:
         try:
-            psycopg.connect(self._url("postgres")).close()
+            psycopg.connect(self._url).close()
         except psycopg.OperationalError:
             return False
         return True
 
     def database(self) -> str:
-        """The URL of a new database, which is empty."""
-        name = f"ledger_{uuid4().hex}"
-        with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"'.encode())
-        return self._url(name)
+        """The URL of a new place for tables, which is empty."""
+        schema = f"ledger_{uuid4().hex}"
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {schema}".encode())
+        return f"{self._url}&options={quote(f'-csearch_path={schema}')}"
 
-    def _url(self, name: str) -> str:
-        return f"postgresql://tester@/{name}?host={quote(str(self._directory), safe='')}"
+    @property
+    def _url(self) -> str:
+        return f"postgresql://tester@/postgres?host={quote(str(self._directory), safe='')}"
 
 
 @contextmanager

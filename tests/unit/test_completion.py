@@ -47,7 +47,8 @@ def test_choices() -> None:
     assert complete("hail", "--mond", "=", "y") == ["yes"]
     about_plans = ["plans", "plan", "execute", "cancel"]
     commands = ["status", "refresh", "storage", "methods", *about_plans]
-    commands += ["policies", "run", "history", "why", "decide"]
+    commands += ["policies", "run", "history", "why"]
+    commands += ["providers", "inventory", "usage", "allocations", "claim", "release", "decide"]
     assert complete("htoolsctl", "") == commands
 
 

@@ -34,7 +34,8 @@ def keys(document: Any) -> Iterator[str]:
     match document:
         case dict():
             for key, value in document.items():
-                yield key
+                if not key.isupper():  # the name of a resource class
+                    yield key
                 named = key in BY_NAME and isinstance(value, dict)
                 yield from keys(list(value.values()) if named else value)
         case list():

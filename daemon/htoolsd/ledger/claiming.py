@@ -38,6 +38,13 @@ _USED = (
     .where(providers.c.id.in_(bindparam("ids", expanding=True)))
     .group_by(providers.c.uuid, classes.c.name)
 )
+_TAKE = (
+    update(consumers)
+    .where(consumers.c.uuid == bindparam("which"))
+    .values(generation=consumers.c.generation + 1)
+    .returning(consumers.c.id, consumers.c.generation, consumers.c.name)
+)
+_ADD = insert(consumers).returning(consumers.c.id)
 _Figures = Mapping[tuple[str, str], int]  # by the provider's uuid and class
 
 
@@ -93,8 +100,7 @@ def _written(connection: Connection, consumer: Consumer) -> tuple[int, int]:
     if taken is not None:
         return taken
     # If somebody else is faster now, the uuid is there twice, which the database refuses.
-    added = insert(consumers).values(uuid=consumer.uuid, generation=1, **values).returning(consumers.c.id)
-    return connection.execute(added).scalar_one(), 1
+    return connection.execute(_ADD, {"uuid": consumer.uuid, "generation": 1, **values}).scalar_one(), 1
 
 
 def _taken(
@@ -104,11 +110,7 @@ def _taken(
 
     Raises ConflictError if it does not have the generation.
     """
-    raised = update(consumers).where(consumers.c.uuid == uuid)
-    raised = raised.values(generation=consumers.c.generation + 1, **values)
-    row = connection.execute(
-        raised.returning(consumers.c.id, consumers.c.generation, consumers.c.name)
-    ).first()
+    row = connection.execute(_TAKE, {"which": uuid, **values}).first()
     if generation is not None and generation != (row.generation - 1 if row else 0):
         name, now = (row.name, row.generation - 1) if row else (uuid, 0)
         raise ConflictError(f"{name}: somebody else was first: its generation is {now}, not {generation}")

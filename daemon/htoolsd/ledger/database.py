@@ -26,6 +26,9 @@ class Database:
             self._engine = _postgresql(parsed) if parsed.drivername == "postgresql" else _sqlite(parsed)
         self._name = shown(url)
         self._writing = self._engine.execution_options(writes=True)
+        # All that one transaction reads is of one moment; SQLite does so anyway.
+        settled = {"isolation_level": "REPEATABLE READ"} if self._engine.name == "postgresql" else {}
+        self._reading = self._engine.execution_options(**settled)
         try:
             with self.reading() as connection:
                 current = schema.is_current(connection)
@@ -42,8 +45,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads. Raises UnavailableError."""
-        with _errors(self._name), self._engine.begin() as connection:
+        """A transaction that reads what is there at one moment. Raises UnavailableError."""
+        with _errors(self._name), self._reading.begin() as connection:
             yield connection
 
     @contextmanager
@@ -54,11 +57,11 @@ class Database:
 
 
 def _postgresql(url: URL) -> Engine:
-    options = f"-c lock_timeout={_PATIENCE}s -c statement_timeout={_LONGEST}s"
+    given = url.query.get("options", "")
+    options = f"-c lock_timeout={_PATIENCE}s -c statement_timeout={_LONGEST}s {given}"
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={"connect_timeout": _PATIENCE, "options": options},
-        pool_pre_ping=True,  # the server may have been restarted
     )
 
 

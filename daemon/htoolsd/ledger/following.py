@@ -12,10 +12,9 @@ from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import is_own
 from htoolsd.ledger.identities import full_name
 from htoolsd.ledger.offers import Offer
-from htoolsd.ledger.records import Allocations, Changes, Consumer, Contents, Kind, Provider
+from htoolsd.ledger.records import EXISTING, Allocations, Changes, Consumer, Contents, Provider
 from htoolsd.ledger.saying import Statement, Use
 
-_EXISTING: Collection[Kind] = ("node", "instance")
 _Inventories = Mapping[str, Mapping[str, Inventory | None]]  # by provider and class
 
 
@@ -52,7 +51,7 @@ def difference(said: Statement, contents: Contents, agreed: Agreed | None = None
 
 def exists(consumer: Consumer) -> bool:
     """Whether a consumer stands for what Ganeti says, and not for a promise."""
-    return consumer.promised is None and consumer.kind in _EXISTING
+    return consumer.promised is None and consumer.kind in EXISTING
 
 
 def _providers(offers: Iterable[Offer], there: Mapping[str, Provider]) -> Iterator[Provider]:

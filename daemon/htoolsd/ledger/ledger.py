@@ -20,6 +20,7 @@ from htoolsd.ledger.records import (
     Consumer,
     Contents,
     Provider,
+    Standing,
     UnknownError,
 )
 from htoolsd.ledger.tables import classes
@@ -55,6 +56,11 @@ class Ledger:
         with self._database.reading() as connection:
             return reading.all_inventories(connection, provider).get(provider, {})
 
+    def consumer(self, uuid: str) -> Consumer | None:
+        """A consumer, if there is one."""
+        with self._database.reading() as connection:
+            return next(iter(reading.all_consumers(connection, uuid)), None)
+
     def consumers(self) -> tuple[Consumer, ...]:
         """All consumers, by name."""
         with self._database.reading() as connection:
@@ -68,17 +74,22 @@ class Ledger:
     def usage(self, provider: str) -> Amounts:
         """What all consumers together use of a provider, by class."""
         with self._database.reading() as connection:
-            return reading.usage(connection, provider)
+            return reading.all_usage(connection, provider).get(provider, {})
+
+    def standings(self, provider: str | None = None) -> tuple[Standing, ...]:
+        """How it stands with all providers, by name, or with one."""
+        with self._database.reading() as connection:
+            return reading.standings(connection, provider)
 
     def counts(self) -> Mapping[str, int]:
         """How many ``providers`` and ``claims`` there are, and how many of these go ``beyond`` capacity."""
         with self._database.reading() as connection:
             return reading.counts(connection)
 
-    def contents(self) -> Contents:
-        """Everything, as it is at one moment."""
+    def contents(self, consumer: str | None = None) -> Contents:
+        """Everything, as it is at one moment; of one consumer, what it has of which providers."""
         with self._database.reading() as connection:
-            return reading.contents(connection)
+            return reading.contents(connection, consumer)
 
     def renewed(self, known: Contents) -> Contents:
         """Everything, likewise; what is ``known`` and has not changed is not read again."""

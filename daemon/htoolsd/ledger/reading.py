@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import Connection, Row, func, select
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger.records import Allocation, Amounts, Consumer, Contents, Provider
+from htoolsd.ledger.records import EXISTING, Allocation, Amounts, Consumer, Contents, Provider, Standing
 from htoolsd.ledger.tables import allocations, classes, consumers, inventories, providers
 
 FIGURES = (  # of an Inventory, in its order
@@ -35,9 +35,9 @@ _ALL_ALLOCATIONS = (
 _FEW = 50  # providers that are read one by one
 
 _USED = (
-    select(classes.c.name, func.sum(allocations.c.used))
+    select(providers.c.uuid, classes.c.name, func.sum(allocations.c.used))
     .select_from(allocations.join(providers).join(classes))
-    .group_by(classes.c.name)
+    .group_by(providers.c.uuid, classes.c.name)
 )
 
 
@@ -90,16 +90,28 @@ def all_allocations(
     return tuple(Allocation(*row) for row in connection.execute(query))
 
 
-def usage(connection: Connection, provider: str) -> Amounts:
-    """What all consumers together use of a provider, by class."""
-    query = _USED.where(providers.c.uuid == provider)
-    return {name: int(used) for name, used in connection.execute(query)}
+def all_usage(connection: Connection, provider: str | None = None) -> Mapping[str, Amounts]:
+    """What all consumers together use, by provider and class."""
+    query = _USED if provider is None else _USED.where(providers.c.uuid == provider)
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for uuid, name, used in connection.execute(query):
+        found[uuid][name] = int(used)
+    return dict(found)
+
+
+def standings(connection: Connection, provider: str | None = None) -> tuple[Standing, ...]:
+    """How it stands with the providers, by name; with that of the uuid only, if it is given."""
+    found, used = all_inventories(connection, provider), all_usage(connection, provider)
+    return tuple(
+        Standing(each, found.get(each.uuid, {}), used.get(each.uuid, {}))
+        for each in all_providers(connection, provider)
+    )
 
 
 def counts(connection: Connection) -> Mapping[str, int]:
     """How many providers there are, claims (not what just exists), and of these beyond capacity."""
     claims = select(func.count()).select_from(consumers)
-    claims = claims.where(consumers.c.kind.in_(["plan", "claim"]) | consumers.c.promised.is_not(None))
+    claims = claims.where(consumers.c.kind.not_in(EXISTING) | consumers.c.promised.is_not(None))
     queries = {
         "providers": select(func.count()).select_from(providers),
         "claims": claims,
@@ -108,14 +120,23 @@ def counts(connection: Connection) -> Mapping[str, int]:
     return {name: connection.execute(query).scalar_one() for name, query in queries.items()}
 
 
-def contents(connection: Connection) -> Contents:
-    """Everything."""
+def contents(connection: Connection, consumer: str | None = None) -> Contents:
+    """Everything; or one consumer with what it has of which providers, but without their inventories."""
+    held = _held(all_allocations(connection, consumer))
+    if consumer is None:
+        found, offered = all_providers(connection), all_inventories(connection)
+    else:
+        found, offered = _providers_of(connection, held.get(consumer, {})), {}
     return Contents(
-        {each.uuid: each for each in all_providers(connection)},
-        all_inventories(connection),
-        {each.uuid: each for each in all_consumers(connection)},
-        _held(all_allocations(connection)),
+        {each.uuid: each for each in found},
+        offered,
+        {each.uuid: each for each in all_consumers(connection, consumer)},
+        held,
     )
+
+
+def _providers_of(connection: Connection, uuids: Iterable[str]) -> tuple[Provider, ...]:
+    return tuple(each for uuid in uuids for each in all_providers(connection, uuid))
 
 
 def renewed(connection: Connection, known: Contents) -> Contents:

@@ -8,6 +8,8 @@ from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.inventory import Inventory
 
 Kind = Literal["node", "instance", "plan", "claim"]
+# Those of what Ganeti has, unless it is only promised.
+EXISTING: tuple[Kind, ...] = ("node", "instance")
 # Amounts by resource class, and those by the uuid of the provider.
 Amounts = Mapping[str, int]
 Allocations = Mapping[str, Amounts]
@@ -39,6 +41,15 @@ class Consumer:
     expires: float | None = None
     promised: str | None = None
     beyond: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How it stands with a provider: what it has, and what all together use of it, by class."""
+
+    provider: Provider
+    inventories: Mapping[str, Inventory]
+    used: Amounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ _RAISE = (
     .where(providers.c.id == bindparam("which"))
     .values(generation=providers.c.generation + 1)
 )
+_IDS = select(providers.c.uuid, providers.c.id).where(
+    providers.c.uuid.in_(bindparam("uuids", expanding=True))
+)
 _COMPARE = _RAISE.where(providers.c.generation == bindparam("was"))
 
 
@@ -47,8 +50,7 @@ def provider_ids(connection: Connection, uuids: Collection[str]) -> dict[str, in
     """The ids of providers. Raises UnknownError."""
     found: dict[str, int] = {}
     for some in chunks(uuids):
-        query = select(providers.c.uuid, providers.c.id).where(providers.c.uuid.in_(some))
-        found |= {row.uuid: row.id for row in connection.execute(query)}
+        found |= {row.uuid: row.id for row in connection.execute(_IDS, {"uuids": some})}
     for uuid in uuids:
         if uuid not in found:
             raise UnknownError(f"there is no resource provider {uuid}")

@@ -21,6 +21,7 @@ from htoolsd.api import methods, status
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
+from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.claims.booking import Booking
@@ -116,7 +117,11 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
 
     claims = Claims(*_claim_limits(config), lambda: sync.model.cluster is not None)
     sync.follow_work(claims.wants_work, claims.looked)
-    booking = Booking(claims, ledger, follower, lambda: sync.model.name or ssconf.cluster())
+
+    def named() -> str | None:
+        return sync.model.name or ssconf.cluster()
+
+    booking = Booking(claims, ledger, follower, named)
     decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew, decided, booking)
     offered = Methods()
     server = Server(offered, _limits(config))
@@ -140,6 +145,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             PlanMethods(plans, sync),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
+            LedgerMethods(ledger, named, follower.heed, claims.cancel),
             status.teller(
                 config.socket, server, sync, decisions, claims, plans, policies, history, ledger, follower
             ),

@@ -7,10 +7,12 @@ import pytest
 from htoolsd.api.cluster import ClusterMethods
 from htoolsd.api.decisions import Decisions
 from htoolsd.api.history import HistoryMethods
+from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.methods import declared
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
 from htoolsd.history.history import History
+from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
 from htoolsd.policies.policies import Policies
 from htoolsd.policies.settings import Settings
@@ -36,7 +38,9 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
     )
     history = HistoryMethods(History(str(tmp_path / "history"), 1.0, 1), sync)
     decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))
-    return declared(decisions, ClusterMethods(sync), plans, PolicyMethods(policies, sync), history, status)
+    ledger = LedgerMethods(Worker("sqlite://"), lambda: None, lambda: None, lambda _name: None)
+    policy_methods = PolicyMethods(policies, sync)
+    return declared(decisions, ClusterMethods(sync), plans, policy_methods, history, ledger, status)
 
 
 async def test_each_is_named_once_and_described(methods: tuple[Method, ...]) -> None:

@@ -1,6 +1,7 @@
 """The ledger beside the event loop."""
 
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,18 +17,23 @@ NODE = Changes(providers=(Provider("node", "c/node"),), inventories={"node": {"V
 WEB = Consumer("web", "c/web", "claim")
 
 
-def worker(tmp_path: Path) -> Worker:
-    return Worker(f"sqlite:///{tmp_path / 'ledger'}")
+@pytest.fixture
+async def tried(tmp_path: Path) -> AsyncIterator[Worker]:
+    worker = Worker(f"sqlite:///{tmp_path / 'ledger'}")
+    yield worker
+    with trio.CancelScope() as ending:
+        ending.cancel()
+        await worker.run()  # which closes what is open
 
 
-async def test_work_is_done_in_a_thread(tmp_path: Path) -> None:
-    found = await worker(tmp_path).do(lambda ledger: (threading.current_thread(), ledger.providers()))
+async def test_work_is_done_in_a_thread(tried: Worker) -> None:
+    found = await tried.do(lambda ledger: (threading.current_thread(), ledger.providers()))
     assert found[0] is not threading.current_thread()
     assert found[1] == ()
 
 
-async def test_one_after_the_other(tmp_path: Path) -> None:
-    tried, order, going = worker(tmp_path), list[str](), threading.Event()
+async def test_one_after_the_other(tried: Worker) -> None:
+    order, going = list[str](), threading.Event()
 
     def slow(_ledger: Ledger) -> None:
         order.append("begun")
@@ -45,8 +51,8 @@ async def test_one_after_the_other(tmp_path: Path) -> None:
     assert order == ["begun", "done", "next"]
 
 
-async def test_who_has_no_patience_goes_on_and_the_work_is_done(tmp_path: Path) -> None:
-    tried, going = worker(tmp_path), threading.Event()
+async def test_who_has_no_patience_goes_on_and_the_work_is_done(tried: Worker) -> None:
+    going = threading.Event()
 
     def slow(ledger: Ledger) -> None:
         going.wait()
@@ -62,8 +68,7 @@ async def test_who_has_no_patience_goes_on_and_the_work_is_done(tmp_path: Path) 
     assert len(await tried.do(lambda ledger: ledger.providers())) == 1
 
 
-async def test_what_is_told_of_it(tmp_path: Path) -> None:
-    tried = worker(tmp_path)
+async def test_what_is_told_of_it(tried: Worker, tmp_path: Path) -> None:
     await tried.do(lambda ledger: ledger.synchronise(NODE))
     await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 5}}, {}, beyond=True))
     with pytest.raises(ConflictError):
@@ -79,11 +84,10 @@ async def test_what_is_told_of_it(tmp_path: Path) -> None:
 
 
 async def test_a_database_that_cannot_be_used_is_tried_again_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tried: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
     monkeypatch.setattr("htoolsd.ledger.worker.time.monotonic", lambda: now)
-    tried = worker(tmp_path)
     (tmp_path / "ledger").mkdir()
     with pytest.raises(UnavailableError, match="Is a directory"):
         await tried.do(Ledger.providers)
@@ -97,8 +101,7 @@ async def test_a_database_that_cannot_be_used_is_tried_again_later(
     assert (await tried.status())["error"] is None
 
 
-async def test_claims_end(tmp_path: Path, autojump_clock: MockClock) -> None:
-    tried = worker(tmp_path)
+async def test_claims_end(tried: Worker, autojump_clock: MockClock) -> None:
     await tried.do(lambda ledger: ledger.synchronise(NODE))
     await tried.do(lambda ledger: ledger.claim(WEB, {"node": {"VCPU": 1}}, {}))
     due = Consumer("due", "c/due", "claim", expires=1.0)

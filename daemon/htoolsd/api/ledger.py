@@ -1,0 +1,188 @@
+"""The methods about the ledger, after those of OpenStack Placement's API.
+
+What was read has generations; what is written may name them, and is refused as a conflict (Placement's 409)
+if they have passed.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeVar
+
+from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.model.inventory import Inventory
+from htoolsd.api import ledger_arguments as given
+from htoolsd.api import ledger_names as named
+from htoolsd.ledger.records import (
+    EXISTING,
+    CapacityError,
+    ConflictError,
+    Consumer,
+    Contents,
+    Kind,
+    LedgerError,
+    Standing,
+    UnavailableError,
+)
+from htoolsd.ledger.worker import Work, Worker
+from htoolsd.socket.methods import Args, File
+
+if TYPE_CHECKING:
+    from htoolsd.ledger.ledger import Ledger
+
+T = TypeVar("T")
+
+_REFUSALS: Mapping[type[LedgerError], Refusal] = {
+    ConflictError: Refusal.CONFLICT,
+    CapacityError: Refusal.CAPACITY,
+    UnavailableError: Refusal.LEDGER,
+}
+_KINDS: Mapping[Kind, str] = {"node": "a node", "instance": "an instance", "plan": "a plan", "claim": ""}
+
+
+class LedgerMethods:
+    """Answers about the ledger.
+
+    ``cluster`` tells the cluster's name, None while it is not known. What is changed here is to be heeded by
+    decisions; the promises of those for an instance can be cancelled.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        cluster: Callable[[], str | None],
+        heed: Callable[[], object],
+        cancel: Callable[[str], object],
+    ) -> None:
+        self._worker = worker
+        self._cluster = cluster
+        self._heed = heed
+        self._cancel = cancel
+
+    # All of these raise RefusalError.
+
+    async def providers(self, _args: Args, _file: File) -> object:
+        return [asdict(each) for each in await self._do(lambda ledger: ledger.providers())]
+
+    async def inventory(self, args: Args, _file: File) -> object:
+        return list(map(_inventories, await self._standings(args)))
+
+    async def usage(self, args: Args, _file: File) -> object:
+        return list(map(_usages, await self._standings(args)))
+
+    async def set_inventory(self, args: Args, _file: File) -> object:
+        name, generation = given.name(args, "provider"), given.generation(args, "generation")
+        resource_class, cluster = given.resource_class(args), self._cluster()
+
+        def work(ledger: "Ledger") -> tuple[Standing, ...]:
+            provider = named.provider(ledger, name, cluster)
+            (before,) = ledger.standings(provider.uuid)
+            if before.provider.generation != generation:
+                was = before.provider.generation
+                raise ConflictError(f"{provider.name}: its generation is {was}, not {generation}")
+            made = given.inventory(args, resource_class, before.inventories.get(resource_class))
+            ledger.set_inventory(provider.uuid, generation, resource_class, made)
+            return ledger.standings(provider.uuid)
+
+        changed = await self._do(work)
+        self._heed()
+        return list(map(_inventories, changed))
+
+    async def allocations(self, args: Args, _file: File) -> object:
+        name, cluster = given.name_if_any(args, "consumer"), self._cluster()
+
+        def work(ledger: "Ledger") -> Contents:
+            return ledger.contents(None if name is None else named.consumer(ledger, name, cluster).uuid)
+
+        contents = await self._do(work)
+        return [_allocations(each, contents) for each in contents.consumers.values()]
+
+    async def claim(self, args: Args, _file: File) -> object:
+        name, generation = given.name(args, "consumer"), given.consumer_generation(args)
+        wanted, generations = given.allocations(args), given.generations(args)
+        seconds, cluster = given.seconds(args), self._cluster()
+
+        def work(ledger: "Ledger") -> Contents:
+            uuid, full_name = named.new_consumer(name, cluster)
+            before = ledger.consumer(uuid)
+            if before is not None and before.kind != "claim":
+                raise LedgerError(f"{full_name} is there already, as {_KINDS[before.kind]}")
+            was = before.generation if before is not None and generation is None else generation
+            expires = None if seconds is None else time.time() + seconds
+            uuids = {each: named.provider(ledger, each, cluster).uuid for each in {*wanted, *generations}}
+            ledger.claim(
+                Consumer(uuid, full_name, "claim", was or 0, expires),
+                {uuids[each]: amounts for each, amounts in wanted.items()},
+                {uuids[each]: number for each, number in generations.items()},
+            )
+            return ledger.contents(uuid)
+
+        contents = await self._do(work)
+        self._heed()
+        return [_allocations(each, contents) for each in contents.consumers.values()]
+
+    async def release(self, args: Args, _file: File) -> object:
+        name, generation = given.name(args, "consumer"), given.consumer_generation(args)
+        cluster = self._cluster()
+
+        def work(ledger: "Ledger") -> Consumer:
+            found = named.consumer(ledger, name, cluster)
+            if found.kind in EXISTING and found.promised is None:
+                raise LedgerError(f"{found.name} exists in Ganeti")
+            ledger.release(found.uuid, found.generation if generation is None else generation)
+            return found
+
+        released = await self._do(work)
+        if released.promised is not None and released.name.startswith(f"{cluster}/"):
+            self._cancel(released.name.removeprefix(f"{cluster}/"))
+        self._heed()
+        return _consumer(released)
+
+    async def _standings(self, args: Args) -> tuple[Standing, ...]:
+        name, cluster = given.name_if_any(args, "provider"), self._cluster()
+
+        def work(ledger: "Ledger") -> tuple[Standing, ...]:
+            return ledger.standings(None if name is None else named.provider(ledger, name, cluster).uuid)
+
+        return await self._do(work)
+
+    async def _do(self, work: Work[T]) -> T:
+        try:
+            return await self._worker.do(work)
+        except LedgerError as error:
+            raise RefusalError(_REFUSALS.get(type(error), Refusal.ARGUMENTS), str(error)) from None
+
+
+def _inventories(standing: Standing) -> dict[str, object]:
+    found = {
+        name: {**asdict(inventory), "capacity": inventory.capacity}
+        for name, inventory in standing.inventories.items()
+    }
+    return {**asdict(standing.provider), "inventories": found}
+
+
+def _usages(standing: Standing) -> dict[str, object]:
+    """Of all classes that it has, or that are used of it."""
+    found = {}
+    for name in sorted({*standing.inventories, *standing.used}):
+        used, capacity = standing.used.get(name, 0), standing.inventories.get(name, Inventory(0)).capacity
+        found[name] = {"used": used, "capacity": capacity}
+    return {**asdict(standing.provider), "usages": found}
+
+
+def _consumer(consumer: Consumer) -> dict[str, object]:
+    return {**asdict(consumer), "promised": consumer.promised is not None}
+
+
+def _allocations(consumer: Consumer, contents: Contents) -> dict[str, object]:
+    held = contents.allocations.get(consumer.uuid, {})
+    found = [
+        {
+            "provider": uuid,
+            "name": contents.providers[uuid].name,
+            "generation": contents.providers[uuid].generation,
+            "resources": dict(amounts),
+        }
+        for uuid, amounts in held.items()
+    ]
+    return {**_consumer(consumer), "allocations": found}

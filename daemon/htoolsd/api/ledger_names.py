@@ -1,0 +1,63 @@
+"""How people name what is in the ledger: by uuid, by full name, or as its cluster calls it.
+
+Everything here raises LedgerError.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from htoolsd.ledger.identities import consumer_uuid, full_name, provider_uuid
+from htoolsd.ledger.records import Consumer, LedgerError, Provider, UnknownError
+
+if TYPE_CHECKING:
+    from htoolsd.ledger.ledger import Ledger
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+Named = TypeVar("Named", Provider, Consumer)
+
+
+def provider(ledger: "Ledger", name: str, cluster: str | None) -> Provider:
+    """The provider that is called so; the beginning up to a dot is enough."""
+    for uuid in _uuids(name, cluster, provider_uuid):
+        with suppress(UnknownError):
+            return ledger.provider(uuid)
+    return _beginning("resource provider", ledger.providers(), name)
+
+
+def consumer(ledger: "Ledger", name: str, cluster: str | None) -> Consumer:
+    """The consumer that is called so; the beginning up to a dot is enough."""
+    for uuid in _uuids(name, cluster, consumer_uuid):
+        found = ledger.consumer(uuid)
+        if found is not None:
+            return found
+    return _beginning("consumer", ledger.consumers(), name)
+
+
+def new_consumer(name: str, cluster: str | None) -> tuple[str, str]:
+    """The uuid and full name of who is called so."""
+    if "/" not in name:
+        if cluster is None:
+            raise LedgerError(f"consumer: expected CLUSTER/{name}, for this cluster is not known yet")
+        name = full_name(cluster, name)
+    return consumer_uuid(name), name
+
+
+def _uuids(name: str, cluster: str | None, uuid_of: Callable[[str], str]) -> Iterable[str]:
+    if _UUID.fullmatch(name):
+        yield name
+    else:
+        yield uuid_of(name)
+        if cluster is not None:
+            yield uuid_of(full_name(cluster, name))
+
+
+def _beginning(what: str, there: Iterable[Named], name: str) -> Named:
+    found = [each for each in there if f"/{each.name}".partition(f"/{name}.")[1]]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnknownError(f"{name} may be {found[0].name} or {found[1].name}")
+    raise UnknownError(f"there is no {what} {name}")

@@ -1,0 +1,71 @@
+"""What the daemon tells of the ledger, as text."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ganeti_htools.cli.report.layout import table
+
+_FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "capacity")
+
+
+def providers(told: Any) -> str:
+    """The answer to ``providers``."""
+    rows = [
+        (each["name"], str(each["generation"]), "yes" if each["can_host"] else "no", each["uuid"])
+        for each in told
+    ]
+    return _table(("Provider", "Generation", "Hosts", "UUID"), rows, "there are no resource providers")
+
+
+def inventories(told: Any) -> str:
+    """The answer to ``inventory`` and ``set_inventory``."""
+    rows = [
+        (each["name"], name, *(_shown(found[figure]) for figure in _FIGURES))
+        for each in told
+        for name, found in each["inventories"].items()
+    ]
+    header = "Total", "Reserved", "Min", "Max", "Step", "Ratio", "Capacity"
+    return _table(("Provider", "Class", *header), rows, "there is nothing", text=2)
+
+
+def usages(told: Any) -> str:
+    """The answer to ``usage``."""
+    rows = [
+        (each["name"], name, *map(str, (found["used"], found["capacity"], found["capacity"] - found["used"])))
+        for each in told
+        for name, found in each["usages"].items()
+    ]
+    return _table(("Provider", "Class", "Used", "Capacity", "Left"), rows, "there is nothing", text=2)
+
+
+def allocations(told: Any) -> str:
+    """The answer to ``allocations`` and ``claim``: consumers, each with what it has of which provider."""
+    lines = [line for consumer in told for line in _consumer(consumer)]
+    return "\n".join(lines) or "nothing is allocated"
+
+
+def released(told: Any) -> str:
+    """The answer to ``release``."""
+    return f"{told['name']} has nothing any more"
+
+
+def _consumer(consumer: Mapping[str, Any]) -> Iterator[str]:
+    facts = [consumer["kind"]]
+    facts += ["promised"] * consumer["promised"] + ["beyond what there is"] * consumer["beyond"]
+    if consumer["expires"] is not None:
+        facts.append(f"until {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(consumer['expires']))}")
+    yield f"{consumer['name']} ({', '.join(facts)})"
+    for each in consumer["allocations"]:
+        amounts = ", ".join(f"{name} {used}" for name, used in each["resources"].items())
+        yield f"  {each['name']}: {amounts}"
+
+
+def _shown(figure: int | float | None) -> str:
+    return "-" if figure is None else f"{figure:.15g}"
+
+
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], nothing: str, text: int = 1) -> str:
+    """A table, of which columns after the first few (and uuids) are numbers."""
+    numeric = [place >= text and name not in ("UUID", "Hosts") for place, name in enumerate(header)]
+    return table(header, rows, numeric).rstrip("\n") if rows else nothing

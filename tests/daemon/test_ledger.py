@@ -1,0 +1,111 @@
+"""The ledger of a running daemon: what htoolsctl shows and changes."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganeti_htools.client.asking import RefusedError
+from ganeti_htools.model.inventory import Inventory
+from htoolsd.ledger.identities import provider_uuid
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Changes, Provider
+from htoolsd.ledger.urls import of_file
+from tests.daemon.planning import call, ctl
+from tests.support.programs import Daemon, running, wait_until
+
+NODE = Provider(provider_uuid("c/node1.org"), "c/node1.org")
+THERE = Changes(providers=(NODE,), inventories={NODE.uuid: {"MEMORY_MB": Inventory(1000)}})
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    """It follows no cluster; the ledger has a node."""
+    with running(tmp_path) as daemon:
+        wait_until(lambda: daemon.status()["ledger"]["providers"] == 0)
+        ledger = Ledger(of_file(str(daemon.state)))
+        ledger.synchronise(THERE)
+        ledger.close()
+        yield daemon
+
+
+def lines(daemon: Daemon, *words: object) -> list[str]:
+    done = ctl(daemon, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_from_an_inventory_to_a_claim_and_back(daemon: Daemon) -> None:
+    assert lines(daemon, "providers")[1].split() == ["c/node1.org", "1", "yes", NODE.uuid]
+    lines(daemon, "inventory", "set", "node1", "CUSTOM_GPU", "--total=8", "--reserved=1", "--max-unit=4")
+    lines(daemon, "inventory", "set", "node1", "CUSTOM_GPU", "--max-unit=none", "--allocation-ratio=2")
+    gpu, memory = (line.split() for line in lines(daemon, "inventory", "node1")[1:])
+    assert gpu == ["c/node1.org", "CUSTOM_GPU", "8", "1", "1", "-", "1", "2", "14"]
+    assert memory == ["c/node1.org", "MEMORY_MB", "1000", "0", "1", "-", "1", "1", "1000"]
+    claimed = lines(daemon, "claim", "c/web", "node1:CUSTOM_GPU=3", "node1:MEMORY_MB=100")
+    assert claimed == ["c/web (claim)", "  c/node1.org: CUSTOM_GPU 3, MEMORY_MB 100"]
+    assert lines(daemon, "allocations") == lines(daemon, "allocations", "c/web") == claimed
+    assert lines(daemon, "usage", "node1")[1].split() == ["c/node1.org", "CUSTOM_GPU", "3", "14", "11"]
+    assert "1 providers, 1 claims, 0 conflicts" in ctl(daemon, "status").stdout
+    assert lines(daemon, "release", "c/web") == ["c/web has nothing any more"]
+    assert lines(daemon, "allocations") == ["nothing is allocated"]
+    lines(daemon, "inventory", "set", "node1", "CUSTOM_GPU", "--remove")
+    assert [line.split()[1] for line in lines(daemon, "inventory")] == ["Class", "MEMORY_MB"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (
+            ["claim", "c/web", "node1:MEMORY_MB=1001"],
+            1,
+            r"(no-capacity): c/node1.org: MEMORY_MB: 1001 wanted",
+        ),
+        (["claim", "web", "node1:MEMORY_MB=1"], 1, "(bad-arguments): consumer: expected CLUSTER/web"),
+        (["claim", "web", "node1:MEMORY_MB"], 2, "expected PROVIDER:CLASS=N, got 'node1:MEMORY_MB'"),
+        (["claim", "web", "node1:MEMORY_MB=x"], 2, "expected a whole number, got 'x'"),
+        (["release", "web"], 1, "(bad-arguments): there is no consumer web"),
+        (["inventory", "--total=5"], 2, "expected nothing, a PROVIDER, or set PROVIDER CLASS with figures"),
+        (["inventory", "set", "node1", "CUSTOM_X"], 2, "expected nothing, a PROVIDER, or set "),
+        (["inventory", "set", "node1", "MEMORY_MB", "--total=5"], 1, "total: expected nothing, MEMORY_MB "),
+    ],
+)
+def test_what_is_refused(daemon: Daemon, words: list[str], status: int, told: str) -> None:
+    done = ctl(daemon, *words)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert told in done.stderr.splitlines()[-1]
+
+
+def test_who_comes_too_late(daemon: Daemon) -> None:
+    (seen,) = json.loads(ctl(daemon, "providers", "--json").stdout)
+    call(daemon, "claim", consumer="c/web", allocations={"node1": {"MEMORY_MB": 1}})
+    with pytest.raises(RefusedError, match="somebody else was first") as refused:
+        call(
+            daemon,
+            "claim",
+            consumer="c/mail",
+            allocations={"node1": {"MEMORY_MB": 1}},
+            generations={"node1": seen["generation"]},
+        )
+    assert refused.value.kind == "conflict"
+    assert daemon.status()["ledger"]["conflicts"] == 1
+
+
+def test_a_daemon_without_its_ledger_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "state" / "ledger.sqlite").mkdir(parents=True)
+    with running(tmp_path) as daemon:
+        wait_until(lambda: daemon.status()["ledger"]["error"])
+        told = f"{daemon.state}/ledger.sqlite: Is a directory"
+        assert f"ledger     not there: {told}" in ctl(daemon, "status").stdout
+        assert ctl(daemon, "providers").stderr == f"htoolsctl: refused (no-ledger): {told}\n"
+        assert len(daemon.told("ledger cannot be used")) == 1
+
+
+def test_claims_survive_a_kill(daemon: Daemon, tmp_path: Path) -> None:
+    lines(daemon, "claim", "c/web", "node1:MEMORY_MB=100")
+    daemon.signal(signal.SIGKILL)
+    daemon.wait()
+    with running(tmp_path) as again:
+        assert lines(again, "allocations") == ["c/web (claim)", "  c/node1.org: MEMORY_MB 100"]

@@ -1,0 +1,319 @@
+"""The methods about the ledger, on both databases."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.model.inventory import Inventory
+from htoolsd.api.ledger import LedgerMethods
+from htoolsd.ledger.identities import consumer_uuid, provider_uuid
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Changes, Consumer, Provider
+from htoolsd.ledger.worker import Worker
+
+NODE, OTHER, POOL = (provider_uuid(name) for name in ("c/node1.org", "c/node2.org", "ceph"))
+THERE = Changes(
+    providers=(
+        Provider(NODE, "c/node1.org"),
+        Provider(OTHER, "c/node2.org"),
+        Provider(POOL, "ceph", can_host=False),
+    ),
+    inventories={
+        NODE: {"MEMORY_MB": Inventory(1000), "VCPU": Inventory(4, allocation_ratio=2.0)},
+        OTHER: {"MEMORY_MB": Inventory(500)},
+        POOL: {"CUSTOM_DISK_MIB": Inventory(10_000)},
+    },
+    allocations=((Consumer(consumer_uuid("c/web"), "c/web", "instance"), {NODE: {"MEMORY_MB": 100}}),),
+)
+
+
+class Client:
+    """Calls methods as clients do."""
+
+    def __init__(self, url: str) -> None:
+        self.worker = Worker(url)
+        self.cluster: str | None = "c"
+        self.heeded, self.cancelled = list[None](), list[str]()
+        self._methods = LedgerMethods(
+            self.worker, lambda: self.cluster, lambda: self.heeded.append(None), self.cancelled.append
+        )
+
+    async def call(self, method: str, **args: object) -> Any:
+        return await getattr(self._methods, method)(args, None)
+
+    async def refused(self, method: str, **args: object) -> tuple[Refusal, str]:
+        with pytest.raises(RefusalError) as error:
+            await self.call(method, **args)
+        return error.value.kind, str(error.value)
+
+    async def generation(self, uuid: str) -> int:
+        (generation,) = {each["generation"] for each in await self.call("providers") if each["uuid"] == uuid}
+        return int(generation)
+
+
+@pytest.fixture
+async def client(ledger_url: str) -> AsyncIterator[Client]:
+    client = Client(ledger_url)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.worker.run)
+        await client.worker.do(lambda ledger: ledger.synchronise(THERE))
+        yield client
+        nursery.cancel_scope.cancel()
+
+
+async def test_providers(client: Client) -> None:
+    told = [(each["name"], each["uuid"], each["can_host"]) for each in await client.call("providers")]
+    assert told == [("c/node1.org", NODE, True), ("c/node2.org", OTHER, True), ("ceph", POOL, False)]
+
+
+async def test_what_a_provider_has_and_how_much_is_used(client: Client) -> None:
+    (told,) = await client.call("inventory", provider="node1")
+    assert told["inventories"]["VCPU"] == {
+        "total": 4,
+        "reserved": 0,
+        "min_unit": 1,
+        "max_unit": None,
+        "step_size": 1,
+        "allocation_ratio": 2.0,
+        "capacity": 8,
+    }
+    (told,) = await client.call("usage", provider="node1")
+    used = {"MEMORY_MB": {"used": 100, "capacity": 1000}, "VCPU": {"used": 0, "capacity": 8}}
+    assert (told["uuid"], told["usages"]) == (NODE, used)
+    assert [each["name"] for each in await client.call("usage")] == ["c/node1.org", "c/node2.org", "ceph"]
+
+
+@pytest.mark.parametrize("name", ["c/node1.org", "node1.org", "node1", NODE])
+async def test_names_of_providers(client: Client, name: str) -> None:
+    assert [each["uuid"] for each in await client.call("inventory", provider=name)] == [NODE]
+
+
+async def test_names_that_are_none(client: Client) -> None:
+    for name, told in (
+        ("node", "there is no resource provider node"),
+        ("node3", "there is no resource provider node3"),
+        (consumer_uuid("c/web"), f"there is no resource provider {consumer_uuid('c/web')}"),
+    ):
+        assert await client.refused("inventory", provider=name) == (Refusal.ARGUMENTS, told)
+    await client.worker.do(
+        lambda ledger: ledger.synchronise(Changes(providers=(Provider("x", "d/node1.org"),)))
+    )
+    ambiguous = Refusal.ARGUMENTS, "node1 may be c/node1.org or d/node1.org"
+    client.cluster = None
+    assert await client.refused("inventory", provider="node1") == ambiguous
+
+
+async def test_a_claim(client: Client) -> None:
+    seen = await client.generation(NODE)
+    (told,) = await client.call(
+        "claim",
+        consumer="new",
+        allocations={"node1": {"MEMORY_MB": 900, "VCPU": 1}, "ceph": {"CUSTOM_DISK_MIB": 7}},
+        generations={"node1": seen},
+        consumer_generation=None,
+    )
+    assert (told["uuid"], told["name"], told["kind"]) == (consumer_uuid("c/new"), "c/new", "claim")
+    assert (told["generation"], told["expires"], told["promised"], told["beyond"]) == (1, None, False, False)
+    assert told["allocations"] == [
+        {
+            "provider": NODE,
+            "name": "c/node1.org",
+            "generation": seen + 1,
+            "resources": {"MEMORY_MB": 900, "VCPU": 1},
+        },
+        {"provider": POOL, "name": "ceph", "generation": 2, "resources": {"CUSTOM_DISK_MIB": 7}},
+    ]
+    assert [told] == await client.call("allocations", consumer="new")
+    assert [each["name"] for each in await client.call("allocations")] == ["c/new", "c/web"]
+    assert await client.refused(
+        "claim", consumer="late", allocations={"node1": {"VCPU": 1}}, generations={"node1": seen}
+    ) == (Refusal.CONFLICT, f"c/node1.org: somebody else was first: its generation is not {seen} any more")
+    assert await client.refused("claim", consumer="more", allocations={"node1": {"MEMORY_MB": 1}}) == (
+        Refusal.CAPACITY,
+        "c/node1.org: MEMORY_MB: 1 wanted, 0 of 1000 left",
+    )
+
+
+async def test_a_claim_is_replaced_by_who_knows_of_it(client: Client) -> None:
+    wanted = {"node2": {"MEMORY_MB": 10}}
+    await client.call("claim", consumer="new", allocations=wanted, consumer_generation=None)
+    kind, text = await client.refused("claim", consumer="new", allocations=wanted, consumer_generation=None)
+    assert (kind, text) == (
+        Refusal.CONFLICT,
+        "c/new: somebody else was first: its generation is 1, not 0",
+    )
+    (told,) = await client.call("claim", consumer="new", allocations=wanted, consumer_generation=1)
+    assert told["generation"] == 2
+    (told,) = await client.call("claim", consumer="new", allocations={"node1": {"VCPU": 1}})
+    assert [each["resources"] for each in told["allocations"]] == [{"VCPU": 1}]
+
+
+async def test_a_claim_that_ends_by_itself(client: Client) -> None:
+    wanted = {"node2": {"MEMORY_MB": 10}}
+    (told,) = await client.call("claim", consumer="new", allocations=wanted, seconds=0.001)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.worker.run)
+        while any(each["name"] == "c/new" for each in await client.call("allocations")):
+            await trio.sleep(0)
+        nursery.cancel_scope.cancel()
+    assert told["expires"] > 0
+
+
+async def test_what_exists_is_ganeti_s(client: Client) -> None:
+    assert await client.refused("claim", consumer="web", allocations={"node1": {"VCPU": 1}}) == (
+        Refusal.ARGUMENTS,
+        "c/web is there already, as an instance",
+    )
+    assert await client.refused("release", consumer="web") == (
+        Refusal.ARGUMENTS,
+        "c/web exists in Ganeti",
+    )
+
+
+async def test_a_claim_is_released_once(client: Client) -> None:
+    await client.call("claim", consumer="new.org", allocations={"node2": {"MEMORY_MB": 10}})
+    kind, _ = await client.refused("release", consumer="new", consumer_generation=7)
+    assert kind is Refusal.CONFLICT
+    assert (await client.call("release", consumer="new"))["name"] == "c/new.org"
+    assert await client.refused("release", consumer="new") == (
+        Refusal.ARGUMENTS,
+        "there is no consumer new",
+    )
+
+
+async def test_what_a_decision_has_promised_can_be_released(client: Client) -> None:
+    promised = [
+        Consumer(consumer_uuid(name), name, "instance", promised="{}") for name in ("c/new.org", "d/other")
+    ]
+    for each in promised:
+        await client.worker.do(partial(Ledger.claim, consumer=each, allocations={}, generations={}))
+    await client.call("release", consumer="new")
+    await client.call("release", consumer="d/other")  # another daemon's
+    assert client.cancelled == ["new.org"]
+    assert [each["name"] for each in await client.call("allocations")] == ["c/web"]
+
+
+async def test_decisions_heed_what_was_changed(client: Client) -> None:
+    given: dict[str, Any] = {"provider": "node2", "resource_class": "CUSTOM_X"}
+    await client.call("set_inventory", total=5, generation=await client.generation(OTHER), **given)
+    assert len(client.heeded) == 1
+    await client.call("claim", consumer="new", allocations={"node2": {"CUSTOM_X": 5}})
+    assert len(client.heeded) == 2
+    await client.call("release", consumer="new")
+    assert len(client.heeded) == 3
+
+
+async def test_without_a_cluster_consumers_have_full_names(client: Client) -> None:
+    client.cluster = None
+    wanted = {"ceph": {"CUSTOM_DISK_MIB": 1}}
+    assert await client.refused("claim", consumer="new", allocations=wanted) == (
+        Refusal.ARGUMENTS,
+        "consumer: expected CLUSTER/new, for this cluster is not known yet",
+    )
+    (told,) = await client.call("claim", consumer="d/new", allocations=wanted)
+    assert told["name"] == "d/new"
+
+
+async def test_an_inventory_is_set(client: Client) -> None:
+    seen = await client.generation(NODE)
+    given = {"provider": "node1", "resource_class": "CUSTOM_GPU"}
+    (told,) = await client.call("set_inventory", generation=seen, total=8, max_unit=4, **given)
+    assert told["generation"] == seen + 1
+    assert told["inventories"]["CUSTOM_GPU"] == {
+        "total": 8,
+        "reserved": 0,
+        "min_unit": 1,
+        "max_unit": 4,
+        "step_size": 1,
+        "allocation_ratio": 1.0,
+        "capacity": 8,
+    }
+    kind, text = await client.refused("set_inventory", generation=seen, total=9, **given)
+    assert (kind, text) == (Refusal.CONFLICT, f"c/node1.org: its generation is {seen + 1}, not {seen}")
+    more = {"reserved": 2, "max_unit": None, "min_unit": 2, "step_size": 2, "allocation_ratio": 1.5}
+    (told,) = await client.call("set_inventory", generation=seen + 1, **given, **more)
+    assert told["inventories"]["CUSTOM_GPU"] == {"total": 8, "capacity": 9, **more}
+    (told,) = await client.call("set_inventory", generation=seen + 2, remove=True, **given)
+    assert "CUSTOM_GPU" not in told["inventories"]
+
+
+async def test_what_ganeti_counts_is_only_reserved(client: Client) -> None:
+    given = {"provider": "node1", "resource_class": "MEMORY_MB", "generation": await client.generation(NODE)}
+    for wrong, told in (
+        ({"total": 5}, "total: expected nothing, MEMORY_MB follows Ganeti"),
+        ({"allocation_ratio": 2}, "allocation_ratio: expected nothing, MEMORY_MB follows Ganeti"),
+        ({"remove": True}, "remove: expected true (without figures, and not for what follows Ganeti)"),
+    ):
+        kind, text = await client.refused("set_inventory", **given, **wrong)
+        assert kind is Refusal.ARGUMENTS
+        assert text.startswith(told)
+    (found,) = await client.call("set_inventory", reserved=300, **given)
+    assert found["inventories"]["MEMORY_MB"]["capacity"] == 700
+    given = {"provider": "node2", "resource_class": "VCPU", "generation": await client.generation(OTHER)}
+    _, text = await client.refused("set_inventory", reserved=1, **given)
+    assert text == "resource_class: expected one that the provider has; VCPU follows Ganeti"
+
+
+SET = {"provider": "node1", "generation": 1, "resource_class": "CUSTOM_X", "total": 8}
+CLAIM = {"consumer": "new", "allocations": {"node1": {"VCPU": 1}}}
+CLASS = "a resource class: MEMORY_MB, VCPU or CUSTOM_ with capitals, digits, underscores"
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "told"),
+    [
+        ("inventory", {"provider": 5}, "provider: expected a name"),
+        ("inventory", {"provider": ""}, "provider: expected a name"),
+        ("set_inventory", SET | {"generation": None}, "generation: expected a whole number from 0 on"),
+        ("set_inventory", SET | {"resource_class": "GPU"}, f"resource_class: expected {CLASS}"),
+        ("set_inventory", SET | {"total": -1}, "total: expected a whole number from 0 on"),
+        ("set_inventory", SET | {"total": 1 << 60}, "total: expected a whole number from 0 on"),
+        ("set_inventory", SET | {"total": True}, "total: expected a whole number from 0 on"),
+        ("set_inventory", SET | {"reserved": 9}, "reserved: expected no more than the total, which is 8"),
+        ("set_inventory", SET | {"min_unit": 0}, "min_unit: expected a whole number from 1 on"),
+        (
+            "set_inventory",
+            SET | {"min_unit": 3, "max_unit": 2},
+            "max_unit: expected no less than min_unit, which is 3",
+        ),
+        ("set_inventory", SET | {"step_size": 0}, "step_size: expected a whole number from 1 on"),
+        (
+            "set_inventory",
+            SET | {"allocation_ratio": 0},
+            "allocation_ratio: expected a number greater than 0",
+        ),
+        ("set_inventory", SET | {"remove": 1}, "remove: expected true (without figures, "),
+        (
+            "set_inventory",
+            {key: value for key, value in SET.items() if key != "total"},
+            "total: expected a whole number from 0 on",
+        ),
+        ("claim", CLAIM | {"consumer": None}, "consumer: expected a name"),
+        ("claim", CLAIM | {"allocations": {}}, "allocations: expected an object: by provider"),
+        ("claim", CLAIM | {"allocations": {"node1": 5}}, "allocations: node1: expected an object: amounts"),
+        ("claim", CLAIM | {"allocations": {"node1": {"GPU": 1}}}, f"allocations: node1: expected {CLASS}"),
+        (
+            "claim",
+            CLAIM | {"allocations": {"node1": {"VCPU": 0}}},
+            "allocations: node1: VCPU: expected a whole number from 1 on",
+        ),
+        ("claim", CLAIM | {"generations": []}, "generations: expected an object: generations by provider"),
+        ("claim", CLAIM | {"generations": {"node1": -1}}, "generations: node1: expected a whole number from"),
+        ("claim", CLAIM | {"consumer_generation": "1"}, "consumer_generation: expected a whole number from"),
+        ("claim", CLAIM | {"seconds": 0}, "seconds: expected a number greater than 0"),
+        ("release", {}, "consumer: expected a name"),
+    ],
+)
+async def test_what_cannot_be_asked_for(client: Client, method: str, args: Any, told: str) -> None:
+    kind, text = await client.refused(method, **args)
+    assert kind is Refusal.ARGUMENTS
+    assert text.startswith(told)
+
+
+async def test_a_ledger_that_is_not_there() -> None:
+    kind, text = await Client("sqlite:////nowhere/ledger").refused("providers")
+    assert (kind, text) == (Refusal.LEDGER, "/nowhere/ledger: No such file or directory")
