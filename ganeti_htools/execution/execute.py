@@ -5,7 +5,7 @@ and what is done when the plan does not fit it any more, is told all that happen
 between two sets. However the run ends, its :class:`Run` says what has been done.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -25,7 +25,10 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 
 Read = Callable[[], Awaitable[Cluster]]
+# Claims what jobs need, nothing for none; why the cluster has to be looked at once more first, if it has.
+Claim = Callable[[Sequence[Job]], Awaitable[str | None]]
 
+_LOOKS = 10  # at the cluster, if each time somebody else claims something
 _PAUSE = 15.0  # seconds before a job that failed is tried again
 _TRIALS = 40  # of a job: 10 minutes, until a node has come up
 
@@ -40,20 +43,22 @@ async def execute(
     time_ns: Callable[[], int],
     patience: Patience = PATIENCE,
     answers: Answers = node_daemons.answers,
+    claim: Claim | None = None,
 ) -> None:
     """Carry out what is left of a run, until it has an ending.
 
     ``read`` asks Ganeti for the cluster; ``stop`` ends the run before the next set of jobs; ``time_ns`` is
-    the time of the day for the jobs' reason trail; ``answers`` asks node daemons. A run that was interrupted
-    is continued: jobs that may have been submitted are looked for in the queue. When this is cancelled,
-    ``run`` tells how far it came, and jobs go on.
+    the time of the day for the jobs' reason trail; ``answers`` asks node daemons; ``claim`` is called once a
+    set has been reviewed, and with no jobs when it has ended. A run that was interrupted is continued: jobs
+    that may have been submitted are looked for in the queue. When this is cancelled, ``run`` tells how far it
+    came, and jobs go on.
     """
     queue = _Queue(run, ganeti, tell, patience)
     unsure = bool(run.current)
     try:
         while True:
             if not run.current:
-                run.ending, run.reason = await _next(queue, read, check, stop, answers)
+                run.ending, run.reason = await _next(queue, read, check, stop, answers, claim)
                 if run.ending is not None:
                     await _undo(queue, time_ns)
                     return
@@ -147,10 +152,12 @@ async def _undo(queue: _Queue, time_ns: Callable[[], int]) -> None:
 
 
 async def _next(
-    queue: _Queue, read: Read, check: Check, stop: trio.Event, answers: Answers
+    queue: _Queue, read: Read, check: Check, stop: trio.Event, answers: Answers, claim: Claim | None
 ) -> tuple[Ending | None, str]:
     """See that the next jobset fits the cluster. If the run ends instead, the result says how and why."""
-    run = queue.run
+    run, late = queue.run, None
+    if claim is not None:
+        await claim(())
     failed = [task for task in run.tasks if task.failed]
     if failed:
         others = [_instead(run, task) for task in failed]
@@ -165,6 +172,23 @@ async def _next(
         run.rest = [again, *run.rest]
     if not run.rest:
         return Ending.DONE, ""
+    for _ in range(_LOOKS):
+        ended = await _reviewed(queue, read, check, stop, answers)
+        if ended is not None:
+            return ended
+        if not run.rest:
+            return Ending.DONE, ""
+        late = await claim(run.rest[0]) if claim is not None else None
+        if late is None:
+            return None, ""
+    return Ending.CHANGED, f"again and again, {late}"
+
+
+async def _reviewed(
+    queue: _Queue, read: Read, check: Check, stop: trio.Event, answers: Answers
+) -> tuple[Ending, str] | None:
+    """See that the rest fits the cluster, or make it anew. If the run ends instead: how, and why."""
+    run = queue.run
     review: Review | tuple[Ending, str] = Review()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_when, stop, nursery.cancel_scope)
@@ -175,13 +199,13 @@ async def _next(
     if not isinstance(review, Review):
         return review
     if review.obstacle is None:
-        return None, ""
+        return None
     await queue.tell(Changed(review.obstacle, review.plan))
     if review.plan is None:
         return Ending.CHANGED, review.obstacle
     run.changes.append(review.obstacle)
     run.rest = review.plan
-    return (None, "") if run.rest else (Ending.DONE, "")
+    return None
 
 
 async def _look(queue: _Queue, read: Read, check: Check, answers: Answers) -> Review | tuple[Ending, str]:

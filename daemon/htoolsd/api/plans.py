@@ -12,6 +12,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.record import record
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.options import from_json
 from ganeti_htools.planning.proposal import OnChange, Proposal, begin
 from ganeti_htools.planning.tools import TOOLS
@@ -47,6 +48,9 @@ class PlanMethods:
         model = self._sync.model_of(args.get("generations"))
         if model is None or model.cluster is None:
             raise RefusalError(Refusal.CLUSTER, "the cluster is not known, or has changed since; ask again")
+        if isinstance(options, hsqueeze.Options):  # what is claimed of a node may be needed at any moment
+            claimed = sorted(self._plans.claimed() & {node.name for node in model.cluster.nodes})
+            options = replace(options, never=(*options.never, *claimed))
         proposal = await self._proposed(tool, options, model.cluster)
         client = caller.get()
         by = {"uid": client.uid, "pid": client.pid}

@@ -49,6 +49,7 @@ class Follower:
         self._behind: float | None = None  # since when something is not said
         self._written = 0
         self.error: str | None = None
+        self.looked = trio.Event()  # set, and replaced, after each look
 
     def status(self) -> dict[str, Any]:
         """For how long the ledger has not said what is so (seconds; 0 if it does, None if it never did), how
@@ -73,6 +74,8 @@ class Follower:
         while True:
             await self._look()
             self._trigger.end()
+            self.looked.set()
+            self.looked = trio.Event()
             await self._trigger.begin()
 
     async def _look(self) -> None:

@@ -123,12 +123,13 @@ def _allocations(
     for consumer, amounts in uses:
         known = contents.consumers.get(consumer.uuid)
         if known is None or exists(known):
-            wanted = _of_classes(amounts, classes)
+            wanted = of_classes(amounts, classes)
             if wanted != contents.allocations.get(consumer.uuid, {}):
                 yield Use(replace(consumer, generation=known.generation if known else 0), wanted)
 
 
-def _of_classes(used: Allocations, classes: Mapping[str, Collection[str]]) -> Allocations:
+def of_classes(used: Allocations, classes: Mapping[str, Collection[str]]) -> Allocations:
+    """What is used of providers and classes that there are."""
     found = {
         uuid: {name: amount for name, amount in amounts.items() if name in classes.get(uuid, ())}
         for uuid, amounts in used.items()

@@ -8,24 +8,27 @@ from dataclasses import replace
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import POOL, is_own
 from ganeti_htools.model.storage import DesiredUnit
+from htoolsd.ledger.following import exists
 from htoolsd.ledger.identities import full_name, provider_uuid
 from htoolsd.ledger.records import Contents
 from htoolsd.ledger.saying import Statement
 
 
-def inventories_of(said: Statement, contents: Contents) -> dict[str, tuple[tuple[str, Inventory], ...]]:
+def inventories_of(
+    said: Statement, contents: Contents, promised: bool = False
+) -> dict[str, tuple[tuple[str, Inventory], ...]]:
     """The inventories of nodes that matter, by node: custom classes, and whatever something is reserved of.
 
-    What plans and claims by hand have taken is reserved as well; what instances have been promised is not:
-    they will be where they were promised room. Of what Ganeti counts ``reserved`` is an amount as consumers
-    have it: a virtual CPU that is kept free is as many of them as its ratio makes of it.
+    What plans and claims by hand have taken is reserved as well; what instances have been ``promised`` and do
+    not use yet, only if that is asked for: decisions count them where they are going to be. Of what Ganeti
+    counts, ``reserved`` is an amount as consumers have it: a virtual CPU that is kept free is as many of them
+    as its ratio makes of it.
     """
-    taken = _taken(contents)
+    taken = _taken(said, contents, promised)
     found = {}
     for node, place in said.places.nodes.items():
         there = contents.inventories.get(place.provider, {})
-        claimed = taken.get(place.provider, Counter())
-        kept = tuple(_kept(there, claimed))
+        kept = tuple(_kept(there, taken.get(place.provider, {})))
         if kept:
             found[node] = kept
     return found
@@ -41,14 +44,26 @@ def _kept(there: Mapping[str, Inventory], claimed: Mapping[str, int]) -> Iterabl
             yield name, replace(inventory, reserved=math.ceil(inventory.reserved * ratio) + used)
 
 
-def _taken(contents: Contents) -> Mapping[str, Counter[str]]:
-    """What plans and claims by hand have taken, by provider and class."""
+def _taken(said: Statement, contents: Contents, promised: bool) -> Mapping[str, Counter[str]]:
+    """What has been claimed and is not used by who exists, by provider and class."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for uuid, each in contents.consumers.items():
-        if each.kind in ("plan", "claim"):
+        if each.kind in ("plan", "claim") or (promised and each.promised is not None):
+            used = said.uses[uuid].amounts if uuid in said.uses else {}
             for provider, amounts in contents.allocations.get(uuid, {}).items():
-                found[provider].update(amounts)
+                found[provider].update(Counter(amounts) - Counter(used.get(provider, {})))
     return found
+
+
+def claimed_nodes(said: Statement, contents: Contents) -> set[str]:
+    """The nodes of which somebody has claimed something."""
+    claimed = {
+        provider
+        for uuid, each in contents.consumers.items()
+        if not exists(each)
+        for provider in contents.allocations.get(uuid, {})
+    }
+    return {node for node, place in said.places.nodes.items() if place.provider in claimed}
 
 
 def reserved_of_pools(said: Statement, contents: Contents) -> dict[DesiredUnit, int]:

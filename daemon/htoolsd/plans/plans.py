@@ -18,6 +18,7 @@ import trio
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.events import Event, News, Submitting, Tell
 from ganeti_htools.execution.execute import execute, trace
+from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.review import Check
 from ganeti_htools.execution.run import Ending
 from ganeti_htools.execution.wording import teller
@@ -27,6 +28,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.proposal import OnChange
 from ganeti_htools.sources.source import unheard
+from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.plans.plan import Plan, PlanState, kept
 from htoolsd.sync.following import Sync
 
@@ -42,13 +44,20 @@ class NotRecordedError(HtoolsError):
 
 class Plans:
     """All plans that are known, by id. They are kept in ``directory``; ``note`` is told of each that has been
-    made or has ended.
+    made or has ended. With ``claims``, what a plan's jobs need is claimed, and what others claim is left.
     """
 
-    def __init__(self, directory: str, sync: Sync, note: Callable[[Plan], None] = lambda _plan: None) -> None:
+    def __init__(
+        self,
+        directory: str,
+        sync: Sync,
+        note: Callable[[Plan], None] = lambda _plan: None,
+        claims: PlanClaims | None = None,
+    ) -> None:
         self._directory = directory
         self._sync = sync
         self._note = note
+        self._claims = claims
         self._plans: dict[str, Plan] = {}
         self._stopping = trio.Event()
         self._executions: trio.Nursery
@@ -92,6 +101,8 @@ class Plans:
             for plan in self._plans.values():
                 if plan.run.current:
                     self._traces.start_soon(self._trace, plan)
+            if self._claims is not None:
+                self._traces.start_soon(self._claims.run, self._living)
             task_status.started()
             await self._stopping.wait()
             self._traces.cancel_scope.cancel()
@@ -114,6 +125,10 @@ class Plans:
                 _log.warning("plan was interrupted", plan=plan.id)
                 await self._record_if_possible(plan)
         self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
+
+    def _living(self) -> set[str]:
+        """The plans of which jobs may be under way, or are about to be."""
+        return {plan.id for plan in self._plans.values() if plan.state.going or plan.run.current}
 
     # Carrying out
 
@@ -151,12 +166,15 @@ class Plans:
         async def read() -> Cluster:
             return await self._read(wait_for_nodes or run.sets > 0)
 
+        async def claim(jobs: Sequence[Job]) -> str | None:
+            return await self._claim(plan, jobs)
+
         _log.info("plan begun", plan=plan.id)
         try:
             with plan.scope:
                 async with self._sync.client() as ganeti:
                     tell = self._teller(plan)
-                    await execute(run, ganeti, read, check, tell, plan.stop, time.time_ns)
+                    await execute(run, ganeti, read, check, tell, plan.stop, time.time_ns, claim=claim)
         except NotRecordedError as error:
             run.take_back([task for task in run.current if task.number is None])
             run.ending, run.reason = Ending.LOST, f"the plan could not be recorded: {error}"
@@ -171,6 +189,8 @@ class Plans:
             with trio.CancelScope(shield=True):
                 await self._record_if_possible(plan)
                 await self._forget_old()
+                if not run.current:
+                    await self._claim(plan, ())
             self._sync.want_live()
             _log.info("plan ended", plan=plan.id, state=plan.state, error=plan.error)
         if run.current and not self._stopping.is_set():
@@ -194,7 +214,20 @@ class Plans:
         model = self._sync.model
         if model.cluster is None or model.silent:
             raise (DataError if wait_for_nodes else HtoolsError)(unheard(model.silent))
-        return model.cluster
+        return model.cluster if self._claims is None else await self._claims.look() or model.cluster
+
+    async def _claim(self, plan: Plan, jobs: Sequence[Job]) -> str | None:
+        """Claim what jobs need, nothing for none; why the plan has to be reviewed once more, if it has."""
+        if self._claims is None:
+            return None
+        if jobs:
+            return await self._claims.claim(plan.id, jobs)
+        await self._claims.release(plan.id)
+        return None
+
+    def claimed(self) -> set[str]:
+        """The nodes of which somebody has claimed something."""
+        return self._claims.claimed() if self._claims is not None else set()
 
     def _teller(self, plan: Plan) -> Tell:
         said = teller(plan.run, plan.say, plan.warn, plan.stand)

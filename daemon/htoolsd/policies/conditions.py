@@ -34,8 +34,8 @@ class Situation:
     long there has been a reason.
 
     ``quiet`` are the other groups in which nothing goes on either. ``resting`` are instances that moved
-    lately, ``switched`` nodes that were powered or came back lately; ``room`` is what the budgets leave for a
-    plan.
+    lately, ``switched`` nodes that were powered or came back lately, ``claimed`` nodes of which somebody has
+    claimed something; ``room`` is what the budgets leave for a plan.
     """
 
     now: float
@@ -57,6 +57,7 @@ class Situation:
     quiet: Sequence[str] = ()
     resting: Sequence[str] = ()
     switched: Sequence[str] = ()
+    claimed: Sequence[str] = ()
     room: Room = _FULL
 
     @property

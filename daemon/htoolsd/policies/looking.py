@@ -97,6 +97,7 @@ async def situations(
                 rounds=memory.of(remedy.title, name),
                 resting=resting(known.moved, settings, now),
                 switched=resting(known.switched, settings, now),
+                claimed=sorted(plans.claimed()),
                 room=memory.room(settings, now),
             )
         )

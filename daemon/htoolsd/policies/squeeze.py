@@ -136,7 +136,7 @@ def _options(cluster: Cluster, group: Cluster, settings: Squeeze, seen: Situatio
 
 def _kept_up(group: Cluster, seen: Situation) -> Iterator[str]:
     """Nodes that must not be emptied at present. Whatever forbids that, besides ``never``, belongs here."""
-    yield from (node.name for node in group.nodes if node.name in seen.switched)
+    yield from (node.name for node in group.nodes if node.name in seen.switched or node.name in seen.claimed)
 
 
 def _here(cluster: Cluster, group: Cluster, names: Iterable[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from htoolsd.claims.booking import Booking
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.claims import Mode as ClaimMode
 from htoolsd.claims.follower import Follower
+from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.history import entries
 from htoolsd.history.history import History
 from htoolsd.ledger import urls
@@ -130,7 +131,8 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         history.note(entries.plan(time.time(), plan.document()))
         policies.ended(plan)
 
-    plans = Plans(os.path.join(config.state_dir, "plans"), sync, noted)
+    plan_claims = PlanClaims(sync, ledger, follower, claims.promises)
+    plans = Plans(os.path.join(config.state_dir, "plans"), sync, noted, plan_claims)
     policies = Policies(
         os.path.join(config.state_dir, "policies.json"),
         sync,

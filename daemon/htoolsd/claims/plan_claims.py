@@ -1,0 +1,149 @@
+"""What plans claim for their moves: from before a set of jobs is submitted until they have ended.
+
+A plan claims under a name of its own. Its claim survives the daemon; it is released once no job of the plan
+is under way any more.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+import structlog
+
+from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.execution.jobs import Job
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.planning.promises import Promise
+from htoolsd.claims.follower import Follower
+from htoolsd.ledger.following import Agreed, of_classes
+from htoolsd.ledger.identities import consumer_uuid, full_name
+from htoolsd.ledger.kept import claimed_nodes, inventories_of, reserved_of_pools
+from htoolsd.ledger.moves import Stations, needs_of
+from htoolsd.ledger.records import Allocations, ConflictError, Consumer, LedgerError
+from htoolsd.ledger.worker import Worker
+from htoolsd.sync.following import Sync
+from htoolsd.sync.kept import Kept, with_kept
+
+_log = structlog.get_logger()
+
+
+class PlanClaims:
+    """The claims of plans, by the plans' ids, and what others have claimed.
+
+    ``promises`` tells what decisions have promised, which may not stand in the ledger yet.
+    """
+
+    def __init__(
+        self,
+        sync: Sync,
+        ledger: Worker,
+        follower: Follower,
+        promises: Callable[[], Iterable[Promise]] = tuple,
+    ) -> None:
+        self._sync = sync
+        self._ledger = ledger
+        self._follower = follower
+        self._promises = promises
+        self._agreed: Agreed | None = None
+        self._error: str | None = None
+
+    async def look(self) -> Cluster | None:
+        """The cluster of the model, with all that anybody has claimed left free."""
+        await self._follower.again()
+        model, self._agreed = self._sync.model, self._follower.agreed
+        if model.told is None or self._agreed is None:
+            return model.cluster
+        kept = inventories_of(*self._agreed, promised=True), reserved_of_pools(*self._agreed)
+        return with_kept(model.told, Kept(*kept))
+
+    def claimed(self) -> set[str]:
+        """The nodes of which somebody has claimed something."""
+        seen = self._follower.agreed
+        promised = {node for each in self._promises() for node in (each.row.pnode, each.row.snode) if node}
+        return promised | (claimed_nodes(*seen) if seen is not None else set())
+
+    async def claim(self, plan: str, jobs: Sequence[Job]) -> str | None:
+        """Claim what the next jobs of a plan need, instead of what it had, on what was seen at the last look.
+
+        If that has passed, or they change a node of which others have claimed something, that is told: then
+        they have to be looked at once more. There may be less than they need where rules that are not strict
+        allow it. Where the ledger cannot be used a plan goes on without.
+        """
+        taken = {node for job in jobs for node in job.nodes} & self.claimed()
+        if taken:
+            return f"something of {', '.join(sorted(taken))} is claimed"
+        seen = self._agreed
+        if seen is None:
+            return None
+        wanted = _wanted(jobs, seen)
+        generations = {uuid: seen.contents.providers[uuid].generation for uuid in wanted}
+        consumer = _consumer(plan, seen.said.places.cluster)
+        try:
+            if wanted:
+                await self._ledger.do(lambda ledger: ledger.claim(consumer, wanted, generations, beyond=True))
+                self._follower.heed()
+        except ConflictError as error:
+            return str(error)
+        except LedgerError as error:
+            self._failed(plan, error)
+        return None
+
+    async def release(self, plan: str) -> None:
+        """A plan needs nothing at the moment."""
+        cluster = self._sync.model.name
+        if cluster is not None:
+            await self._release(_consumer(plan, cluster))
+
+    async def run(self, living: Callable[[], Collection[str]]) -> None:
+        """Release the claims of plans of which no job can be under way: all but the ``living``."""
+        while True:
+            await self._follower.looked.wait()
+            agreed = self._follower.agreed
+            if agreed is not None:
+                kept = {_consumer(plan, agreed.said.places.cluster).uuid for plan in living()}
+                for each in _claimants(agreed):
+                    if each.uuid not in kept:
+                        await self._release(each)
+
+    async def _release(self, consumer: Consumer) -> None:
+        try:
+            if await self._ledger.do(lambda ledger: ledger.release(consumer.uuid)):
+                self._follower.heed()
+        except LedgerError as error:
+            self._failed(consumer.name, error)
+
+    def _failed(self, plan: str, error: LedgerError) -> None:
+        _log.warning("claims of plans are not in the ledger", plan=plan, error=str(error))
+
+
+def _consumer(plan: str, cluster: str) -> Consumer:
+    """A plan as a consumer; a slash stands in no name of an instance."""
+    name = full_name(cluster, f"plan/{plan}")
+    return Consumer(consumer_uuid(name), name, "plan")
+
+
+def _claimants(agreed: Agreed) -> Iterator[Consumer]:
+    """The plans of the cluster that have claimed something."""
+    own = full_name(agreed.said.places.cluster, "")
+    consumers = agreed.contents.consumers.values()
+    return (each for each in consumers if each.kind == "plan" and each.name.startswith(own))
+
+
+def _wanted(jobs: Sequence[Job], seen: Agreed) -> Allocations:
+    """What jobs need of what there is."""
+    rows = {row.name: row for row in seen.said.cluster.instances}
+    classes = {uuid: each.keys() for uuid, each in seen.contents.inventories.items()}
+    return of_classes(needs_of(ways_of(jobs), rows, seen.said.places), classes)
+
+
+def ways_of(jobs: Sequence[Job]) -> Iterator[tuple[str, Stations]]:
+    """For each job that moves an instance, where that is on its way: primary and secondary nodes."""
+    for step in (job.step for job in jobs if job.step is not None):
+        if isinstance(step, NamedStep):
+            parts = tuple((operation, step.node) for operation in step.kind.operations)
+        else:
+            parts = step.parts
+        primary, secondary = (*step.was, None)[:2]
+        stations = []
+        for operation, node in parts:
+            primary, secondary = operation.nodes(primary, secondary, node)
+            stations.append((primary, secondary))
+        yield step.instance, stations

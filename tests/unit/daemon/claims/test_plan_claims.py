@@ -1,0 +1,205 @@
+"""Plans claim what their jobs need, and leave what others have claimed."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.execution.jobs import Job
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.promises import Promise
+from htoolsd.api.plans import PlanMethods
+from htoolsd.claims.follower import Follower
+from htoolsd.claims.plan_claims import PlanClaims
+from htoolsd.ledger.identities import consumer_uuid, provider_uuid
+from htoolsd.ledger.records import Allocations, Consumer
+from htoolsd.ledger.worker import Worker
+from htoolsd.plans.plan import Plan, PlanState
+from htoolsd.plans.plans import Plans
+from htoolsd.socket.peer import Credentials, caller
+from htoolsd.sync.following import Sync
+from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
+from tests.support.worlds import instance
+
+
+@dataclass
+class Daemon:
+    """Plans that claim, on a Ganeti in memory and a ledger on disk."""
+
+    luxid: MemoryGaneti
+    sync: Sync
+    worker: Worker
+    follower: Follower
+    claims: PlanClaims
+    plans: Plans
+
+    async def made(self) -> Plan:
+        """A plan: drained nodes are emptied, which takes jobs."""
+        before = {plan.id for plan in self.plans.all}
+        await PlanMethods(self.plans, self.sync).make({"tool": "hbal"}, None)
+        (plan,) = (plan for plan in self.plans.all if plan.id not in before)
+        return plan
+
+    async def begun(self, plan: Plan) -> Plan:
+        """A plan whose first jobs are submitted."""
+        await self.plans.begin(plan, "stop", False)
+        while plan.state.going and not any(task.number for task in plan.run.current):
+            await plan.news.wait()
+        return plan
+
+    async def over(self, plan: Plan) -> None:
+        while plan.state.going:
+            await plan.news.wait()
+
+    async def claimed(self) -> Mapping[str, Mapping[str, Mapping[str, int]]]:
+        """What plans have claimed, by their names and by providers."""
+        contents = await self.worker.do(lambda ledger: ledger.contents())
+        names = {uuid: each.name for uuid, each in contents.providers.items()}
+        return {
+            each.name: {names[at]: amounts for at, amounts in contents.allocations.get(uuid, {}).items()}
+            for uuid, each in contents.consumers.items()
+            if each.kind == "plan"
+        }
+
+    async def promise(self, name: str, memory: int) -> None:
+        """Have an instance be promised memory of every node."""
+        name = f"{self.sync.model.name}/{name}"
+        cluster = self.sync.model.cluster
+        assert cluster is not None
+        nodes = [provider_uuid(f"{self.sync.model.name}/{node.name}") for node in cluster.nodes]
+        consumer = Consumer(consumer_uuid(name), name, "instance", promised="{}")
+        wanted = {node: {"MEMORY_MB": memory} for node in nodes}
+        await self.claim(consumer, wanted)
+
+    async def claim(self, consumer: Consumer, wanted: Allocations) -> None:
+        await self.worker.do(lambda ledger: ledger.claim(consumer, wanted, {}, beyond=True))
+
+
+@asynccontextmanager
+async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
+    """A daemon that knows the cluster, and whose ledger says what exists."""
+    caller.set(Credentials(pid=1, uid=2, gid=3))
+    async with following(luxid) as sync:
+        worker = Worker(f"sqlite:///{directory}/ledger.sqlite")
+        follower = Follower(sync, worker)
+        sync.follow(follower.heed)
+        claims = PlanClaims(sync, worker, follower)
+        plans = Plans(str(directory / "plans"), sync, claims=claims)
+        await sync.refresh()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follower.run)
+            await follower.again()
+            await nursery.start(plans.run)
+            yield Daemon(luxid, sync, worker, follower, claims, plans)
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_plan_claims_until_its_jobs_have_ended(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with ganeti(job_seconds=100) as luxid, daemon(tmp_path, luxid) as here:
+        plan = await here.begun(await here.made())
+        ((name, claimed),) = (await here.claimed()).items()
+        assert name == f"{here.sync.model.name}/plan/{plan.id}"
+        targets = {task.job.step.now[0] for task in plan.run.current if task.job.step is not None}
+        assert {f"{here.sync.model.name}/{node}" for node in targets} <= {*claimed}
+        assert all(amounts["MEMORY_MB"] > 0 for at, amounts in claimed.items() if at.split("/")[1] in targets)
+        await here.over(plan)
+        assert plan.state is PlanState.DONE
+        assert await here.claimed() == {}
+
+
+async def test_claims_outlive_a_daemon_until_the_jobs_have_ended(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with ganeti(job_seconds=100) as luxid:
+        async with daemon(tmp_path, luxid) as here:
+            plan = await here.begun(await here.made())
+            before = await here.claimed()
+            autojump_clock.autojump_threshold = 1000  # the jobs do not end meanwhile
+        async with daemon(tmp_path, luxid) as there:
+            assert before
+            assert await there.claimed() == before
+            autojump_clock.autojump_threshold = 0
+            (kept,) = there.plans.all
+            assert kept.id == plan.id
+            while await there.claimed():
+                await there.follower.again()
+                await trio.sleep(1)
+            assert not kept.run.current
+
+
+async def test_claims_of_plans_that_are_gone_are_released(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
+        name = f"{here.sync.model.name}/plan/gone"
+        node = provider_uuid(f"{here.sync.model.name}/one")
+        await here.claim(Consumer(consumer_uuid(name), name, "plan"), {node: {"MEMORY_MB": 1}})
+        theirs = Consumer(consumer_uuid("other/plan/theirs"), "other/plan/theirs", "plan")
+        await here.claim(theirs, {node: {"MEMORY_MB": 1}})
+        while name in await here.claimed():
+            await here.follower.again()
+        assert [*await here.claimed()] == ["other/plan/theirs"]
+
+
+async def test_what_was_promised_meanwhile_stops_a_plan(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
+        plan = await here.made()
+        await here.promise("new", 1_000_000)
+        await here.begun(plan)
+        await here.over(plan)
+        assert plan.state is PlanState.FAILED
+        assert not plan.run.tasks
+        assert await here.claimed() == {}
+
+
+async def test_who_was_first_is_seen_at_the_next_look(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """Between the look at the cluster and the plan's claim somebody else claims."""
+    async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
+        plan, looks, look = await here.made(), [], here.claims.look
+
+        async def look_and_be_late() -> object:
+            seen = await look()
+            looks.append(seen)
+            if len(looks) == 1:
+                await here.promise("new", 1)
+            return seen
+
+        here.claims.look = look_and_be_late  # type: ignore[method-assign, assignment]
+        await here.begun(plan)
+        assert len(looks) == 2
+        assert [*await here.claimed()] == [f"{here.sync.model.name}/plan/{plan.id}"]
+
+
+async def test_without_a_ledger_plans_go_on(autojump_clock: MockClock, tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").mkdir()
+    async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
+        plan = await here.begun(await here.made())
+        await here.over(plan)
+        assert plan.state is PlanState.DONE
+
+
+async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock, tmp_path: Path) -> None:
+    async with ganeti() as luxid, daemon(tmp_path, luxid) as here:
+        name = f"{here.sync.model.name}/new"
+        consumer = Consumer(consumer_uuid(name), name, "instance", promised="{}")
+        provider = provider_uuid(f"{here.sync.model.name}/one")
+        assert here.plans.claimed() == set()
+        await here.claim(consumer, {provider: {"MEMORY_MB": 1}})
+        await here.follower.again()
+        assert here.plans.claimed() == {"one"}
+        told: Any = await PlanMethods(here.plans, here.sync).make(
+            {"tool": "hsqueeze", "options": {"never": ["two"]}}, None
+        )
+        assert told["options"]["never"] == ["two", "one"]
+        job = Job("power down one", (), (), nodes=("one",))
+        assert await here.claims.claim("plan", [job]) == "something of one is claimed"
+
+
+async def test_what_is_promised_counts_before_it_stands_in_the_ledger(tmp_path: Path) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        worker = Worker(f"sqlite:///{tmp_path}/ledger.sqlite")
+        promise = Promise(instance("new", DiskTemplate.DRBD, "one", "two"), new=True)
+        claims = PlanClaims(sync, worker, Follower(sync, worker), lambda: [promise])
+        assert claims.claimed() == {"one", "two"}
