@@ -12,8 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.rules.class_limits import class_limits, kept_limits
-from ganeti_htools.engine.rules.limits import ABOVE, AT_LEAST, AT_MOST, BOTH, MIB, PRIMARY, SECONDARY, Role
-from ganeti_htools.engine.rules.limits import Limit as Limit
+from ganeti_htools.engine.rules.limits import (
+    ABOVE,
+    AT_LEAST,
+    AT_MOST,
+    BOTH,
+    MIB,
+    PRIMARY,
+    SECONDARY,
+    Limit,
+    Role,
+)
 from ganeti_htools.engine.rules.storage_limits import default_group, disk_limits, pool_limits, reserved_room
 from ganeti_htools.model.columns import SINGLE, Columns, Shape, columns_type, forthcoming, of_class, of_unit
 from ganeti_htools.model.state import Asked
