@@ -269,6 +269,7 @@ END
 --disk-template choices=diskless,file,sharedfile,plain,blockdev,drbd,rbd,ext,gluster
 --storage-unit string
 --disk string
+--resource string
 --spindle-use float
 --simulate string
 --simulate-storage string

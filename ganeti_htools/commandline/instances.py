@@ -32,13 +32,16 @@ def asked(state: State, line: CommandLine) -> tuple[Asked, Asked]:
     if not sizes:
         raise HtoolsError("Empty list of specs received from the cluster")
     size = _given(line.standard_alloc) if line.standard_alloc else _size(policy.std)
-    kind = InstanceKind(template, use, line.storage_unit)
+    kind = InstanceKind(template, use, line.storage_unit, demands=line.resource)
     disks = tuple(
         Disk(mib, 0 if number else size.spindles, unit or line.storage_unit)
         for number, (mib, unit) in enumerate(line.disk)
     )
     for unit in units:
         _check_unit(state, template, unit)
+    for name, _ in line.resource:
+        if name not in state.units.classes:
+            raise HtoolsError(f"no node has {name}")
     if disks:
         size = replace(size, dsk=sum(disk.size for disk in disks))
     return Asked(kind, sizes), Asked(replace(kind, disks=disks), [size])

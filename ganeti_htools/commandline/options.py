@@ -6,6 +6,7 @@ from typing import Any
 
 from ganeti_htools.backends import units, values
 from ganeti_htools.commandline.reading import Option, Takes, switch
+from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit
@@ -69,6 +70,13 @@ def _disk(text: str) -> tuple[int, DesiredUnit | None]:
     """The size (MiB) of a disk, and the unit that it is on, if that is given."""
     size, _, unit = text.partition(",")
     return values.size(size), _storage_unit(unit) if unit else None
+
+
+def _demand(text: str) -> tuple[str, int]:
+    found = tags.demands([f"{tags.RESOURCE}{text}"])
+    if not found:
+        raise DataError(f"expected CLASS:AMOUNT such as CUSTOM_GPU:1, not {values.shown(text)}")
+    return next(iter(found.items()))
 
 
 def _priority(text: str) -> str:
@@ -429,6 +437,16 @@ DISK = Option(
     lambda old, text: (*old, _disk(text)),
     Takes.ARGUMENT,
     "DISK",
+    "string",
+    whole=True,
+)
+RESOURCE = Option(
+    "",
+    "resource",
+    "what an instance demands of a custom resource class: CLASS:AMOUNT; may be repeated",
+    lambda old, text: (*old, _demand(text)),
+    Takes.ARGUMENT,
+    "DEMAND",
     "string",
     whole=True,
 )

@@ -98,6 +98,7 @@ class CommandLine(NamedTuple):  # a dataclass with as many fields would be 4 ms 
     rapi_ca: str | None = None
     reason: str | None = None
     reserve: float = 0.0
+    resource: tuple[tuple[str, int], ...] = ()
     restrict_allocation_to: tuple[str, ...] | None = None
     restricted_migration: bool = False
     save: str | None = None

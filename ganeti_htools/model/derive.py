@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance, Node
 from ganeti_htools.model.columns import (
     NOWHERE,
     Bools,
@@ -243,7 +243,7 @@ def _classes(
         columns |= {
             of_class("t", which): total,
             of_class("least", which): _ints(inventory.min_unit for inventory in there),
-            of_class("most", which): _ints(inventory.most for inventory in there),
+            of_class("most", which): _ints(inventory.max_unit or MAX_MIB for inventory in there),
             of_class("step", which): _ints(inventory.step_size for inventory in there),
             (figure := of_class("f", which)): free,
             f"{figure}_forth": counted,

@@ -25,20 +25,14 @@ class Inventory:
         """What all consumers together may use."""
         return max(0, int((self.total - self.reserved) * self.allocation_ratio))
 
-    @property
-    def most(self) -> int:
-        """What one consumer may use."""
-        return self.capacity if self.max_unit is None else self.max_unit
-
     def allows(self, amount: int) -> bool:
         """Whether this amount may be asked for at once, whatever is used already.
 
         The smallest amount may be asked for even if it is no multiple of the step, as the design has it;
         Placement refuses it.
         """
-        return self.min_unit <= amount <= self.most and (
-            amount == self.min_unit or amount % self.step_size == 0
-        )
+        most = self.capacity if self.max_unit is None else self.max_unit
+        return self.min_unit <= amount <= most and (amount == self.min_unit or amount % self.step_size == 0)
 
     def fits(self, amount: int, used: int) -> bool:
         """Whether a consumer can have this amount while ``used`` is taken by others."""

@@ -1,6 +1,5 @@
 """Names of resource classes: those of what Ganeti counts, and custom ones (OpenStack Placement's terms)."""
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -37,6 +36,8 @@ def of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:
     name = re.sub("[^A-Z0-9_]", "_", plain).rstrip("_")
     if len(name) <= _LONGEST and name not in others:
         return name
+    import hashlib  # which tools take long to load, and hardly ever need
+
     digest = hashlib.sha256(str(unit).encode()).hexdigest()[:8].upper()
     return f"{name[: _LONGEST - 9]}_{digest}"
 

@@ -67,6 +67,11 @@ class Asked:
         return self.disk[0]
 
     @property
+    def units(self) -> int:
+        """How many storage units and pools it has to find on its nodes."""
+        return sum(self.wants[: len(self.wants) - len(self.classes)])
+
+    @property
     def local(self) -> bool:
         """Whether it has disks on its nodes."""
         return any(self.wants[: len(self.disk)])
@@ -186,7 +191,7 @@ class State:
         known = [self.location_rows[tag] for tag in desired if tag in self.location_rows]
         needs = needs_of(row, self.units)
         # Where one unit has it all, its size is what Ganeti counts.
-        fresh = index == NOWHERE and sum(needs.wants) > 1
+        fresh = index == NOWHERE and needs.units > 1
         return Asked(
             row=row,
             mem=row.mem,

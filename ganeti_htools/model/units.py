@@ -109,6 +109,11 @@ class Needs(NamedTuple):
     classes: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
 
+    @property
+    def units(self) -> int:
+        """How many units and pools it wants."""
+        return sum(self.wants[: len(self.wants) - len(self.classes)])
+
 
 def needs_of(row: Instance, units: Units) -> Needs:
     """What an instance needs of the units, pools and classes that have columns."""

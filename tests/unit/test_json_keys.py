@@ -16,6 +16,7 @@ from ganeti_htools.execution.record import INTERRUPTED, record
 from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance
@@ -129,9 +130,17 @@ def test_hcheck(report: Callable[..., Any]) -> None:
     )
 
 
+def with_gpus(described: Cluster) -> Cluster:
+    """The cluster with a custom resource class."""
+    there = (("CUSTOM_GPU", Inventory(4)),)
+    return replace(described, nodes=tuple(replace(node, inventories=there) for node in described.nodes))
+
+
 def test_hinfo(report: Callable[..., Any]) -> None:
     storage = simu.parse(["p,1,100,4,4;lvm-vg,ssdvg,20;rbd,vms,5"])
-    check("hinfo.1.md", [report(hinfo), report(hinfo, "--storage", cluster=storage)])
+    classes = with_gpus(storage)
+    found = [report(hinfo), report(hinfo, "--storage", cluster=storage), report(hinfo, cluster=classes)]
+    check("hinfo.1.md", found)
 
 
 def test_hroller(report: Callable[..., Any]) -> None:
@@ -146,7 +155,9 @@ def test_hspace(report: Callable[..., Any]) -> None:
     )
     disks = "--disk-template=plain", "--disk=1g,lvm-vg,ssdvg", "--storage-unit=lvm-vg,ssdvg"
     units = report(hspace, *disks, cluster=simu.parse(["p,3,100g,9g,4;lvm-vg,ssdvg,9g;rbd,vms,1g"]))
-    check("hspace.1.md", [roomy, units, report(hspace, *sizes, cluster=narrow)])
+    gpus = with_gpus(by_hand.cluster({"n0": 9_000}, []))
+    classes = report(hspace, *sizes, "--resource=CUSTOM_GPU:1", cluster=gpus)
+    check("hspace.1.md", [roomy, units, classes, report(hspace, *sizes, cluster=narrow)])
 
 
 def test_hsqueeze(report: Callable[..., Any]) -> None:

@@ -193,11 +193,12 @@ def spec(allocation: Allocation, machine_readable: bool) -> str:
 
 
 def _disks(kind: InstanceKind) -> str:
-    """Where the disks are, as far as options say that."""
+    """Where the disks are, and what is demanded of custom classes, as far as options say that."""
+    demands = "".join(f", with {amount} of {name}" for name, amount in kind.demands)
     if not kind.disks:
-        return f" on {kind.unit}" if kind.unit else ""
+        return (f" on {kind.unit}" if kind.unit else "") + demands
     disks = (f"{disk.size} MiB{f' on {disk.unit}' if disk.unit else ''}" for disk in kind.disks)
-    return f", with disks of {' and '.join(disks)}"
+    return f", with disks of {' and '.join(disks)}{demands}"
 
 
 def results(allocation: Allocation, initial: Resources, machine_readable: bool) -> str:
@@ -328,6 +329,7 @@ def allocation_json(allocation: Allocation) -> dict[str, Any]:
         **({"storage": asdict(allocation.left)} if allocation.left else {}),
         **({"disks": [_disk_json(disk) for disk in kind.disks]} if kind.disks else {}),
         **({"storage_unit": _unit_json(kind.unit)} if kind.unit else {}),
+        **({"demands": [{"class": each, "amount": n} for each, n in kind.demands]} if kind.demands else {}),
     }
 
 

@@ -10,7 +10,7 @@ from ganeti_htools.cli.report import layout
 from ganeti_htools.engine.redundancy import check, n1
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.score import Statistics
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.columns import NOWHERE, Bools, of_class
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 
@@ -114,7 +114,20 @@ def _nodes_json(state: State) -> Iterator[dict[str, object]]:
             "vcpus": columns.u_cpu[row],
             "primaries": primaries[row],
             "secondaries": secondaries[row],
+            **({"resources": _classes(state, row)} if state.units.classes else {}),
         }
+
+
+def _classes(state: State, row: int) -> list[dict[str, object]]:
+    """What a node has of each custom resource class."""
+
+    def of(figure: str, which: int) -> int:
+        return int(getattr(state.columns, of_class(figure, which))[row])
+
+    return [
+        {"class": name, "total": of("t", which), "free": of("f", which), "kept": of("r", which)}
+        for which, name in enumerate(state.units.classes)
+    ]
 
 
 def as_json(state: State) -> dict[str, object]:

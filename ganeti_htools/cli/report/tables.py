@@ -11,7 +11,8 @@ from ganeti_htools.backends.units import decoded
 from ganeti_htools.cli.report.layout import table
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.cluster import Disk, common_suffix
-from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, of_unit
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, of_class, of_unit
+from ganeti_htools.model.reserved import reserved
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_NAMES, DesiredUnit, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -97,6 +98,13 @@ def _exclusion(state: State) -> list[str]:
     ]
 
 
+def _free_memory(state: State) -> Ints:
+    """What nodes report as free (MiB), less what is reserved."""
+    held = reserved(state.cluster.nodes, state.units)
+    free = np.array([node.f_mem for node in state.cluster.nodes], np.int64)
+    return free if held is None else free - held.memory
+
+
 def _shown(header: str, figures: Callable[[State], Floats]) -> _Field:
     return _Field(header, True, lambda state: [show(figure) for figure in figures(state).tolist()])
 
@@ -109,7 +117,7 @@ _FIELDS = {
     "tmem": _floats("t_mem", 5, 0, lambda state: state.columns.t_mem),
     "nmem": _ints("n_mem", 5, lambda state: state.columns.n_mem),
     "xmem": _ints("x_mem", 5, lambda state: state.columns.x_mem),
-    "fmem": _ints("f_mem", 5, lambda state: np.array([node.f_mem for node in state.cluster.nodes], np.int64)),
+    "fmem": _ints("f_mem", 5, _free_memory),
     "umem": _ints("u_mem", 5, lambda state: state.columns.unallocated),
     "imem": _ints("i_mem", 5, lambda state: state.columns.i_mem),
     "rmem": _ints("r_mem", 5, lambda state: state.columns.r_mem),
@@ -141,14 +149,29 @@ def nodes(state: State, fields: Sequence[str] = (), scope: Bools | None = None) 
     """A table of the nodes (in scope) with these fields.
 
     Without ``fields`` they are the usual ones; fields after a ``+`` are added to those. ``tdsk/UNIT`` and
-    ``fdsk/UNIT`` are about a storage unit.
+    ``fdsk/UNIT`` are about a storage unit, ``tres/CLASS``, ``fres/CLASS`` and ``rres/CLASS`` about a custom
+    resource class.
     """
     if not fields or fields[0] == "+":
         fields = (*DEFAULT_FIELDS, *fields[1:])
-    chosen = [_FIELDS.get(field) or _unit_field(state, field) for field in fields]
+    chosen = [
+        _FIELDS.get(field) or _class_field(state, field) or _unit_field(state, field) for field in fields
+    ]
     cells: Iterable[Sequence[str]] = zip(*(field.cells(state) for field in chosen), strict=True)
     rows = list(cells if scope is None else compress(cells, scope.tolist()))
     return table([field.header for field in chosen], rows, [field.numeric for field in chosen])
+
+
+def _class_field(state: State, field: str) -> _Field | None:
+    """A field like ``fres/CUSTOM_GPU``: what there is, what is free, what is kept free for others."""
+    name, _, words = field.partition("/")
+    if name not in _OF_CLASS or words not in state.units.classes:
+        return None
+    figure = of_class(_OF_CLASS[name], state.units.classes.index(words))
+    return _ints(f"{_OF_CLASS[name]}_{words}", 5, lambda state: getattr(state.columns, figure))
+
+
+_OF_CLASS = {"tres": "t", "fres": "f", "rres": "r"}
 
 
 def _unit_field(state: State, field: str) -> _Field:

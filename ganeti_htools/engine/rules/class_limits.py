@@ -25,7 +25,9 @@ def _position(shape: Shape, which: int) -> int:
 
 @lru_cache(maxsize=256)
 def allowed_limits(shape: Shape, which: int) -> tuple[Limit, ...]:
-    """Which amounts a node has for one instance, whatever is used: what :meth:`.Inventory.allows` says."""
+    """Which amounts a node has for one instance, whatever is used; with what there is at all, that is what
+    :meth:`.Inventory.allows` says.
+    """
     name, of = shape.classes[which], _position(shape, which)
     least, most, step = (of_class(figure, which) for figure in ("least", "most", "step"))
 

@@ -32,7 +32,7 @@ class _Spare:
     role: Role
 
     def __call__(self, _old: Columns, _new: Columns, asked: Asked | None) -> Any:
-        if asked is None or (self.role is PRIMARY and asked.index != NOWHERE and sum(asked.wants) > 1):
+        if asked is None or (self.role is PRIMARY and asked.index != NOWHERE and asked.units > 1):
             return 0
         return asked.spare[self.unit]
 

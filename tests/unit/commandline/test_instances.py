@@ -74,6 +74,7 @@ def test_disks_of_the_standard_size() -> None:
         (UNITS, CommandLine(disk_template=PLAIN, disk=((1, VMS),)), "template plain cannot be on rados/vms"),
         (UNITS, CommandLine(disk_template=PLAIN, disk=((1, SSD._replace(key="x")),)), "no node has lvm-vg/x"),
         (NO_UNITS, CommandLine(disk_template=PLAIN, storage_unit=SSD), "no node tells its storage units"),
+        (NO_UNITS, CommandLine(resource=(("CUSTOM_GPU", 1),)), "no node has CUSTOM_GPU"),
     ],
 )
 def test_what_cannot_be(cluster: Cluster, line: CommandLine, problem: str) -> None:

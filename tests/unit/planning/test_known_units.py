@@ -9,11 +9,18 @@ import pytest
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.request import Allocate, NodeEvacuate, Placement, Relocate
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from ganeti_htools.planning.decision import Known, respond
-from ganeti_htools.planning.known_units import Memory, names_units, unused_units, with_known
+from ganeti_htools.planning.known_units import (
+    Memory,
+    names_units,
+    unused_units,
+    with_known,
+    with_known_inventories,
+)
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
 from tests.support.worlds import node
@@ -257,3 +264,35 @@ def test_the_answer_says_that_units_which_are_named_are_not_known_yet(
     assert response.names_units is bool(group)
     answered = json.loads(response.answer)
     assert answered == alone | {"info": alone["info"] + note * bool(group and to_be_asked)}
+
+
+GPUS = (("CUSTOM_GPU", Inventory(2)),)
+
+
+def with_gpus(described: Cluster, *names: str) -> Cluster:
+    nodes = [replace(each, inventories=GPUS) if each.name in names else each for each in described.nodes]
+    return replace(described, nodes=tuple(nodes))
+
+
+def test_nodes_have_the_inventories_that_are_known_unless_the_request_tells_some() -> None:
+    plain, there, memory = asked(), with_gpus(known(), "one"), Memory()
+    assert with_known_inventories(plain, known(), memory) is plain
+    found = with_known_inventories(plain, there, memory)
+    assert {each.name: each.inventories for each in found.nodes if each.inventories} == {"one": GPUS}
+    again = with_known_inventories(plain, there, memory)
+    assert all(one is other for one, other in zip(found.nodes, again.nodes, strict=True))
+    own = with_gpus(plain, plain.nodes[-1].name)
+    assert with_known_inventories(own, there, memory) is own
+
+
+def test_a_demand_is_held_to_what_is_known() -> None:
+    data = cluster(3, Shape(nodes=3, instances=0, templates={"plain": 1}))
+    request = messages.allocate("new", "plain", tags=["htools:resource:CUSTOM_GPU:1"])
+    text = messages.encode(messages.message(data, request)).encode()
+    rows = iallocator.read(text).cluster
+    target = rows.nodes[1].name
+    told = respond(text, parse_options([]), known=Known(with_gpus(rows, target), 1.0))
+    assert f'"result":["{target}"]' in told.answer.replace(" ", "")
+    assert '"success":true' in respond(text, parse_options([]), known=Known(rows, 1.0)).answer.replace(
+        " ", ""
+    )

@@ -4,6 +4,7 @@ from ganeti_htools.backends import simu, text
 from ganeti_htools.cli.report import tables
 from ganeti_htools.model.cluster import Cluster, Load
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.inventory import Inventory
 
 FILE = """\
 g1|u1|preferred||
@@ -110,4 +111,17 @@ def test_the_default_unit_of_nodes_that_tell_none() -> None:
     assert tables.nodes(derive(simu.parse(["p,1,2g,4,4"])), ["fdsk/plain", "fdsk/file"]).split()[2:] == [
         "2",
         "-",
+    ]
+
+
+def test_fields_of_custom_classes() -> None:
+    described = simu.parse(["p,2,2g,4096,4"])
+    (one, other), gpus = described.nodes, ("CUSTOM_GPU", Inventory(4, 1))
+    one = replace(one, inventories=(gpus, ("MEMORY_MB", Inventory(0, 1024))))
+    state = derive(replace(described, nodes=(one, other)))
+    fields = ["name", "fmem", "tres/CUSTOM_GPU", "fres/CUSTOM_GPU", "rres/CUSTOM_GPU", "fres/CUSTOM_X"]
+    assert [line.split() for line in tables.nodes(state, fields).splitlines()] == [
+        ["Name", "f_mem", "t_CUSTOM_GPU", "f_CUSTOM_GPU", "r_CUSTOM_GPU", "<unknown", "field>"],
+        ["node-01-001", "3072", "3", "3", "0", "<unknown", "field>"],
+        ["node-01-002", "4096", "0", "0", "0", "<unknown", "field>"],
     ]

@@ -5,8 +5,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.backends import luxi, storage
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.luxi import relayed
+from ganeti_htools.model.inventory import Inventory
 from htoolsd.api.cluster import ClusterMethods
 from tests.support.memory_ganeti import following, ganeti
 from tests.support.worlds import role
@@ -27,14 +29,14 @@ async def test_the_cluster_is_told_as_it_is_known_each_time(autojump_clock: Mock
         assert relayed.read(told) == sync.model.answers
         assert told["ages"] == {"configuration": 2, "live": 2}
         assert (told["late"], told["error"], told["silent"]) == (False, None, [])
-        storage = await ask("storage")
+        units = await ask("storage")
         assert sync.model.cluster
         rooms = [
             {"node": node.name, "total": int(node.t_dsk), "free": node.f_dsk}
             for node in sync.model.cluster.nodes
         ]
-        assert storage["units"] == [{"type": None, "key": None, "nodes": rooms}]
-        assert (storage["ages"], storage["late"]) == (told["ages"], False)
+        assert units["units"] == [{"type": None, "key": None, "nodes": rooms}]
+        assert (units["ages"], units["late"]) == (told["ages"], False)
         luxid.jobs.submit([[role("two", drained=True)]])
         await trio.sleep(10)
         assert await ask("cluster") != told
@@ -42,3 +44,17 @@ async def test_the_cluster_is_told_as_it_is_known_each_time(autojump_clock: Mock
         assert relayed.read(told) == sync.model.answers
         assert told["generations"] == sync.model.generations
         assert (await ask("refresh"))["ages"] == {"configuration": 0, "live": 0}
+
+
+async def test_what_is_kept_of_nodes_is_told_with_the_cluster(autojump_clock: MockClock) -> None:
+    async with ganeti() as luxid, following(luxid) as sync:
+        await trio.sleep(2)
+        there = (("CUSTOM_GPU", Inventory(4, 1, max_unit=2)), ("MEMORY_MB", Inventory(0, 512)))
+        await sync.keep({"two": there}, {})
+        told = orjson.loads(orjson.dumps(await ClusterMethods(sync).cluster({}, None)))
+        cluster = storage.with_told(luxi.parse(relayed.read(told)), told["storage"])
+        assert {node.name: node.inventories for node in cluster.nodes if node.inventories} == {"two": there}
+        assert sync.model.cluster
+        assert [node.inventories for node in cluster.nodes] == [
+            node.inventories for node in sync.model.cluster.nodes
+        ]

@@ -9,9 +9,11 @@ from ganeti_htools.backends import simu
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model import tags
+from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.request import Allocate, Placement
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
@@ -123,3 +125,53 @@ def test_a_pool_that_tags_tell_of() -> None:
     found = decide(state, Allocate(Placement(row, 1, None), None), Options(capacity=False))
     assert isinstance(found.result, tuple)
     assert found.result[0].nodes == (0,)
+
+
+GPU = "CUSTOM_GPU"
+
+
+def gpus(*there: Inventory | None) -> Cluster:
+    """A group whose nodes have such inventories of GPUs."""
+    pairs = zip(ONE_GROUP.nodes, there, strict=True)
+    return replace(
+        ONE_GROUP,
+        nodes=tuple(replace(node, inventories=((GPU, each),) if each else ()) for node, each in pairs),
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "amount", "text"),
+    [
+        ((Inventory(3), Inventory(2), None, None), 4, "CUSTOM_GPU; closest: node-01-001 lacks 1; counted as"),
+        ((None, Inventory(2), None, None), 4, "CUSTOM_GPU; closest: node-02-001 lacks 2; counted as"),
+        (
+            (Inventory(9, max_unit=3), Inventory(9, max_unit=2), Inventory(9, max_unit=1), Inventory(4)),
+            5,
+            "CUSTOM_GPU for one instance; closest: node-01-001 lacks 2; counted as",
+        ),
+    ],
+)
+def test_what_lacks_of_a_custom_class(there: tuple[Inventory, ...], amount: int, text: str) -> None:
+    row = replace(instance("new", PLAIN, ""), tags=(tags.demand(GPU, amount),))
+    state = derive(gpus(*there), [row])
+    with pytest.raises(RequestFailed) as failed:
+        decide(state, Allocate(Placement(row, 1, None), None), Options(capacity=False))
+    assert f"most missing: {text} FailResource: 4" in str(failed.value)
+
+
+def test_why_a_node_is_refused_for_a_custom_class() -> None:
+    state = derive(gpus(Inventory(3), Inventory(5), None, None))
+    row = replace(instance("new", PLAIN, ""), tags=(tags.demand(GPU, 4),))
+    found = [shortage.lacking(state, state.ask(row), node, fail=Fail.RESOURCE) for node in range(3)]
+    assert found == ["lacks 1 of CUSTOM_GPU", "", "has no CUSTOM_GPU"]
+
+
+def test_what_lacks_of_a_custom_class_should_a_node_be_lost() -> None:
+    held = (tags.demand(GPU, 2),)
+    rows = [instance(name, DRBD, "node-01-001", "node-02-001", tags=held) for name in "ab"]
+    described = replace(gpus(Inventory(4), Inventory(3), None, None), instances=tuple(rows))
+    state = derive(described)
+    with pytest.raises(RequestFailed) as failed:
+        decide(state, Allocate(Placement(instance("new", PLAIN, ""), 1, None), None), Options())
+    words = "N+1 redundancy; closest: node-02-001 lacks 1 of CUSTOM_GPU should node-01-001 be lost, even now"
+    assert words in str(failed.value)

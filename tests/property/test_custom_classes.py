@@ -1,0 +1,110 @@
+"""Custom resource classes: the rules told once more as slowly and plainly as possible."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+
+from ganeti_htools.engine.rules import placements
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model import tags
+from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.resource_classes import is_own
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate, Status
+from tests.property.narrow import cases
+
+with_classes = cases.filter(lambda case: bool(case[0].units.classes))
+
+
+def demand(row: Instance, name: str) -> int:
+    return 0 if row.status is Status.OFFLINE else tags.demands(row.tags).get(name, 0)
+
+
+def inventory(node: Node, name: str) -> Inventory:
+    return dict(node.inventories).get(name, Inventory(0))
+
+
+def used(cluster: Cluster, node: Node, name: str, forthcoming: bool) -> int:
+    rows = (row for row in cluster.instances if row.pnode == node.name)
+    return sum(demand(row, name) for row in rows if forthcoming or not row.forthcoming)
+
+
+def kept_for(cluster: Cluster, primary: str, node: Node, name: str) -> int:
+    """What a node keeps free for instances of a primary that may fail."""
+    rows = (row for row in cluster.instances if (row.pnode, row.snode) == (primary, node.name))
+    return sum(demand(row, name) for row in rows if row.uses_secondary_memory and not row.forthcoming)
+
+
+def kept(cluster: Cluster, node: Node, name: str) -> int:
+    return max(kept_for(cluster, each.name, node, name) for each in cluster.nodes)
+
+
+def as_primary(cluster: Cluster, new: Instance, node: Node, name: str) -> bool:
+    amount, there = demand(new, name), inventory(node, name)
+    if not there.fits(amount, used(cluster, node, name, forthcoming=True)):
+        return False
+    free, wanted = there.capacity - used(cluster, node, name, forthcoming=False), kept(cluster, node, name)
+    return new.forthcoming or free < wanted or free - amount >= wanted
+
+
+def as_secondary(cluster: Cluster, new: Instance, primary: Node, node: Node, name: str) -> bool:
+    there = inventory(node, name)
+    own = demand(new, name) if new.uses_secondary_memory else 0
+    if not there.allows(demand(new, name)):
+        return False
+    if there.capacity - used(cluster, node, name, forthcoming=True) < own:
+        return False
+    free, wanted = there.capacity - used(cluster, node, name, forthcoming=False), kept(cluster, node, name)
+    together = kept_for(cluster, primary.name, node, name) + own
+    return new.forthcoming or free < wanted or free >= max(wanted, together)
+
+
+def anew(state: State, new: Instance) -> Trial:
+    """A new instance on all nodes, or pairs of nodes."""
+    asked, rows = state.ask(new), np.arange(len(state.group))
+    if not asked.mirrored:
+        return placements.allocate_one(state, asked, rows, np.ones(len(rows), np.bool_))
+    p, s = np.nonzero(rows[:, np.newaxis] != rows)
+    return placements.allocate_pairs(state, asked, p, s, state.peers[p, s])
+
+
+def without_classes(cluster: Cluster) -> Cluster:
+    """The cluster with nothing but what is reserved of what Ganeti counts."""
+
+    def own(node: Node) -> Node:
+        return replace(node, inventories=tuple(each for each in node.inventories if is_own(each[0])))
+
+    return replace(cluster, nodes=tuple(map(own, cluster.nodes)))
+
+
+@settings(max_examples=150)
+@given(case=with_classes)
+def test_a_new_instance_fits_where_all_that_it_demands_is_left(case: tuple[State, Instance]) -> None:
+    state, new = case
+    cluster = state.cluster
+    wanted = [name for name in state.units.classes if demand(new, name)]
+    found, free = anew(state, new), anew(derive(without_classes(cluster), (new,)), new)
+    for candidate, code in enumerate(found.codes.tolist()):
+        primary = cluster.nodes[int(found.pnode[candidate])]
+        expected = free.codes[candidate] == FITS
+        expected &= all(as_primary(cluster, new, primary, name) for name in wanted)
+        if new.template is DiskTemplate.DRBD:
+            secondary = cluster.nodes[int(found.snode[candidate])]
+            expected &= all(as_secondary(cluster, new, primary, secondary, name) for name in wanted)
+        assert (code == FITS) == expected
+
+
+@settings(max_examples=100)
+@given(case=with_classes)
+def test_a_class_that_no_node_has_limits_nothing(case: tuple[State, Instance]) -> None:
+    state, new = case
+    bare = without_classes(state.cluster)
+    free = replace(new, tags=tuple(tag for tag in new.tags if not tag.startswith(tags.RESOURCE)))
+    demanding, silent = anew(derive(bare, (new,)), new), anew(derive(bare, (free,)), free)
+    assert np.array_equal(demanding.codes, silent.codes)
+    for one, other in zip(demanding.changes, silent.changes, strict=True):
+        assert all(np.array_equal(*pair) for pair in zip(one.new, other.new, strict=True))

@@ -1,0 +1,135 @@
+"""What demands of custom resource classes ask of nodes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.redundancy.check import fragile_nodes
+from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules.class_limits import refused
+from ganeti_htools.engine.rules.node_rules import CODE, FITS
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import DiskTemplate, Fail, Status
+from tests.support.by_hand import cluster, instance
+
+GPU = "CUSTOM_GPU"
+EXT, DRBD = DiskTemplate.EXT, DiskTemplate.DRBD
+REFUSED = CODE[Fail.RESOURCE]
+
+
+def demanding(amount: int, template: DiskTemplate, *nodes: str, name: str = "a", **facts: object) -> Instance:
+    tags = (f"htools:resource:{GPU}:{amount}",)
+    return instance(name, template, *nodes, tags=tags, **facts)  # type: ignore[arg-type]
+
+
+def having(described: Cluster, *inventories: Inventory | None) -> Cluster:
+    """The cluster whose nodes have these inventories of one class."""
+    pairs = zip(described.nodes, inventories, strict=True)
+    nodes = tuple(replace(node, inventories=((GPU, each),) if each else ()) for node, each in pairs)
+    return replace(described, nodes=nodes)
+
+
+def state(gpus: tuple[int, ...], *rows: Instance) -> State:
+    names = {f"node{number}": 50_000 for number, _ in enumerate(gpus)}
+    return derive(having(cluster(names, rows), *(Inventory(number) if number else None for number in gpus)))
+
+
+def codes(on: State, new: Instance) -> list[int]:
+    rows = np.arange(len(on.group))
+    found: list[int] = placements.allocate_one(
+        on, on.ask(new), rows, np.ones(len(rows), np.bool_)
+    ).codes.tolist()
+    return found
+
+
+def test_an_instance_takes_its_amount_where_it_runs() -> None:
+    on = state((4, 2, 1, 0), demanding(1, EXT, "node1"))
+    assert codes(on, demanding(2, EXT, "")) == [FITS, REFUSED, REFUSED, REFUSED]
+    assert codes(on, demanding(1, EXT, "")) == [FITS, FITS, FITS, REFUSED]
+    assert codes(on, instance("a", EXT, "")) == [FITS] * 4
+
+
+def test_instances_that_are_down_keep_what_they_have_unless_they_are_offline() -> None:
+    for status, expected in ((Status.DOWN, REFUSED), (Status.OFFLINE, FITS)):
+        on = state((1,), demanding(1, EXT, "node0", status=status))
+        assert codes(on, demanding(1, EXT, "")) == [expected]
+
+
+def test_what_is_reserved_and_the_ratio_make_the_capacity() -> None:
+    names = {"node0": 50_000, "node1": 50_000}
+    there = Inventory(3, 1), Inventory(1, 0, allocation_ratio=16.0)
+    on = derive(having(cluster(names, []), *there))
+    assert codes(on, demanding(3, EXT, "")) == [REFUSED, FITS]
+    assert codes(on, demanding(2, EXT, "")) == [FITS, FITS]
+
+
+@pytest.mark.parametrize("amount", range(1, 9))
+def test_amounts_for_one_instance_are_those_that_the_inventory_allows(amount: int) -> None:
+    there = (Inventory(8), Inventory(8, 0, 3), Inventory(8, 0, 1, 4), Inventory(8, 0, 3, 6, 2), None)
+    names = {f"node{number}": 50_000 for number, _ in enumerate(there)}
+    on = derive(having(cluster(names, []), *there))
+    allowed = [each is not None and each.allows(amount) for each in there]
+    assert [code == FITS for code in codes(on, demanding(amount, EXT, ""))] == allowed
+    assert (~refused(on.columns, 0, amount)).tolist() == allowed
+
+
+def test_a_secondary_keeps_what_the_worst_of_its_peers_needs() -> None:
+    rows = [demanding(1, DRBD, "node0", "node2", name=name) for name in "ab"]
+    rows.append(demanding(1, DRBD, "node1", "node2", name="c"))
+    on = state((4, 4, 3), *rows)
+    assert on.columns.r_class_0.tolist() == [0, 0, 2]  # type: ignore[attr-defined]
+    assert codes(on, demanding(1, EXT, "")) == [FITS] * 3
+    assert codes(on, demanding(2, EXT, "")) == [FITS, FITS, REFUSED]
+    p, s = np.array([(0, 2), (1, 2), (2, 0)]).T
+    for amount, expected in ((1, [FITS, FITS, FITS]), (2, [REFUSED, FITS, REFUSED]), (3, [REFUSED] * 3)):
+        new = on.ask(demanding(amount, DRBD, ""))
+        assert placements.allocate_pairs(on, new, p, s, on.peers[p, s]).codes.tolist() == expected, amount
+
+
+def test_a_failover_takes_what_was_kept() -> None:
+    on = state((1, 1), demanding(1, DRBD, "node0", "node1"))
+    everywhere = np.ones(2, np.bool_)
+    trial = placements.failover(on, on.instance(0), everywhere)
+    assert trial.codes.tolist() == [FITS]
+    settling.settle(on, trial)
+    assert on.columns.f_class_0.tolist() == [1, 0]  # type: ignore[attr-defined]
+    assert on.columns.r_class_0.tolist() == [1, 0]  # type: ignore[attr-defined]
+
+
+def fragile(on: State) -> list[bool]:
+    found: list[bool] = fragile_nodes(on, np.ones(len(on.group), np.bool_)).tolist()
+    return found
+
+
+def test_what_runs_on_a_lost_node_has_to_find_it_elsewhere() -> None:
+    assert fragile(state((1, 1), demanding(1, EXT, "node0"))) == [False, False]
+    taken = [demanding(1, EXT, f"node{number}", name=f"i{number}") for number in (0, 1)]
+    assert fragile(state((1, 1), *taken)) == [True, True]
+    assert fragile(state((2, 1), *taken)) == [True, False]
+
+
+def test_what_no_other_node_has_is_not_waited_for() -> None:
+    assert fragile(state((1, 0), demanding(1, EXT, "node0"))) == [False, False]
+
+
+def test_mirrored_instances_of_one_node_have_to_fail_over_together() -> None:
+    rows = [demanding(1, DRBD, "node0", "node1", name=name) for name in "ab"]
+    assert fragile(state((2, 2), *rows)) == [False, False]
+    assert fragile(state((2, 1), *rows)) == [True, False]
+
+
+def test_a_placement_that_leaves_too_little_is_not_redundant() -> None:
+    on = state((2, 1), demanding(1, DRBD, "node0", "node1"))
+    everywhere = np.ones(2, np.bool_)
+    redundancy = assess(on, everywhere, Options())
+    assert redundancy.admits(on.ask(demanding(1, EXT, "")), np.arange(2), None).tolist() == [True, False]
+    trial = placements.allocate_one(on, on.ask(demanding(1, EXT, "")), np.arange(2), everywhere, force=True)
+    assert not redundancy.confirms(trial.only(0), [])
+    pair = redundancy.admits(on.ask(demanding(1, DRBD, "")), np.array([0]), np.array([1]))
+    assert pair.tolist() == [[False]]
