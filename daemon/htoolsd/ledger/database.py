@@ -58,7 +58,13 @@ class Database:
 
 def _postgresql(url: URL) -> Engine:
     given = url.query.get("options", "")
-    options = f"-c lock_timeout={_PATIENCE}s -c statement_timeout={_LONGEST}s {given}"
+    # A daemon whose machine has died must not keep others from what it had locked.
+    limits = {
+        "lock_timeout": _PATIENCE,
+        "statement_timeout": _LONGEST,
+        "idle_in_transaction_session_timeout": _LONGEST,
+    }
+    options = " ".join([*(f"-c {name}={seconds}s" for name, seconds in limits.items()), str(given)])
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={"connect_timeout": _PATIENCE, "options": options},

@@ -1,0 +1,100 @@
+"""What the ledger costs: a claim, on SQLite."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.timing import duration, verdict
+from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU
+from htoolsd.ledger.identities import consumer_uuid, provider_uuid
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Allocations, Changes, Consumer, Provider
+from htoolsd.ledger.urls import of_file
+
+_DISK = "CUSTOM_DISK_MIB_LVM_VG_XENVG"
+_HAS = {MEMORY: 1 << 20, VCPU: 10_000, SPINDLES: 10_000, _DISK: 1 << 30}
+_PRIMARY = {MEMORY: 1024, VCPU: 1, SPINDLES: 1, _DISK: 1024}
+_SECONDARY = {SPINDLES: 1, _DISK: 1152}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what is measured, seconds at most."""
+
+    work: str
+    measure: Callable[[Path], float]
+    target: float
+
+
+def placed(nodes: Sequence[Provider], number: int) -> Allocations:
+    """What a mirrored instance uses."""
+    primary, secondary = nodes[number % len(nodes)], nodes[(number * 7 + 1) % len(nodes)]
+    if primary is secondary:
+        secondary = nodes[(number + 1) % len(nodes)]
+    return {primary.uuid: _PRIMARY, secondary.uuid: _SECONDARY}
+
+
+def consumer(name: str, promised: str | None = None) -> Consumer:
+    """An instance."""
+    return Consumer(consumer_uuid(name), name, "instance", promised=promised)
+
+
+def furnished(directory: Path, nodes: int, instances: int) -> tuple[Ledger, Sequence[Provider]]:
+    """A ledger of a cluster, and its nodes."""
+    ledger = Ledger(of_file(str(directory)))
+    names = [f"cluster/node{number}.example.org" for number in range(nodes)]
+    providers = tuple(Provider(provider_uuid(name), name) for name in names)
+    inventory = {name: Inventory(total) for name, total in _HAS.items()}
+    ledger.synchronise(
+        Changes(
+            providers=providers,
+            inventories={provider.uuid: inventory for provider in providers},
+            allocations=tuple(
+                (consumer(f"cluster/instance{number}.example.org"), placed(providers, number))
+                for number in range(instances)
+            ),
+        )
+    )
+    return ledger, ledger.providers()
+
+
+def claiming(directory: Path, nodes: int, instances: int) -> float:
+    """Seconds of a claim for a new mirrored instance, on generations that were read before."""
+    ledger, providers = furnished(directory, nodes, instances)
+    generations = {provider.uuid: provider.generation for provider in providers}
+    taken = []
+    for number in range(500):
+        claimant = consumer(f"cluster/new{number}.example.org", promised="x" * 500)
+        wanted = placed(providers, number)
+        began = time.perf_counter()
+        ledger.claim(claimant, wanted, {uuid: generations[uuid] for uuid in wanted})
+        taken.append(time.perf_counter() - began)
+        for uuid in wanted:
+            generations[uuid] += 1
+    ledger.close()
+    return statistics.median(taken)
+
+
+ROWS = [
+    Row("ledger, a claim (80 nodes, 800 instances)", partial(claiming, nodes=80, instances=800), 2e-3),
+    Row("ledger, a claim (1,000 nodes, 10,000)", partial(claiming, nodes=1000, instances=10_000), 5e-3),
+]
+FULL_ROWS: list[Row] = []
+TITLE = "The ledger of the daemon, on SQLite. A thread does this; a decision waits for its claim."
+HEADER = ["work", "time", "at most", "reached"]
+NOTES: dict[str, str] = {}
+
+
+def lines(rows: Sequence[Row]) -> list[list[str]]:
+    """Measure; the table."""
+    measured = []
+    for row in rows:
+        with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory:
+            seconds = row.measure(Path(directory))
+        measured.append([row.work, duration(seconds), duration(row.target), verdict(seconds <= row.target)])
+    return [HEADER, *measured]
