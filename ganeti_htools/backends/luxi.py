@@ -92,6 +92,7 @@ def _node(fields: Fields) -> Node:
         tags=fields.texts("tags"),
         drained=fields.boolean("drained"),
         powered=fields.boolean("powered") if fields.has("powered") else None,
+        master_capable=queried.master_capable(fields),
     )
     return queried.with_live(node, fields) if live else node
 

@@ -26,6 +26,7 @@ def cluster(info: Fields, groups: list[Group], nodes: list[Node], instances: lis
         ipolicy(info.object("ipolicy")),
         storage.default_units(info),
         storage.enabled_templates(info),
+        candidate_pool=info.count("candidate_pool_size") if info.has("candidate_pool_size") else None,
     )
     check(made)
     return made
@@ -83,6 +84,11 @@ def nics(fields: Fields) -> tuple[Nic, ...]:
 def live(fields: Fields) -> bool:
     """Whether a node runs instances, and so reports its figures."""
     return not fields.boolean("offline") and (not fields.has("vm_capable") or fields.boolean("vm_capable"))
+
+
+def master_capable(fields: Fields) -> bool | None:
+    """Whether a node may become a master candidate; None if that is not told."""
+    return fields.boolean("master_capable") if fields.has("master_capable") else None
 
 
 def with_live(node: Node, fields: Fields) -> Node:

@@ -59,6 +59,7 @@ def _node(fields: Fields) -> Node:
         excl_stor=exclusive,
         tags=fields.texts("tags"),
         drained=fields.boolean("drained"),
+        master_capable=queried.master_capable(fields),
     )
     return queried.with_live(node, fields) if live else node
 

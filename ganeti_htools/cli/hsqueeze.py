@@ -73,8 +73,7 @@ def run(line: CommandLine) -> None:
     left = str(leftovers(cluster)) if line.exec else ""
     if left:
         warn(f"Warning: an earlier run was cut off: {left}")
-    before = _before(line)
-    state = planning.seen(cluster, options, before)
+    state = planning.seen(_knowing(line, cluster), options)
     told = None
     if line.daemon is not None:
         from ganeti_htools.cli.runs import by_daemon  # seldom needed
@@ -85,7 +84,7 @@ def run(line: CommandLine) -> None:
     _tell_of_plan(line, state, plan, options, tell)
     give_commands(line, "Commands to run:", _script(state, plan, sets), tell)
     wanted = line.exec and (plan.action is not Action.NOTHING or left)
-    outcome = _execute(line, options, state, plan, before, told, tell) if wanted else None
+    outcome = _execute(line, options, state, plan, told, tell) if wanted else None
     if line.json:
         _report(state, plan, options, sets, outcome)
     if outcome is not None:
@@ -104,12 +103,12 @@ def _plan(state: State, options: Options, told: Any) -> PowerPlan:
         return planning.plan(state, options, live)
 
 
-def _before(line: CommandLine) -> Cluster | None:
-    """The cluster from before, which tells what standby nodes have. Raises HtoolsError."""
+def _knowing(line: CommandLine, cluster: Cluster) -> Cluster:
+    """The cluster with what a file from before tells of standby nodes. Raises HtoolsError."""
     if line.standby_data is None:
-        return None
+        return cluster
     with during("--standby-data"):
-        return load(Source(text=line.standby_data), warn).cluster
+        return planning.knowing(cluster, load(Source(text=line.standby_data), warn).cluster)
 
 
 def _execute(
@@ -117,7 +116,6 @@ def _execute(
     options: Options,
     state: State,
     plan: PowerPlan,
-    before: Cluster | None,
     told: Any,
     tell: "Say",
 ) -> Mapping[str, Any]:
@@ -130,7 +128,7 @@ def _execute(
     from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
 
     run = begin(HSQUEEZE.name, planning.purpose(plan), planning.jobs(state, plan), options.execution)
-    check = planning.reviewer(state, plan, options, line.on_change, say_on, progress, before)
+    check = planning.reviewer(state, plan, options, line.on_change, say_on, progress)
     return over_luxi.carry_out(line, run, check, say_on)
 
 

@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 NODE_FIELDS = (
     *("name", "mtotal", "mnode", "mfree", "dtotal", "dfree", "ctotal", "cnos", "offline", "drained"),
     *("vm_capable", "ndp/spindle_count", "group.uuid", "tags", "ndp/exclusive_storage"),
-    *("sptotal", "spfree", "ndp/cpu_speed", "powered"),
+    *("sptotal", "spfree", "ndp/cpu_speed", "powered", "master_capable"),
 )
 INSTANCE_FIELDS = (
     *("name", "disk_usage", "be/memory", "be/vcpus", "status", "pnode", "snodes", "tags"),
@@ -42,7 +42,10 @@ STORAGE_KEYS = (
     *("enabled_disk_templates", "volume_group_name", "file_storage_dir", "shared_file_storage_dir"),
     *("gluster_storage_dir", "diskparams"),
 )
-INFO_KEYS = ("name", "master", "tags", "ipolicy", "default_hypervisor", *STORAGE_KEYS)
+INFO_KEYS = (
+    *("name", "master", "tags", "ipolicy", "default_hypervisor", "candidate_pool_size"),
+    *STORAGE_KEYS,
+)
 
 LONGEST_WAIT = 89  # seconds that luxid waits for a job to change; it accepts no longer wait
 

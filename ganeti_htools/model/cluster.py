@@ -51,7 +51,8 @@ class Node:
 
     ``t_`` are totals, ``f_`` what is free, ``n_`` what the node's own system uses. With ``updating`` these
     figures may have been measured when the node had other instances. ``cpu_load`` is None unless a monitor
-    measured it. ``storage`` are its storage units; None if they are not known, and ``t_dsk`` and ``f_dsk``
+    measured it. ``master_capable``: whether it may become a master candidate, None if that is not told.
+    ``storage`` are its storage units; None if they are not known, and ``t_dsk`` and ``f_dsk``
     are then those of the default unit. ``inventories`` are by resource class: of custom classes what the node
     has; of those that Ganeti itself knows only what is reserved counts. ``drained`` and ``powered`` are as
     Ganeti has them, where the source tells; ``powered`` is None for a node without an out-of-band program.
@@ -76,6 +77,7 @@ class Node:
     tags: tuple[str, ...] = ()
     cpu_load: float | None = None
     updating: bool = False
+    master_capable: bool | None = None
     storage: tuple[Unit, ...] | None = None
     inventories: Inventories = ()
     drained: bool = False
@@ -176,7 +178,9 @@ class Cluster:
     ``default_units`` are those of disks that do not tell theirs, one for each type whose default is known.
     ``enabled_templates`` are the disk templates that new instances may have, in the cluster's order; None if
     that is not told.
-    ``pools`` is the room of pools of which no node tells.
+    ``pools`` is the room of pools of which no node tells. ``candidate_pool`` is how many master candidates
+    Ganeti wants; None if that is not told. ``standby`` are nodes that do not report any more, as they were
+    when they last did, but without their instances; those of which that is known.
     """
 
     groups: tuple[Group, ...] = ()
@@ -187,6 +191,8 @@ class Cluster:
     default_units: tuple[DesiredUnit, ...] = ()
     enabled_templates: tuple[DiskTemplate, ...] | None = None
     pools: tuple[Pool, ...] = ()
+    candidate_pool: int | None = None
+    standby: tuple[Node, ...] = ()
 
 
 def check(cluster: Cluster) -> None:

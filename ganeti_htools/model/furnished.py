@@ -114,3 +114,11 @@ def _exclusive(node: Node, unit: Unit, default: bool) -> Unit:
     if default:
         unit = unit._replace(total=int(node.t_dsk), free=node.f_dsk)
     return unit._replace(params=(True,))
+
+
+def with_disk(node: Node, source: Node) -> Node:
+    """The node with the disk space that another one tells; with exclusive storage that goes with spindles."""
+    node = replace(node, t_dsk=source.t_dsk, f_dsk=source.f_dsk)
+    if not node.excl_stor:
+        return node
+    return replace(node, t_spindles=source.t_spindles, f_spindles=source.f_spindles)

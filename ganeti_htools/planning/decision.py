@@ -12,6 +12,7 @@ from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
+from ganeti_htools.model.furnished import with_disk
 from ganeti_htools.model.inconsistent import inconsistent_data
 from ganeti_htools.model.request import (
     Allocate,
@@ -202,18 +203,11 @@ def with_disks(cluster: Cluster, other: Cluster, cache: Cache) -> Cluster:
         source = others.get(node.name)
         if source is not None and node.t_mem:
             key = id(node), id(source)
-            filled[key] = cache.filled.get(key) or (node, source, _with_disk(node, source))
+            filled[key] = cache.filled.get(key) or (node, source, with_disk(node, source))
             node = filled[key][-1]
         nodes.append(node)
     cache.filled = filled
     return replace(cluster, nodes=tuple(nodes)) if filled else cluster
-
-
-def _with_disk(node: Node, source: Node) -> Node:
-    node = replace(node, t_dsk=source.t_dsk, f_dsk=source.f_dsk)
-    if not node.excl_stor:
-        return node
-    return replace(node, t_spindles=source.t_spindles, f_spindles=source.f_spindles)
 
 
 def state_for(cluster: Cluster, request: Request, options: Options, known: Figures | None = None) -> State:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,13 +88,19 @@ class Options:
         )
 
 
-def seen(cluster: Cluster, options: Options, before: Cluster | None = None) -> State:
+def seen(cluster: Cluster, options: Options) -> State:
     """The cluster as a plan sees it: standby nodes have what they will have once they are powered up, and
     nodes that were drained for a plan are in use.
 
-    ``before`` is the cluster from an earlier time, if there is one. Raises HtoolsError.
+    Raises HtoolsError.
     """
-    return view.state_of(standby.furnished(leftovers.in_use(cluster), before), options.view)
+    return view.state_of(standby.furnished(leftovers.in_use(cluster)), options.view)
+
+
+def knowing(cluster: Cluster, before: Cluster) -> Cluster:
+    """The cluster with what its nodes had in the cluster from an earlier time."""
+    told = [node for node in before.nodes if standby.reports(node)]
+    return replace(cluster, standby=tuple(standby.emptied(before, told)))
 
 
 def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
@@ -278,12 +284,11 @@ def reviewer(
     on_change: OnChange,
     say: "Say",
     watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
-    before: Cluster | None = None,
 ) -> "Check":
     """A function that checks the rest of a plan that was made for a state.
 
-    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it. ``before`` is as in
-    :func:`seen`.
+    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it. Of nodes that do not
+    report then either, what was known at first is still known.
     """
     from ganeti_htools.execution.review import Review
 
@@ -301,7 +306,7 @@ def reviewer(
 
     def check(cluster: Cluster, rest: "Jobsets", _made: int) -> "Review":
         nonlocal action, nodes, enough
-        state = seen(cluster, options, before)
+        state = seen(replace(cluster, standby=cluster.standby or planned.cluster.standby), options)
         say_without_power(state)
         minimum, target = (_kept(state, factor, options) for factor in options.factors)
         wanted = target if action is Action.OFFLINE else minimum if enough else None

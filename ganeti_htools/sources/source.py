@@ -140,6 +140,10 @@ def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
         from ganeti_htools.backends import storage
 
         cluster = storage.with_told(cluster, told["storage"])
+    if told.get("standby"):
+        from ganeti_htools.backends import standby
+
+        cluster = replace(cluster, standby=standby.parse(told["standby"], "htoolsd"))
     if verbose and updating:
         warn(f"htoolsd: figures of {', '.join(updating)} are being updated: instances have come or gone")
     nodes = tuple(replace(node, updating=node.name in updating) for node in cluster.nodes)

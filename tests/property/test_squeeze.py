@@ -26,7 +26,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import standby
+from ganeti_htools.planning import hsqueeze, standby
 from tests.support.clusters import TIGHT, Shape, cluster
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
@@ -137,7 +137,8 @@ def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
         target = replace(minimum, mem=minimum.mem + more, vcpus=minimum.vcpus + rng.choice((0, 1)))
         told, actions = before, list[Action]()
         for _ in range(4):
-            state = derive(standby.furnished(told, rng.choice((before, None))))
+            known = rng.choice((told, hsqueeze.knowing(told, before)))
+            state = derive(standby.furnished(known))
             everyone = np.ones(len(state.pnode), np.bool_)
             found = squeeze.plan(state, [minimum], [target], everyone)
             if not found.nodes and not found.steps:

@@ -48,7 +48,7 @@ def _node(name: str, node: Json) -> dict[str, Cell]:
     params = node["ndparams"]
     silent = 4 if node["offline"] else 2
     live = {key: [0, node[figure]] if figure in node else [silent, None] for key, figure in LIVE.items()}
-    static = {key: [0, node[key]] for key in ("offline", "drained", "vm_capable", "tags")}
+    static = {key: [0, node[key]] for key in ("offline", "drained", "vm_capable", "master_capable", "tags")}
     wanted = ("spindle_count", "exclusive_storage", "cpu_speed")
     return {
         "name": [0, name],

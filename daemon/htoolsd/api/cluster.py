@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import trio
 
-from ganeti_htools.backends import storage
+from ganeti_htools.backends import standby, storage
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.engine.capacity.storage import Storage, storage_of
 from ganeti_htools.luxi import relayed
@@ -29,6 +29,11 @@ def encoded(answers: ClusterAnswers, furnished: Cluster | None = None) -> dict[s
     if furnished is not None:
         parts["storage"] = storage.told(furnished)
     return {name: orjson.Fragment(orjson.dumps(part)) for name, part in parts.items()}
+
+
+def _standby(cluster: Cluster | None) -> str | None:
+    """What nodes that do not report had when they last did; None if that is known of none."""
+    return standby.dump(cluster, cluster.standby) if cluster and cluster.standby else None
 
 
 def _storage(cluster: Cluster) -> Storage:
@@ -56,6 +61,7 @@ class ClusterMethods:
             **await self._parts(model, model.answers),
             **self._state(),
             **({"late": True, "error": old} if old else {}),
+            "standby": _standby(model.cluster),
             "silent": model.silent,
             "updating": model.updating,
             "generations": model.generations,

@@ -12,6 +12,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.squeezing.candidates import pool_left_to
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import HtoolsError
@@ -115,7 +116,9 @@ def part(cluster: Cluster, name: str) -> Cluster:
     for each in rows:
         if each.pnode not in nodes or not (each.snode is None or each.snode in nodes):
             raise HtoolsError(f"instance {each.name} is in group {name} and in another one")
-    return replace(cluster, groups=(row,), nodes=tuple(nodes.values()), instances=tuple(rows))
+    left = tuple(nodes.values())
+    pool = pool_left_to(cluster, left)
+    return replace(cluster, groups=(row,), nodes=left, instances=tuple(rows), candidate_pool=pool)
 
 
 def _options(cluster: Cluster, group: Cluster, settings: Squeeze, seen: Situation | None = None) -> Options:

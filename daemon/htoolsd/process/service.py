@@ -104,6 +104,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         config.live_seconds,
         tell=lambda summary: notify(f"STATUS={summary}"),
         configuration_file=os.path.join(ssconf.directory, "config.data"),
+        last_seen=os.path.join(config.state_dir, "standby.data"),
     )
     sync.storage.settings = _storage_settings(config)
     known = partial(mastership.known, sync, ssconf)

@@ -8,6 +8,7 @@ waiting for minutes.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -23,6 +24,7 @@ from ganeti_htools.model.storage import DesiredUnit
 from htoolsd.sync import queue
 from htoolsd.sync.asking import ROW, aside
 from htoolsd.sync.kept import revised
+from htoolsd.sync.last_seen import LastSeenFile
 from htoolsd.sync.model import CONFIGURATION, LIVE, Model, keeping, learnt, unheard, with_storage
 from htoolsd.sync.periodic import Trigger
 from htoolsd.sync.polls import Luxi, Polls
@@ -49,7 +51,8 @@ class Sync:
     """Keeps ``model`` up to date. A model never changes: new data makes another one.
 
     ``is_master`` tells whether this is the master node, None if that cannot be told. Durations are seconds.
-    ``configuration_file`` is Ganeti's own, in which it stands where disks are.
+    ``configuration_file`` is Ganeti's own, in which it stands where disks are; in the file ``last_seen`` is
+    kept what nodes had when they last reported.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Sync:
         connect: Connect | None = None,
         tell: Callable[[str], None] = lambda _summary: None,
         configuration_file: str = "",
+        last_seen: str = "",
     ) -> None:
         self.luxi = Luxi(path)
         self.model = Model()
@@ -85,6 +89,7 @@ class Sync:
         self._tell_work: Callable[[queue.Work], None] = lambda _work: None
         self._unheard: frozenset[str] = frozenset()
         self._heed: Callable[[], None] = lambda: None
+        self._last_seen = LastSeenFile(last_seen)
 
     def ages(self) -> dict[str, float]:
         """Seconds since each kind of data was asked for; only those that were."""
@@ -168,6 +173,7 @@ class Sync:
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
+        self.model = replace(self.model, last_seen=await self._last_seen.read())
         while True:
             await self._until(True)
             async with trio.open_nursery() as reign:
@@ -299,10 +305,13 @@ class Sync:
     async def _change(self, rows: int, change: Callable[[], Model]) -> None:
         """Change the model, which takes so many rows' time; nothing else does at the same time."""
         async with self._learning:
+            was = self.model.last_seen
             self.model = await aside(rows * ROW, change)
             known = self._models[-1].generations if self._models else None
             if self.model.asked and self.model.generations != known:
                 self._models.append(self.model)
+            if self.model.last_seen is not was and self.model.cluster:
+                await self._last_seen.write(self.model.last_seen, self.model.cluster)
 
     def _rows(self) -> int:
         return len(self.model.cluster.instances) if self.model.cluster else 0

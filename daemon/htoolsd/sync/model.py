@@ -16,6 +16,7 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, AnswerError, ClusterAnswers, Missing, Row
 from ganeti_htools.model.cluster import Cluster
 from htoolsd.sync.kept import Kept, with_kept
+from htoolsd.sync.last_seen import LastSeen, revised, with_last_seen
 from htoolsd.sync.storage import Storage, furnished
 
 # The kinds of data, each with an age of its own, and the tables of each.
@@ -55,6 +56,7 @@ class Model:
     use but do not report; they count as offline. The table ``cluster`` has one row, its configuration.
     ``changed`` are nodes with other instances than before, and when that was asked for. ``plain`` is the
     cluster without what is known of ``storage``, ``told`` with that, but without what is to be ``kept``.
+    ``last_seen`` is what nodes had when they last reported.
     """
 
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class Model:
     told: Cluster | None = None
     storage: Storage = field(default_factory=Storage)
     kept: Kept = field(default_factory=Kept)
+    last_seen: LastSeen = field(default_factory=dict)
 
     @property
     def name(self) -> str | None:
@@ -192,14 +195,16 @@ def with_storage(model: Model, storage: Storage) -> Model:
     if model.plain is None:
         return replace(model, storage=storage)
     told = _renewed(furnished(model.plain, storage), model.told)
-    return keeping(replace(model, storage=storage, told=told), model.kept)
+    last_seen = revised(model.last_seen, model.told, told)
+    return keeping(replace(model, storage=storage, told=told, last_seen=last_seen), model.kept)
 
 
 def keeping(model: Model, kept: Kept) -> Model:
     """The model with what decisions have to leave."""
     if model.told is None:
         return replace(model, kept=kept)
-    return replace(model, kept=kept, cluster=_renewed(with_kept(model.told, kept), model.cluster))
+    cluster = with_last_seen(with_kept(model.told, kept), model.last_seen)
+    return replace(model, kept=kept, cluster=_renewed(cluster, model.cluster))
 
 
 def _renewed(cluster: Cluster, before: Cluster | None) -> Cluster:

@@ -1,9 +1,12 @@
 """Nodes that may be powered down or up at all."""
 
+from collections.abc import Collection
+
 import numpy as np
 
 from ganeti_htools.engine.squeezing.power_plan import Allowed
-from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import standby
 from ganeti_htools.model.types import DiskTemplate
@@ -45,6 +48,29 @@ def offline_candidates(state: State, allowed: Allowed = Allowed.POOLS) -> Ints:
     rows = np.array([row for row in range(len(state.group)) if row not in kept], np.int64)
     hosted = np.bincount(state.pnode[~state.forthcoming], minlength=len(state.group))
     return rows[np.argsort(-hosted[rows], kind="stable")]
+
+
+def lacks_master_candidates(state: State, online: Bools) -> bool:
+    """Whether too few nodes that can be master candidates are left if only some stay ``online``.
+
+    As many stay as Ganeti wants to have; two in a cluster that has not so many such nodes at all.
+    """
+    nodes, wanted = state.cluster.nodes, state.cluster.candidate_pool
+    if wanted is None:
+        return False
+    capable = np.array([node.master_capable is True for node in nodes], np.bool_)
+    needed = wanted if np.count_nonzero(capable) >= wanted else 2
+    left, had = (int(np.count_nonzero(capable & each)) for each in (online, ~state.columns.offline))
+    return left < min(needed, had)
+
+
+def pool_left_to(cluster: Cluster, nodes: Collection[Node]) -> int | None:
+    """How many master candidates Ganeti wants among some nodes of a cluster if others stay as they are."""
+    if cluster.candidate_pool is None:
+        return None
+    names = {node.name for node in nodes}
+    others = [node for node in cluster.nodes if node.name not in names and not node.offline]
+    return max(0, cluster.candidate_pool - sum(node.master_capable is True for node in others))
 
 
 def online_candidates(state: State) -> Ints:

@@ -10,6 +10,7 @@ from ganeti_htools.engine.balancing.balance import Balancing, Step, candidates, 
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
 from ganeti_htools.engine.squeezing import reserve
+from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates
 from ganeti_htools.engine.squeezing.power_plan import Allowed, PowerPlan
 from ganeti_htools.engine.squeezing.sums import Sums, sums_of
 from ganeti_htools.model.cluster import Instance
@@ -20,6 +21,7 @@ from ganeti_htools.model.types import Mirror
 # To the end: every step that gains anything; instances without a mirror only leave nodes.
 TO_THE_END = Balancing(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf, unmirrored=True)
 
+LAST_CANDIDATES = "is one of the last master candidates"
 NOT_REDUNDANT = "the group would not hold N+1"
 
 
@@ -75,6 +77,8 @@ class PowerGroup:
 
     def hindrance(self, state: State) -> str | None:
         """Why what is left of the group on a state is not enough; None if it is."""
+        if lacks_master_candidates(self.state, ~state.columns.offline):
+            return LAST_CANDIDATES
         if not self.housed(state):
             return "its instances find no place"
         if not self.leaves(state, self.target):
@@ -104,6 +108,8 @@ class PowerGroup:
         off = self.state.columns.offline.copy()
         off[list(nodes)] = offline
         online, lost = self.scope & ~off, self.scope & off
+        if lacks_master_candidates(self.state, ~off):
+            return LAST_CANDIDATES
         if self.sums.hopeless(online, lost, wanted):
             return "the others have no room for its instances and the target resources"
         binds = self.state.columns.shape.binds  # instances that nothing can bring back need no room

@@ -7,7 +7,7 @@ import numpy as np
 from ganeti_htools.engine.balancing import recheck
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.squeezing import reserve
-from ganeti_htools.engine.squeezing.candidates import online_candidates
+from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates, online_candidates
 from ganeti_htools.engine.squeezing.power_group import TO_THE_END, switched
 from ganeti_htools.engine.squeezing.power_plan import Action, Wanted
 from ganeti_htools.model.columns import Bools, sorted_unique
@@ -55,6 +55,8 @@ def obstacle(
     emptied = np.isin(marked.pnode, rows) | np.isin(marked.snode, rows)
     for left in np.flatnonzero(emptied & ~marked.forthcoming).tolist():
         return f"instance {state.cluster.instances[left].name} would be left on a node that is powered down"
+    if lacks_master_candidates(state, ~marked.columns.offline):
+        return "too few nodes would be left that can be master candidates"
     groups = np.isin(marked.group, marked.group[rows])
     if wanted is None:
         return None

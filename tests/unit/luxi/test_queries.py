@@ -192,11 +192,11 @@ async def test_nobody_is_asked_about_no_jobs() -> None:
     assert await exchange(lambda luxi: queries.job_statuses(luxi, [])) == ([], [])
 
 
-# What Ganeti's tools send, byte for byte.
+# What Ganeti's tools send, byte for byte, and a few fields more.
 ASKED = [
     b'{"method":"Query","args":["node",["name","mtotal","mnode","mfree","dtotal","dfree","ctotal","cnos",'
     b'"offline","drained","vm_capable","ndp/spindle_count","group.uuid","tags","ndp/exclusive_storage",'
-    b'"sptotal","spfree","ndp/cpu_speed","powered"],null]}',
+    b'"sptotal","spfree","ndp/cpu_speed","powered","master_capable"],null]}',
     b'{"method":"Query","args":["instance",["name","disk_usage","be/memory","be/vcpus","status","pnode",'
     b'"snodes","tags","be/auto_balance","disk_template","be/spindle_use","disk.sizes","disk.spindles",'
     b'"forthcoming","nic.networks"],null]}',

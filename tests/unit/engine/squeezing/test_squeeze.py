@@ -280,3 +280,45 @@ def test_a_plan_that_copies_holds_as_long_as_its_nodes_do() -> None:
     less = [replace(node, t_dsk=1.0, f_dsk=0) if node.master else node for node in state.cluster.nodes]
     full = derive(replace(state.cluster, nodes=tuple(less)))
     assert "does not fit" in str(recheck.obstacle(full, found.action, nodes, steps, [NOTHING], everyone))
+
+
+def in_pool(pool: int | None, capable: str) -> State:
+    """A node for each letter, n0 the master: y may be a master candidate, o too but is offline, n may not."""
+    state = spread(len(capable), 10)
+    nodes = [
+        replace(node, master_capable=letter != "n", offline=letter == "o")
+        for node, letter in zip(state.cluster.nodes, capable, strict=True)
+    ]
+    return derive(replace(state.cluster, nodes=tuple(nodes), instances=(), candidate_pool=pool))
+
+
+@pytest.mark.parametrize(
+    ("pool", "capable", "down"),
+    [
+        (None, "yyyyyy", 5),
+        (3, "yyyyyy", 3),
+        (6, "yyyyyy", 0),
+        (1, "yyyyyy", 5),
+        (10, "yyyyyy", 4),  # a pool that is never full: two stay
+        (3, "yyynnn", 3),
+        (3, "ynnnnn", 5),  # the master itself
+        (3, "yyyooo", 0),
+    ],
+)
+def test_the_last_master_candidates_stay(pool: int | None, capable: str, down: int) -> None:
+    state = in_pool(pool, capable)
+    found = squeeze.plan(state, [NOTHING], [NOTHING], np.ones(0, np.bool_))
+    assert len(found.nodes) == down
+    others = {row for row, letter in enumerate(capable) if letter == "y"} - {0, *found.nodes}
+    assert {found.kept[row] for row in others} <= {"is one of the last master candidates"}
+
+
+def test_master_candidates_that_have_gone_meanwhile() -> None:
+    before = in_pool(3, "yyyyyy")
+    nodes = before.names(squeeze.plan(before, [NOTHING], [NOTHING], np.ones(0, np.bool_)).nodes)
+    for now, why in (
+        (before, None),
+        (in_pool(4, "yyyyyy"), "too few nodes would be left that can be master candidates"),
+    ):
+        found = recheck.obstacle(now, Action.OFFLINE, nodes, [], [NOTHING], np.ones(0, np.bool_))
+        assert found == why
