@@ -16,6 +16,7 @@ from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance
+from ganeti_htools.model.emptied import emptied, reports
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
@@ -99,8 +100,8 @@ def seen(cluster: Cluster, options: Options) -> State:
 
 def knowing(cluster: Cluster, before: Cluster) -> Cluster:
     """The cluster with what its nodes had in the cluster from an earlier time."""
-    told = [node for node in before.nodes if standby.reports(node)]
-    return replace(cluster, standby=tuple(standby.emptied(before, told)))
+    told = [node for node in before.nodes if reports(node)]
+    return replace(cluster, standby=tuple(emptied(before, told)))
 
 
 def plan(state: State, options: Options, progress: Progress) -> PowerPlan:

@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "htoolsd.reading": "",
     "htoolsd.keys": "model",
     "htoolsd.socket": "model backends luxi client sockets",
-    "htoolsd.sync": "model backends luxi sources htoolsd.reading",
+    "htoolsd.sync": "model backends luxi sources files htoolsd.reading",
     "htoolsd.plans": f"{_LIBRARY} htoolsd.reading htoolsd.sync htoolsd.claims",
     "htoolsd.history": _LIBRARY,
     "htoolsd.ledger": "model htoolsd.keys",

@@ -66,8 +66,9 @@ def declared(
             "Tells of the cluster: nodes, instances, groups and info as Ganeti answers them over LUXI"
             " (nodes that are in use but do not report as offline); how old each kind of data is, in"
             " seconds, and whether it is older than it should be, or than asked for; how often each table"
-            " has changed; and the nodes whose figures may be of a time when they had other instances"
-            " (updating).",
+            " has changed; the nodes whose figures may be of a time when they had other instances"
+            " (updating); and what nodes that do not report had when they last did, without their instances,"
+            " in the text format (standby).",
             {"fresh": "true to have the configuration asked for anew before; optional"},
             cluster.cluster,
         ),

@@ -13,8 +13,8 @@ import trio
 from ganeti_htools.backends import standby
 from ganeti_htools.files import write_text
 from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.emptied import emptied, reports
 from ganeti_htools.model.errors import DataError, HtoolsError
-from ganeti_htools.planning.standby import emptied, reports
 from htoolsd import reading
 
 _log = structlog.get_logger()
@@ -66,6 +66,8 @@ class LastSeenFile:
 
     async def read(self) -> LastSeen:
         """What an earlier daemon has written; nothing if it is damaged, since nodes that report tell anew."""
+        if not self._path:
+            return {}
         try:
             written = await trio.to_thread.run_sync(reading.whole, self._path, _LARGEST)
             return {node.name: node for node in standby.parse(written.decode(), self._path)}
