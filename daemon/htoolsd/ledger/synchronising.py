@@ -5,6 +5,7 @@ What exists is not asked whether there is room for it.
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from operator import attrgetter
 
 from sqlalchemy import Column, Connection, bindparam, delete, insert, select, update
 
@@ -17,11 +18,13 @@ from htoolsd.ledger.writing import (
     consumer_values,
     drop_allocations,
     held_providers,
+    known_providers,
     provider_ids,
     raise_generations,
 )
 
 _OF_CONSUMER = update(consumers).where(consumers.c.id == bindparam("which"))
+_OF_PROVIDER = update(providers).where(providers.c.uuid == bindparam("which"))
 _THIS = (
     inventories.c.resource_provider_id == bindparam("provider"),
     inventories.c.resource_class_id == bindparam("class"),
@@ -43,13 +46,14 @@ def synchronise(connection: Connection, changes: Changes, class_of: Mapping[str,
     """
     ids = _take(connection, [each for each, _ in changes.allocations], changes.gone)
     touched = held_providers(connection, ids.values())
-    for provider in changes.providers:
-        _write_provider(connection, provider)
+    _add_providers(connection, changes.providers)
     used = {uuid for _, each in changes.allocations for uuid in each}
     provider_of = provider_ids(
         connection, {*(each.uuid for each in changes.providers), *changes.inventories, *used, *changes.lost}
     )
     raise_generations(connection, touched | set(provider_of.values()), {})
+    if changes.providers:
+        connection.execute(_OF_PROVIDER, [{"which": each.uuid, **_named(each)} for each in changes.providers])
     drop_allocations(connection, ids.values())
     _delete(connection, consumers.c.id, [ids[each.uuid] for each in changes.gone if each.uuid in ids])
     _write_inventories(
@@ -108,7 +112,7 @@ def _take(
         connection.execute(_OF_CONSUMER, known)
     new = [
         {"uuid": each.uuid, "generation": 1, **consumer_values(each)}
-        for each in changed
+        for each in sorted(changed, key=attrgetter("uuid"))
         if each.uuid not in ids
     ]
     if new:
@@ -119,11 +123,16 @@ def _take(
     return ids
 
 
-def _write_provider(connection: Connection, provider: Provider) -> None:
-    values = {"name": provider.name, "can_host": provider.can_host}
-    known = update(providers).where(providers.c.uuid == provider.uuid).values(**values)
-    if not connection.execute(known).rowcount:
-        connection.execute(insert(providers).values(uuid=provider.uuid, generation=0, **values))
+def _add_providers(connection: Connection, changed: Collection[Provider]) -> None:
+    """Add those that are not there."""
+    known = known_providers(connection, {each.uuid for each in changed})
+    new = [{"uuid": each.uuid, "generation": 0, **_named(each)} for each in changed if each.uuid not in known]
+    if new:
+        connection.execute(insert(providers), new)
+
+
+def _named(provider: Provider) -> dict[str, object]:
+    return {"name": provider.name, "can_host": provider.can_host}
 
 
 def _write_inventories(connection: Connection, found: Mapping[tuple[int, int], Inventory | None]) -> None:

@@ -48,13 +48,16 @@ def chunks(values: Iterable[Value]) -> Iterator[Sequence[Value]]:
 
 def provider_ids(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
     """The ids of providers. Raises UnknownError."""
-    found: dict[str, int] = {}
-    for some in chunks(uuids):
-        found |= {row.uuid: row.id for row in connection.execute(_IDS, {"uuids": some})}
+    found = known_providers(connection, uuids)
     for uuid in uuids:
         if uuid not in found:
             raise UnknownError(f"there is no resource provider {uuid}")
     return found
+
+
+def known_providers(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
+    """The ids of those providers that are there."""
+    return {row.uuid: row.id for some in chunks(uuids) for row in connection.execute(_IDS, {"uuids": some})}
 
 
 def raise_generations(connection: Connection, ids: Iterable[int], was: Mapping[int, int]) -> None:

@@ -154,9 +154,15 @@ async def test_what_exceeds_is_claimed_and_marked(path: Path) -> None:
 
 
 async def test_a_slow_ledger_is_not_waited_for(path: Path, mock_clock: MockClock) -> None:
-    gate = threading.Event()
+    begun, gate = threading.Event(), threading.Event()
+
+    def slow(_ledger: Ledger) -> None:
+        begun.set()
+        gate.wait(30)
+
     async with daemon(path) as here, trio.open_nursery() as nursery:
-        nursery.start_soon(here.worker.do, lambda _ledger: gate.wait(30))
+        nursery.start_soon(here.worker.do, slow)
+        await trio.to_thread.run_sync(begun.wait, 30)
         told: list[str] = []
 
         async def decide() -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -18,6 +19,7 @@ from htoolsd.ledger.database import Database
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import Changes, Consumer, Provider, UnavailableError
 from htoolsd.ledger.tables import metadata
+from tests.support.postgresql import Server
 
 VERSIONS = Path(schema.__file__).parent / "versions"
 NEXT = """
@@ -171,6 +173,20 @@ def test_a_database_that_others_keep_locked(tmp_path: Path, monkeypatch: pytest.
     other.execute("ROLLBACK")
     ledger.synchronise(MEMORY)
     other.close()
+    ledger.close()
+
+
+def test_a_server_that_hangs_up(postgresql: Server) -> None:
+    url = postgresql.database()
+    ledger = Ledger(url)
+    ledger.synchronise(MEMORY)
+    with psycopg.connect(url, autocommit=True) as other:
+        others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        ended = "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE"
+        assert other.execute(f"{ended} {others}".encode()).fetchall() == [(True,)]
+    with pytest.raises(UnavailableError, match=r"^postgresql://[^\n]*$"):
+        ledger.usage("node")
+    assert ledger.usage("node") == {"MEMORY_MB": 10}
     ledger.close()
 
 

@@ -1,0 +1,178 @@
+"""The ledger against a plain account of the same, whatever is done to it in whatever order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ganeti_htools.model.inventory import Inventory
+from htoolsd.ledger.identities import consumer_uuid, provider_uuid
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import (
+    Allocations,
+    CapacityError,
+    Changes,
+    ConflictError,
+    Consumer,
+    Provider,
+)
+
+PROVIDERS = {name: provider_uuid(name) for name in ("c/a", "c/b", "pool")}
+CONSUMERS = {name: consumer_uuid(name) for name in ("c/x", "c/y", "c/z")}
+CLASSES = "MEMORY_MB", "CUSTOM_GPU"
+
+providers, names = st.sampled_from(sorted(PROVIDERS.values())), st.sampled_from(sorted(CONSUMERS))
+amounts = st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 12), min_size=1)
+wishes = st.dictionaries(providers, amounts, max_size=3)
+inventories = st.builds(
+    Inventory,
+    st.integers(0, 20),
+    st.integers(0, 3),
+    st.integers(1, 3),
+    st.none() | st.integers(3, 12),
+    st.integers(1, 3),
+    st.sampled_from([1.0, 1.5]),
+)
+
+
+@dataclass
+class Account:
+    """What is to stand in the ledger."""
+
+    has: dict[str, dict[str, Inventory]] = field(default_factory=dict)
+    held: dict[str, Allocations] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
+    of_consumers: dict[str, int] = field(default_factory=dict)
+
+    def used(self, provider: str, name: str, without: str = "") -> int:
+        """What all, but one, use."""
+        held = (each for uuid, each in self.held.items() if uuid != without)
+        return sum(each.get(provider, {}).get(name, 0) for each in held)
+
+    def fits(self, consumer: str, wanted: Allocations) -> bool:
+        """Whether it may have what it wants: Placement's rule."""
+        mine: Mapping[str, Mapping[str, int]] = self.held.get(consumer, {})
+        return all(
+            amount <= mine.get(provider, {}).get(name, 0)
+            or (
+                name in self.has[provider]
+                and self.has[provider][name].fits(amount, self.used(provider, name, consumer))
+            )
+            for provider, each in wanted.items()
+            for name, amount in each.items()
+        )
+
+    def give(self, consumer: str, wanted: Allocations) -> None:
+        """Let a consumer have this and nothing else."""
+        self.touch({*wanted, *self.held.get(consumer, {})})
+        self.held[consumer] = wanted
+        self.of_consumers[consumer] = self.of_consumers.get(consumer, 0) + 1
+
+    def take(self, consumer: str) -> None:
+        """Forget a consumer."""
+        self.touch(set(self.held.pop(consumer, {})))
+        self.of_consumers.pop(consumer, None)
+
+    def touch(self, touched: set[str]) -> None:
+        for each in touched:
+            self.generations[each] += 1
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Calls in any order, each also on views that have passed."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.ledger = Ledger("sqlite://")
+        there = tuple(Provider(uuid, name) for name, uuid in PROVIDERS.items())
+        self.ledger.synchronise(Changes(providers=there))
+        uuids = PROVIDERS.values()
+        self.account = Account({uuid: {} for uuid in uuids}, generations=dict.fromkeys(uuids, 1))
+
+    @rule(name=names, wanted=wishes, late=st.booleans(), beyond=st.booleans(), known=st.booleans())
+    def claim(self, name: str, wanted: Allocations, late: bool, beyond: bool, known: bool) -> None:
+        uuid, account = CONSUMERS[name], self.account
+        view = {each: was - late for each, was in account.generations.items()}
+        generation = account.of_consumers.get(uuid, 0) if known else None
+        consumer = Consumer(uuid, name, "claim", generation)
+        touched = {*wanted, *account.held.get(uuid, {})}
+        fits = account.fits(uuid, wanted)
+        try:
+            written = self.ledger.claim(consumer, wanted, view, beyond)
+        except ConflictError:
+            assert late
+            assert touched
+        except CapacityError:
+            assert not fits
+            assert not beyond
+            assert not (late and touched)
+        else:
+            assert fits or beyond
+            assert not (late and touched)
+            assert written.beyond == (not fits)
+            account.give(uuid, wanted)
+            assert written.generation == account.of_consumers[uuid]
+
+    @rule(name=names, other=st.integers(0, 9))
+    def claim_as_somebody_else(self, name: str, other: int) -> None:
+        uuid = CONSUMERS[name]
+        if other != self.account.of_consumers.get(uuid, 0):
+            try:
+                self.ledger.claim(Consumer(uuid, name, "claim", other), {}, {})
+            except ConflictError:
+                return
+            raise AssertionError("somebody else was first")
+
+    @rule(name=names)
+    def release(self, name: str) -> None:
+        uuid = CONSUMERS[name]
+        assert self.ledger.release(uuid) == (uuid in self.account.of_consumers)
+        self.account.take(uuid)
+
+    @rule(provider=providers, name=st.sampled_from(CLASSES), inventory=st.none() | inventories)
+    def set_inventory(self, provider: str, name: str, inventory: Inventory | None) -> None:
+        try:
+            self.ledger.set_inventory(provider, self.account.generations[provider], name, inventory)
+        except ConflictError:
+            assert inventory is None
+            assert self.account.used(provider, name)
+            return
+        assert inventory is not None or not self.account.used(provider, name)
+        self.account.touch({provider})
+        if inventory is None:
+            self.account.has[provider].pop(name, None)
+        else:
+            self.account.has[provider][name] = inventory
+
+    @rule(provider=providers, total=st.integers(0, 20), name=names, wanted=wishes)
+    def synchronise(self, provider: str, total: int, name: str, wanted: Allocations) -> None:
+        uuid, has = CONSUMERS[name], self.account.has[provider]
+        exists = Consumer(uuid, name, "instance")
+        self.ledger.synchronise(
+            Changes(
+                inventories={provider: {"MEMORY_MB": Inventory(total, allocation_ratio=2.0)}},
+                allocations=((exists, wanted),),
+            )
+        )
+        before = has.get("MEMORY_MB", Inventory(0))
+        has["MEMORY_MB"] = replace(before, total=total, allocation_ratio=2.0)
+        self.account.touch({provider} - {*wanted, *self.account.held.get(uuid, {})})
+        self.account.give(uuid, wanted)
+
+    @invariant()
+    def the_same_stands_in_both(self) -> None:
+        found, account = self.ledger.contents(), self.account
+        assert {uuid: each.generation for uuid, each in found.providers.items()} == account.generations
+        assert {uuid: each.generation for uuid, each in found.consumers.items()} == account.of_consumers
+        assert found.allocations == {uuid: each for uuid, each in account.held.items() if each}
+        assert {uuid: each for uuid, each in account.has.items() if each} == found.inventories
+
+    def teardown(self) -> None:
+        if hasattr(self, "ledger"):
+            self.ledger.close()
+
+
+LedgerMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=20)
+TestLedger = LedgerMachine.TestCase
