@@ -63,6 +63,10 @@ def run(line: CommandLine) -> None:
     """Plan and tell. Raises HtoolsError."""
     options, tell = _options(line), printer(line)
     check_exec(HSQUEEZE, line)
+    if line.exec and line.luxi is not None:
+        from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
+
+        over_luxi.let_end(line, HSQUEEZE.name)
     reading = load_dated(line)
     cluster = reading.cluster
     read = seen(cluster, line)

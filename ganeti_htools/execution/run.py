@@ -76,6 +76,11 @@ class Run:
         return [task for task in self.tasks if not task.over]
 
     @property
+    def switches(self) -> bool:
+        """Whether jobs are left that change nodes themselves."""
+        return any(job.nodes for jobs in self.rest for job in jobs)
+
+    @property
     def moved(self) -> int:
         """The number of moves that have been made."""
         return sum(task.status is JobStatus.SUCCESS and task.job.step is not None for task in self.tasks)

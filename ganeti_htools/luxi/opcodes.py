@@ -145,6 +145,12 @@ def query_disks(instances: Sequence[str]) -> Opcode:
     }
 
 
+def sources(opcode: Opcode) -> list[Any]:
+    """The programs that its reason trail names."""
+    reasons = opcode.get("reason") or ()
+    return [reason[0] for reason in reasons if isinstance(reason, list | tuple) and reason]
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """What jobs say about their origin.

@@ -228,6 +228,14 @@ async def opcodes(client: Client, patience: float = PATIENCE) -> list[tuple[int,
     return await each_job(client, [], ["id", "ops"], read, patience)
 
 
+async def unfinished(client: Client) -> list[tuple[int, list[Mapping[str, Any]]]]:
+    """The number and the opcodes of each job that has not ended."""
+    states = ["|", *(["=", "status", status.value] for status in JobStatus if not status.final)]
+    rows = await query(client, "job", ["id", "ops"], states)
+    with _expecting("Query of jobs"):
+        return [(_of(int, row.values["id"]), _listed(row.values.get("ops") or [])) for row in rows]
+
+
 async def submit(
     client: Client, work: Sequence[Sequence[Mapping[str, Any]]], patience: float = PATIENCE
 ) -> list[int | str]:

@@ -144,9 +144,11 @@ class Plans:
             raise RefusalError(Refusal.CLUSTER, unheard(self._sync.model.silent))
         for other in self._plans.values():
             common = set(plan.facts["groups"]) & set(other.facts["groups"])
+            where = f"node group {', '.join(sorted(common))}"
             if other.state.going and common:
-                where = f"node group {', '.join(sorted(common))}"
                 raise RefusalError(Refusal.BUSY, f"plan {other.id} is being carried out in {where}")
+            if other.run.current and common and plan.run.switches:
+                raise RefusalError(Refusal.BUSY, f"jobs of plan {other.id}, which was left, go on in {where}")
         with trio.CancelScope(shield=True):
             plan.begin(time.time())
             try:

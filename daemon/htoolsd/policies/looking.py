@@ -1,6 +1,6 @@
 """What is known of each node group at the moment, as policies judge it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -10,8 +10,6 @@ import trio
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client
-from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.view import View, state_of
@@ -24,8 +22,6 @@ from htoolsd.policies.memory import DAY, resting
 from htoolsd.policies.policy import Facts, Remedy
 from htoolsd.policies.settings import Settings
 from htoolsd.sync.following import Sync
-
-_UNFINISHED = ["|", *(["=", "status", status.value] for status in JobStatus if not status.final)]
 
 
 class Measured(NamedTuple):
@@ -70,7 +66,7 @@ async def situations(
         raise HtoolsError(f"there is no node group {', '.join(sorted(unknown))}")
     async with sync.client() as ganeti:
         paused = await queries.watcher_pause(ganeti)
-        jobs = await _unfinished(ganeti)
+        jobs = await queries.unfinished(ganeti)
     found = await trio.to_thread.run_sync(measured, remedy, settings, cluster, abandon_on_cancel=True)
     now, away, names = clock(), drained(model), _names(cluster)
     everything = frozenset[str]().union(*names.values())
@@ -124,9 +120,3 @@ def _names(cluster: Cluster) -> dict[str, set[str]]:
             if node is not None and node in groups:
                 groups[node].add(row.name)
     return {group.name: found[group.uuid] for group in cluster.groups}
-
-
-async def _unfinished(ganeti: Client) -> Sequence[tuple[int, Sequence[dict[str, object]]]]:
-    """The number and the opcodes of each job that has not ended. Raises LuxiError."""
-    rows = await queries.query(ganeti, "job", ["id", "ops"], _UNFINISHED)
-    return [(int(row.values["id"]), row.values.get("ops") or []) for row in rows]

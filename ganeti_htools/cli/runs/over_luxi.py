@@ -19,8 +19,9 @@ from ganeti_htools.execution.record import record
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import Say, going_on, summary, teller
-from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi import jobs, queries
+from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.opcodes import sources
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sources import storage
@@ -41,6 +42,29 @@ def carry_out(line: CommandLine, run: Run, check: Check, say: Say) -> Mapping[st
     say(*summary(run))
     save_outcome(line, cluster, [[job.commands for job in jobs] for jobs in run.rest])
     return record(run)
+
+
+def let_end(line: CommandLine, program: str) -> None:
+    """Wait until no job is under way that an earlier run of a program has left. Raises LuxiError."""
+    trio.run(_let_end, line.luxi or queries.default_socket(), program)
+
+
+async def _let_end(path: str, program: str) -> None:
+    async def away(reason: str | None) -> None:
+        _warn(reason or "Ganeti answers again")
+
+    async def ignore(_number: int, _told: object) -> None:
+        pass
+
+    async with Client(path) as ganeti:
+        try:
+            known = await queries.unfinished(ganeti)
+        except LuxiError:
+            return  # nobody can be asked; whoever reads the cluster says so
+        left = [number for number, work in known if work and program in sources(work[0])]
+        if left:
+            _warn(f"Waiting for jobs of an earlier run: {', '.join(map(str, left))}")
+            await jobs.follow(ganeti, left, jobs.PATIENCE, away, ignore)
 
 
 async def _carry_out(

@@ -241,6 +241,26 @@ def test_a_node_that_somebody_drained_is_left_alone(tmp_path: Path) -> None:
         assert {each["OP_ID"] for (opcodes,) in submitted for each in opcodes} == {"OP_INSTANCE_MIGRATE"}
 
 
+def test_jobs_of_a_run_that_was_killed_are_waited_for(tmp_path: Path) -> None:
+    """And what it has left is finished."""
+    idle = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
+    with simulator(tmp_path, idle, "--job-seconds=1000") as ganeti:
+        with hsqueeze(ganeti) as process:
+            until(process, "Got job IDs ")
+            process.kill()
+        with hsqueeze(ganeti) as process:
+            line = next_line(process.stderr)
+            assert line.startswith("Waiting for jobs of an earlier run: 1")
+            ganeti.finish()
+            status, _out, err = result(process)
+        assert status == 0
+        assert err.startswith("Warning: an earlier run was cut off: ")
+        assert " is drained" in err
+        assert {state for _, state in ganeti.tell("jobs")} == {"success"}
+        tags = {row.tags for row in text.parse(ganeti.cluster(), "").nodes if row.offline}
+        assert tags == {("htools:standby:auto",)}
+
+
 def primary(ganeti: Simulator, name: str) -> str:
     return next(row.pnode for row in text.parse(ganeti.cluster(), "").instances if row.name == name)
 
