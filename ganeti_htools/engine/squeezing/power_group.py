@@ -90,9 +90,11 @@ class PowerGroup:
         return None if reserve.redundant(state, self.scope) else NOT_REDUNDANT
 
     def can_be_made(self, found: PowerPlan) -> bool:
-        """Whether a plan can be made with all its nodes drained, and N+1 holds after each step."""
+        """Whether a plan can be made with all its nodes drained, and N+1 holds then and after each step."""
         anyway = reserve.nothing_kept(self.target)
         marked = switched(self.state, found.nodes, True)
+        if not (anyway or reserve.redundant(marked, self.scope)):
+            return False
         way = Replay(marked, self.scope, TO_THE_END, candidates(marked, self.scope, self.movable))
         return all(
             way.make(step.instance, step.kind, step.node)
