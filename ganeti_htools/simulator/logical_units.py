@@ -71,6 +71,12 @@ def _set_node(world: World, opcode: Opcode) -> tuple[World, Any]:
     if offline is False and name in world.offline and name in world.silent:
         text = f"Node {name} is being de-offlined but fails to report its version: Node does not answer"
         raise refused(text, "wrong_state")
+    if (offline or drained) and name not in world.regular | world.offline | world.drained:
+        missing = world.missing_candidates(name)
+        if missing > 0 and not opcode.get("auto_promote"):
+            raise refused("Not enough master candidates, please pass auto promote option", "wrong_state")
+        promoted = sorted(world.regular)[: max(missing, 0)]
+        world = replace(world, regular=world.regular.difference(promoted))
     # The roles exclude each other.
     role = {
         "offline": bool(offline) or (offline is None and not drained and name in world.offline),

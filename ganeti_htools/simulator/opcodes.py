@@ -78,6 +78,7 @@ _KINDS: Mapping[type, frozenset[str]] = {
             "allow_failover",
             "ignore_ipolicy",
             "force",
+            "auto_promote",
             "static",
             "use_locking",
             "start",

@@ -166,7 +166,7 @@ def cluster_info(world: World) -> dict[str, Any]:
         "default_hypervisor": "fake",
         "enabled_hypervisors": ["fake"],
         "ipolicy": tables.ipolicy(cluster.ipolicy),
-        "candidate_pool_size": 10,
+        "candidate_pool_size": world.candidate_pool,
         "max_running_jobs": 20,
         "max_tracked_jobs": 25,
         "tags": cluster.tags,

@@ -51,6 +51,10 @@ def _address(world: World, node: Node) -> Entry:
     return (NORMAL, world.addresses[node.name]) if node.name in world.addresses else (NO_DATA, None)
 
 
+def _candidate(world: World, node: Node) -> bool:
+    return node.name not in world.regular | world.offline | world.drained
+
+
 def _powered(world: World, node: Node) -> Entry:
     return (UNAVAILABLE, None) if node.name in world.unpowered else (NORMAL, node.name not in world.off)
 
@@ -118,6 +122,7 @@ NODES = QueryTable(
         "master_capable": field(
             "MasterCapable", "bool", "Whether node can become a master candidate", lambda node: True
         ),
+        "master_candidate": placed("MasterC", "bool", "Whether node is a master candidate", _candidate),
         "master": placed(
             "Master", "bool", "Whether node is master", lambda world, node: node.name == world.master
         ),

@@ -20,6 +20,7 @@ class World:
 
     ``unpowered`` are nodes without out-of-band programs, ``stuck`` those whose programs fail, ``off`` those
     that were powered off, as Ganeti remembers it. ``addresses`` are those of nodes that have any.
+    ``regular`` are nodes in use that are no master candidates, of which there are to be ``candidate_pool``.
     ``units`` are its storage units, which stay the same whatever happens.
     """
 
@@ -32,6 +33,8 @@ class World:
     stuck: frozenset[str] = frozenset()
     off: frozenset[str] = frozenset()
     addresses: Mapping[str, str] = field(default_factory=dict)
+    regular: frozenset[str] = frozenset()
+    candidate_pool: int = 10
     units: Units = SINGLE
 
     def node(self, name: str) -> Node | None:
@@ -45,6 +48,11 @@ class World:
     def answers(self, name: str) -> bool:
         """Whether a node can be asked for what it reports."""
         return name not in self.offline and name not in self.silent
+
+    def missing_candidates(self, without: str) -> int:
+        """How many master candidates would be missing were there not a node."""
+        able = {node.name for node in self.cluster.nodes} - self.offline - self.drained - {without}
+        return min(len(able), self.candidate_pool) - len(able - self.regular)
 
     def with_nodes(self, nodes: Iterable[Node]) -> "World":
         """The world with these nodes instead of those of the same names."""

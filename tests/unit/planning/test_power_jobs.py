@@ -263,6 +263,26 @@ async def test_another_plan_does_not_leave_nodes_drained(autojump_clock: MockClo
         assert titles(run)[-2:] == ["undrain two", "undrain three"]
 
 
+@pytest.mark.parametrize("regular", ["one", "two"])
+async def test_master_candidates_are_replaced_where_ganeti_asks_for_it(
+    autojump_clock: MockClock, regular: str
+) -> None:
+    """Of the nodes that go, or stay, one is none."""
+    async with simulated(replace(world(), regular=frozenset({regular}), candidate_pool=2)) as (
+        master,
+        client,
+    ):
+        run = await Caller(master, client).squeeze()
+        assert run.ending is Ending.DONE
+        assert master.jobs.world.offline == {"two", "three"}
+        assert master.jobs.world.missing_candidates("two") == 0
+        drains = [task for task in run.tasks if task.job.title.startswith("drain")]
+        promoting = {task.job.title: task.job.opcodes[-1]["auto_promote"] for task in drains}
+        refused = {task.job.title for task in drains if task.error}
+        assert refused == {title for title, promotes in promoting.items() if promotes}
+        assert bool(refused) is (regular == "one")
+
+
 def test_only_where_ganeti_asks_for_it_others_are_promoted() -> None:
     job = power_jobs.drain("one")
     assert job.again is not None
