@@ -6,21 +6,19 @@ between two sets. However the run ends, its :class:`Run` says what has been done
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import trio
 
 from ganeti_htools.execution import node_daemons
-from ganeti_htools.execution.events import Away, Changed, News, Submitted, Submitting, Tell
+from ganeti_htools.execution.events import Changed, Tell
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.node_daemons import Answers
+from ganeti_htools.execution.queue import Queue
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import Ending, Run, Task
-from ganeti_htools.luxi import jobs
 from ganeti_htools.luxi.client import Client, LuxiError
 from ganeti_htools.luxi.framing import FramingError
-from ganeti_htools.luxi.jobs import PATIENCE, GivenUpError, Patience, Value
-from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.luxi.jobs import PATIENCE, GivenUpError, Patience
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 
@@ -53,7 +51,7 @@ async def execute(
     that may have been submitted are looked for in the queue. When this is cancelled, ``run`` tells how far it
     came, and jobs go on.
     """
-    queue = _Queue(run, ganeti, tell, patience)
+    queue = Queue(run, ganeti, tell, patience)
     unsure = bool(run.current)
     try:
         while True:
@@ -62,8 +60,7 @@ async def execute(
                 if run.ending is not None:
                     await _undo(queue, time_ns)
                     return
-                run.next_set()
-                await tell(Submitting(run.current))
+                await queue.begin()
             await queue.submit(time_ns, unsure)
             unsure = False
             await queue.follow()
@@ -71,88 +68,21 @@ async def execute(
         run.ending, run.reason = Ending.LOST, str(error)
 
 
-async def trace(run: Run, ganeti: Client, tell: Tell, patience: Patience = PATIENCE) -> None:
-    """Learn what became of the jobs of a run that was left; nothing is submitted. Raises GivenUpError."""
-    queue = _Queue(run, ganeti, tell, patience)
-    unsure = [task for task in run.current if task.number is None]
-    if unsure:
-        comments = [run.signature.comment(task.place) for task in unsure]
-        found = await jobs.find(ganeti, comments, patience, queue.away, trio.current_time() + patience.late)
-        for place, number in found.items():
-            unsure[place].number = number
-        run.take_back([task for task in unsure if task.number is None])
-        await tell(Submitted([task for task in unsure if task.number is not None]))
-    await queue.follow()
-
-
-@dataclass(frozen=True, slots=True)
-class _Queue:
-    """Ganeti's queue, as a run uses it for the present set of its jobs. All raise GivenUpError."""
-
-    run: Run
-    ganeti: Client
-    tell: Tell
-    patience: Patience
-
-    async def away(self, reason: str | None) -> None:
-        await self.tell(Away(reason))
-
-    async def persistently(self, request: Callable[[], Awaitable[Value]]) -> Value:
-        return await jobs.persistently(request, self.patience, self.away)
-
-    async def submit(self, time_ns: Callable[[], int], unsure: bool = False) -> None:
-        """Submit the jobs that have not been; if ``unsure``, they are looked for first."""
-        waiting, sign = [task for task in self.run.current if task.number is None], self.run.signature.sign
-        if waiting:
-            work = [sign(task.job.opcodes, task.place, time_ns()) for task in waiting]
-            numbers = await jobs.submit(self.ganeti, work, self.patience, self.away, unsure)
-            for task, answer in zip(waiting, numbers, strict=True):
-                if isinstance(answer, int):
-                    task.number = answer
-                else:
-                    task.error = answer
-            await self.tell(Submitted(waiting))
-
-    async def follow(self) -> None:
-        """Wait until all are over."""
-        tasks = {task.number: task for task in self.run.current if task.number is not None}
-
-        async def news(number: int, told: JobStatus | str | None) -> None:
-            task = tasks[number]
-            if isinstance(told, str):
-                await self.tell(News(task, told))
-                return
-            if told is None:
-                task.error = "Ganeti does not know it any more"
-            elif told.final and told is not JobStatus.SUCCESS:
-                errors = await jobs.failures(self.ganeti, [number], self.patience, self.away)
-                task.error = errors[number]
-            elif told.final and task.job.judge is not None:
-                results = await jobs.results(self.ganeti, number, self.patience, self.away)
-                task.error, task.note = task.job.judge(results)
-            task.status = told
-            await self.tell(News(task))
-
-        if tasks:
-            await jobs.follow(self.ganeti, list(tasks), self.patience, self.away, news)
-
-
-async def _undo(queue: _Queue, time_ns: Callable[[], int]) -> None:
+async def _undo(queue: Queue, time_ns: Callable[[], int]) -> None:
     """Take back what nodes cannot stay once a run has ended early."""
     run = queue.run
     undo = {job.undo.title: job.undo for job in run.nodes.values() if job.undo is not None}
     if undo and run.ending not in (Ending.DONE, Ending.LOST):
         ending, run.ending = run.ending, None  # under way again, for whoever looks
         run.rest = [list(undo.values()), *run.rest]
-        run.next_set()
-        await queue.tell(Submitting(run.current))
+        await queue.begin()
         await queue.submit(time_ns)
         await queue.follow()
         run.ending = ending
 
 
 async def _next(
-    queue: _Queue, read: Read, check: Check, stop: trio.Event, answers: Answers, claim: Claim | None
+    queue: Queue, read: Read, check: Check, stop: trio.Event, answers: Answers, claim: Claim | None
 ) -> tuple[Ending | None, str]:
     """See that the next jobset fits the cluster. If the run ends instead, the result says how and why."""
     run, late = queue.run, None
@@ -185,7 +115,7 @@ async def _next(
 
 
 async def _reviewed(
-    queue: _Queue, read: Read, check: Check, stop: trio.Event, answers: Answers
+    queue: Queue, read: Read, check: Check, stop: trio.Event, answers: Answers
 ) -> tuple[Ending, str] | None:
     """See that the rest fits the cluster, or make it anew. If the run ends instead: how, and why."""
     run = queue.run
@@ -208,7 +138,7 @@ async def _reviewed(
     return None
 
 
-async def _look(queue: _Queue, read: Read, check: Check, answers: Answers) -> Review | tuple[Ending, str]:
+async def _look(queue: Queue, read: Read, check: Check, answers: Answers) -> Review | tuple[Ending, str]:
     """Wait for the nodes that the next jobs need, read the cluster, and review the rest of the plan on it.
 
     Where that cannot be, the result is how the run ends, and why.

@@ -17,8 +17,9 @@ import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.events import Event, News, Submitting, Tell
-from ganeti_htools.execution.execute import execute, trace
+from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.queue import trace
 from ganeti_htools.execution.review import Check
 from ganeti_htools.execution.run import Ending
 from ganeti_htools.execution.wording import teller

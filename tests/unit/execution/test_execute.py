@@ -11,8 +11,9 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.execution.events import Away, Changed, Event, News, Submitted, Submitting
-from ganeti_htools.execution.execute import execute, trace
+from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of
+from ganeti_htools.execution.queue import trace
 from ganeti_htools.execution.review import Review
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import going_on

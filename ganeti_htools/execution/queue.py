@@ -1,0 +1,86 @@
+"""Ganeti's queue as a run uses it: a set of jobs submitted, and followed until it has ended."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from ganeti_htools.execution.events import Away, News, Submitted, Submitting, Tell
+from ganeti_htools.execution.run import Run
+from ganeti_htools.luxi import jobs
+from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.jobs import PATIENCE, Patience, Value
+from ganeti_htools.luxi.queries import JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Ganeti's queue, as a run uses it for the present set of its jobs. All raise GivenUpError."""
+
+    run: Run
+    ganeti: Client
+    tell: Tell
+    patience: Patience
+
+    async def away(self, reason: str | None) -> None:
+        """Tell that Ganeti cannot be asked, or (None) that it can again."""
+        await self.tell(Away(reason))
+
+    async def persistently(self, request: Callable[[], Awaitable[Value]]) -> Value:
+        """The result of a request, for which Ganeti is waited for."""
+        return await jobs.persistently(request, self.patience, self.away)
+
+    async def begin(self) -> None:
+        """Take the next set."""
+        self.run.next_set()
+        await self.tell(Submitting(self.run.current))
+
+    async def submit(self, time_ns: Callable[[], int], unsure: bool = False) -> None:
+        """Submit the jobs that have not been; if ``unsure``, they are looked for first."""
+        waiting, sign = [task for task in self.run.current if task.number is None], self.run.signature.sign
+        if waiting:
+            work = [sign(task.job.opcodes, task.place, time_ns()) for task in waiting]
+            numbers = await jobs.submit(self.ganeti, work, self.patience, self.away, unsure)
+            for task, answer in zip(waiting, numbers, strict=True):
+                if isinstance(answer, int):
+                    task.number = answer
+                else:
+                    task.error = answer
+            await self.tell(Submitted(waiting))
+
+    async def follow(self) -> None:
+        """Wait until all are over."""
+        tasks = {task.number: task for task in self.run.current if task.number is not None}
+
+        async def news(number: int, told: JobStatus | str | None) -> None:
+            task = tasks[number]
+            if isinstance(told, str):
+                await self.tell(News(task, told))
+                return
+            if told is None:
+                task.error = "Ganeti does not know it any more"
+            elif told.final and told is not JobStatus.SUCCESS:
+                errors = await jobs.failures(self.ganeti, [number], self.patience, self.away)
+                task.error = errors[number]
+            elif told.final and task.job.judge is not None:
+                results = await jobs.results(self.ganeti, number, self.patience, self.away)
+                task.error, task.note = task.job.judge(results)
+            task.status = told
+            await self.tell(News(task))
+
+        if tasks:
+            await jobs.follow(self.ganeti, list(tasks), self.patience, self.away, news)
+
+
+async def trace(run: Run, ganeti: Client, tell: Tell, patience: Patience = PATIENCE) -> None:
+    """Learn what became of the jobs of a run that was left; nothing is submitted. Raises GivenUpError."""
+    queue = Queue(run, ganeti, tell, patience)
+    unsure = [task for task in run.current if task.number is None]
+    if unsure:
+        comments = [run.signature.comment(task.place) for task in unsure]
+        found = await jobs.find(ganeti, comments, patience, queue.away, trio.current_time() + patience.late)
+        for place, number in found.items():
+            unsure[place].number = number
+        run.take_back([task for task in unsure if task.number is None])
+        await tell(Submitted([task for task in unsure if task.number is not None]))
+    await queue.follow()
