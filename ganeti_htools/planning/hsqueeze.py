@@ -16,6 +16,7 @@ from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance
+from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.emptied import emptied, reports
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.policy import ISpec
@@ -122,10 +123,16 @@ def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
     )
 
 
-def lacking(state: State, options: Options) -> bool:
-    """Whether nodes have less than the minimal resources free, so that others have to be powered up."""
-    everywhere = np.ones(len(state.group), np.bool_)
-    return not room_on_all(state, everywhere, _kept(state, options.factors[0], options))
+def lacking(state: State, options: Options, scope: Bools | None = None) -> bool:
+    """Whether nodes (in scope, if there is one) have too little free, so that others are powered up."""
+    scope = np.ones(len(state.group), np.bool_) if scope is None else scope
+    return not room_on_all(state, scope, _kept(state, options.factors[0], options))
+
+
+def may_spare(state: State, options: Options) -> bool:
+    """Whether it is not ruled out from the start that a node can be powered down; :func:`plan` finds out."""
+    target, movable = options.factors[1], view.movable(state, options.view)
+    return squeeze.may_spare(state, _kept(state, target, options), movable, options.allowed)
 
 
 def _named(state: State, names: Sequence[str], option: str) -> frozenset[int]:

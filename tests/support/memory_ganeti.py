@@ -86,10 +86,12 @@ class MemoryGaneti:
 
 
 @asynccontextmanager
-async def ganeti(start: World | None = None, job_seconds: float = 1.0) -> AsyncIterator[MemoryGaneti]:
+async def ganeti(
+    start: World | None = None, job_seconds: float = 1.0, jobs: type[Jobs] = Jobs
+) -> AsyncIterator[MemoryGaneti]:
     """It is there as long as it is needed."""
     async with trio.open_nursery() as nursery:
-        yield MemoryGaneti(nursery, Jobs(nursery, start or world(), Behaviour(job_seconds)))
+        yield MemoryGaneti(nursery, jobs(nursery, start or world(), Behaviour(job_seconds)))
         nursery.cancel_scope.cancel()
 
 

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import trio
 
+from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, begin
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
@@ -76,6 +77,7 @@ async def working(
     world: World | None = None,
     job_seconds: float = 1.0,
     polls: float = 5.0,
+    jobs: type[Jobs] = Jobs,
     **settings: Settings,
 ) -> AsyncIterator[Working]:
     """Policies of a daemon that knows a cluster, usually one in which everything is on one node.
@@ -83,7 +85,7 @@ async def working(
     Policies without settings are off.
     """
     async with (
-        ganeti(world or begin(uneven()), job_seconds) as luxid,
+        ganeti(world or begin(uneven()), job_seconds, jobs) as luxid,
         following(luxid, polls, max(polls, 300)) as sync,
     ):
 

@@ -35,7 +35,8 @@ class Situation:
 
     ``quiet`` are the other groups in which nothing goes on either. ``resting`` are instances that moved
     lately, ``switched`` nodes that were powered or came back lately, ``claimed`` nodes of which somebody has
-    claimed something; ``room`` is what the budgets leave for a plan.
+    claimed something; ``room`` is what the budgets leave for a plan, ``reserve`` how many standard instances
+    each node keeps room for. ``moves``: whether nothing can be done without moves.
     """
 
     now: float
@@ -59,6 +60,8 @@ class Situation:
     switched: Sequence[str] = ()
     claimed: Sequence[str] = ()
     room: Room = _FULL
+    reserve: float = 0.0
+    moves: bool = True
 
     @property
     def calm(self) -> bool:
@@ -141,7 +144,7 @@ def _plan(settings: Settings, _memory: Memory, seen: Situation) -> str | None:
 
 def _budget(settings: Settings, memory: Memory, seen: Situation) -> str | None:
     left = memory.left(settings, seen.now)
-    if left.moves and left.mib:
+    if not seen.moves or (left.moves and left.mib):
         return None
     return f"the day's budget is spent: {left.moves} moves and {left.mib} MiB are left"
 

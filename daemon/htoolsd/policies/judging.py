@@ -13,7 +13,7 @@ from htoolsd.policies.kept import Kept
 from htoolsd.policies.looking import situations
 from htoolsd.policies.order import ORDER, POLICIES
 from htoolsd.policies.policy import Planned, Remedy
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.settings import Settings, Squeeze
 from htoolsd.sync.following import Sync
 
 
@@ -38,7 +38,17 @@ class Judging:
     async def situations(self, remedy: Remedy) -> tuple[Cluster, list[Situation]]:
         """The cluster, and how it is with each node group. Raises HtoolsError."""
         settings = self._settings[remedy.policy]
-        return await situations(remedy, settings, self._kept.known, self._sync, self._plans, self._clock)
+        cluster, seen = await situations(
+            remedy, settings, self._kept.known, self._sync, self._plans, self._clock
+        )
+        return cluster, [replace(each, reserve=self._reserve(each.group)) for each in seen]
+
+    def _reserve(self, group: str) -> float:
+        """How many standard instances nodes keep room for, so that no others are powered up for that."""
+        squeeze = self._settings["squeeze"]
+        assert isinstance(squeeze, Squeeze)
+        on = squeeze.mode != "off" and (not squeeze.groups or group in squeeze.groups)
+        return squeeze.minimal_resources if on else 0.0
 
     def held(self, remedy: Remedy, seen: Situation) -> list[tuple[str, str]]:
         """The conditions that hold a remedy back in a group, each with the reason."""

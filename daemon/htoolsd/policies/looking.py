@@ -95,6 +95,7 @@ async def situations(
                 switched=resting(known.switched, settings, now),
                 claimed=sorted(plans.claimed()),
                 room=memory.room(settings, now),
+                moves=remedy.moves,
             )
         )
     quiet = [each.group for each in seen if each.calm and not each.need.begin]

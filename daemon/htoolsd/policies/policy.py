@@ -69,7 +69,7 @@ class Remedy:
 
     ``need`` tells whether there is a reason for it in a group; ``planned`` what would be done there. Both are
     pure and may raise HtoolsError. One that ``yields`` leaves groups alone where others have just acted, or
-    would act.
+    would act; one without ``moves`` is worth something though the budgets allow none.
     """
 
     title: str
@@ -78,6 +78,7 @@ class Remedy:
     need: Callable[[Facts, Any], Need]
     planned: Callable[[Cluster, Any, Situation, Progress], Planned]
     yields: bool = False
+    moves: bool = True
 
 
 def staying(cluster: Cluster, settings: Settings, resting: Iterable[str]) -> tuple[str, ...]:

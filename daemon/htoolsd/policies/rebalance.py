@@ -8,13 +8,18 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.execution.review import Check
+from ganeti_htools.execution.wording import Say
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.planning import view
 from ganeti_htools.planning.hbal import Options, propose
-from ganeti_htools.planning.proposal import Execution, Progress
+from ganeti_htools.planning.node_groups import select
+from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal
 from ganeti_htools.planning.view import View
 from htoolsd.policies.conditions import Need, Situation
 from htoolsd.policies.memory import Room
 from htoolsd.policies.policy import Facts, Planned, Remedy, staying
+from htoolsd.policies.safety import UNSAFE, guarded, safe, steps_of
 from htoolsd.policies.settings import Rebalance
 
 
@@ -36,17 +41,31 @@ def planned(cluster: Cluster, settings: Rebalance, seen: Situation, progress: Pr
     )
     proposal = propose(cluster, options, progress)
     steps = proposal.found["steps"]
-    count, mib = _length(cluster, settings, steps, seen.room, bool(seen.n1))
+    state = view.state_of(cluster, options.view)
+    _, scope = select(state, seen.group)
+    movable = view.movable(state, options.view)
+    kept = steps[: safe(state, scope, movable, steps_of(proposal.jobs), seen.reserve)]
+    count, mib = _length(cluster, settings, kept, seen.room, bool(seen.n1))
     if not count:
-        why = "no move fits into the budget" if steps else "no move improves the score enough"
+        why = "no move fits into the budget" if kept else UNSAFE
+        why = why if steps else "no move improves the score enough"
         return Planned(options, proposal, 0, 0, proposal.score["after"], refusal=why)
     if count < len(steps):
         options = replace(options, balancing=replace(options.balancing, max_length=count))
         proposal = propose(cluster, options, progress)
     gain = proposal.score["before"] - proposal.score["after"]
     few = f"the plan would improve the score by {fixed(gain, 8)}, less than {settings.min_gain:g}"
-    found = Planned(options, proposal, count, mib, proposal.score["after"])
+    found = Planned(options, _guarded(proposal, options, seen), count, mib, proposal.score["after"])
     return found.refused(None if gain >= settings.min_gain else few)
+
+
+def _guarded(proposal: Proposal, options: Options, seen: Situation) -> Proposal:
+    """The plan, looked at again for safety as well."""
+
+    def review(on_change: OnChange, say: Say) -> Check:
+        return guarded(proposal.review(on_change, say), options.view, seen.group, seen.reserve)
+
+    return replace(proposal, review=review)
 
 
 def _length(

@@ -5,7 +5,7 @@ A plan is about one node group, which is looked at as a cluster of its own.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,24 +13,24 @@ from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.squeezing.candidates import pool_left_to
+from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.engine.squeezing.power_plan import Action
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Check, Review
+from ganeti_htools.execution.wording import Say
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
-from ganeti_htools.planning import hsqueeze
+from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal
 from ganeti_htools.planning.view import View
 from htoolsd.policies.conditions import Need, Situation
 from htoolsd.policies.memory import Room
 from htoolsd.policies.policy import Facts, Planned, Remedy, staying
+from htoolsd.policies.safety import UNSAFE, guarded, safe, steps_of
 from htoolsd.policies.settings import Squeeze
-
-if TYPE_CHECKING:
-    from ganeti_htools.execution.jobs import Jobsets
-    from ganeti_htools.execution.review import Check, Review
-    from ganeti_htools.execution.wording import Say
 
 
 def lacks_nodes(facts: Facts, settings: Squeeze) -> Need:
@@ -43,15 +43,14 @@ def lacks_nodes(facts: Facts, settings: Squeeze) -> Need:
 
 
 def spares_nodes(facts: Facts, settings: Squeeze) -> Need:
-    """Whether at least one node can be powered down. Raises HtoolsError."""
+    """Whether perhaps a node can be powered down; only the plan finds out. Raises HtoolsError."""
     group = part(facts.cluster, facts.group)
-    options = replace(_options(facts.cluster, group, settings), max_nodes=1)
+    options = _options(facts.cluster, group, settings)
     state = hsqueeze.seen(group, options)
     if hsqueeze.lacking(state, options):
         return Need(False, True, "nodes have less than the minimal resources free")
-    found = hsqueeze.plan(state, options, lambda _text: None)
-    if found.action is Action.OFFLINE:
-        return Need(True, False, "nodes can be spared")
+    if hsqueeze.may_spare(state, options):
+        return Need(True, False, "nodes can perhaps be spared")
     return Need(False, True, "no node can be spared")
 
 
@@ -76,9 +75,11 @@ def powered_up(cluster: Cluster, settings: Squeeze, seen: Situation, progress: P
         return Planned(options, proposal, 0, 0, refusal="every node has the minimal resources free")
     if not found["enough"] and not found["nodes"]:
         return Planned(options, proposal, 0, 0, refusal="no node is left that could be powered up")
-    count, mib = _first(group, found["steps"], seen.room)
+    kept = _safe(group, options, proposal)
+    count, mib = _first(group, kept, seen.room)
     if not count and not found["nodes"]:
-        return Planned(options, proposal, 0, 0, refusal="no move fits into the budget")
+        why = "no move fits into the budget" if kept else UNSAFE
+        return Planned(options, proposal, 0, 0, refusal=why)
     return _cut(group, options, found, count, mib, found["enough"] and count == len(found["steps"]))
 
 
@@ -180,6 +181,15 @@ def _first(group: Cluster, steps: Sequence[Any], room: Room) -> tuple[int, int]:
     return len(moved), copies
 
 
+def _safe(group: Cluster, options: Options, proposal: Proposal) -> list[Any]:
+    """The first steps of a plan to power nodes up that cost no redundancy."""
+    state, found = hsqueeze.seen(group, options), proposal.found
+    up = switched(state, [state.nodes[name] for name in found["nodes"]], False)
+    everywhere = np.ones(len(state.group), np.bool_)
+    movable = view.movable(up, options.view)
+    return list(found["steps"][: safe(up, everywhere, movable, steps_of(proposal.jobs))])
+
+
 def _needed(group: Cluster, options: Options, found: Any) -> list[Any]:
     """The first steps of a plan that empty its nodes and leave enough free on the others."""
     steps, away = list(found["steps"]), set(found["nodes"])
@@ -213,20 +223,23 @@ def _cut(group: Cluster, options: Options, found: Any, count: int, mib: int, eno
     """The first steps of a plan, to be carried out on the whole cluster."""
     state, proposal = _proposed(group, options, {**found, "steps": found["steps"][:count], "enough": enough})
     name = group.groups[0].name
-    whole = replace(proposal, review=lambda on_change, say: _reviewer(proposal, name, on_change, say))
+    whole = replace(proposal, review=lambda *how: _reviewer(proposal, options, name, *how))
     after = score_of(state, np.ones(len(state.group), np.bool_))
     return Planned(options, whole, count, mib, after, tuple(found["nodes"]))
 
 
-def _reviewer(proposal: Proposal, name: str, on_change: OnChange, say: "Say") -> "Check":
+def _reviewer(proposal: Proposal, options: Options, name: str, on_change: OnChange, say: Say) -> Check:
     """The check of a plan that was made for the group alone."""
     inner = proposal.review(on_change, say)
+    safer = guarded(inner, options.view, name)
 
-    def check(cluster: Cluster, rest: "Jobsets", made: int) -> "Review":
-        return inner(part(cluster, name), rest, made)
+    def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+        # Before nodes are online, and while they are drained, the plan's own check knows better.
+        pending = hsqueeze.changed(rest, "offline")
+        return (inner if pending else safer)(part(cluster, name), rest, made)
 
     return check
 
 
-POWER_UP = Remedy("power up", "squeeze", "hsqueeze", lacks_nodes, powered_up)
+POWER_UP = Remedy("power up", "squeeze", "hsqueeze", lacks_nodes, powered_up, moves=False)
 POWER_DOWN = Remedy("power down", "squeeze", "hsqueeze", spares_nodes, powered_down, yields=True)

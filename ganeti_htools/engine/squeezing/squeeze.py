@@ -12,12 +12,21 @@ from itertools import zip_longest
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step
+from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.down import power_down
 from ganeti_htools.engine.squeezing.power_group import power_group
-from ganeti_htools.engine.squeezing.power_plan import ANY, Action, PowerPlan, Progress, Wanted, Wishes
+from ganeti_htools.engine.squeezing.power_plan import (
+    ANY,
+    Action,
+    Allowed,
+    PowerPlan,
+    Progress,
+    Wanted,
+    Wishes,
+)
 from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.engine.squeezing.up import power_up
-from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.columns import Bools, sorted_unique
 from ganeti_htools.model.state import State
 
 
@@ -54,6 +63,19 @@ def plan(
     kept = {node: why for part in parts for node, why in part.kept.items() if node not in nodes}
     steps = _alternating([part.steps for part in parts])
     return PowerPlan(action, nodes, steps, parts[-1].state, enough, kept)
+
+
+def may_spare(state: State, target: Wanted, movable: Bools, allowed: Allowed) -> bool:
+    """Whether nothing rules out from the start that a node can be powered down. What is to be kept free, and
+    which instances may leave nodes, are as for :func:`plan`, which finds out.
+    """
+    for row in sorted_unique(state.group).tolist():
+        scope = state.group == row
+        group = power_group(state, scope, movable, target[row], target[row], allowed)
+        possible = group.of(offline_candidates(state, allowed))
+        if any(group.hopeless([node], True, target[row]) is None for node in possible):
+            return True
+    return False
 
 
 def _alternating(plans: Sequence[Sequence[Step]]) -> tuple[Step, ...]:

@@ -84,6 +84,7 @@ def test_a_budget_that_is_spent_comes_back_after_a_day() -> None:
     memory.spend(Spent(NOW - 10, 10, 5))
     assert held(memory=memory) == {"budget": "the day's budget is spent: 0 moves and 1048566 MiB are left"}
     assert held(memory=memory, now=NOW + 2) == {}
+    assert held(memory=memory, moves=False) == {}
     assert tuple(memory.room(ACTING, NOW + 2)) == (10, 262144)
     assert tuple(memory.room(replace(ACTING, moves_per_day=12), NOW + 2)) == (2, 262144)
 

@@ -159,6 +159,7 @@ def test_as_many_nodes_wake_up_as_it_takes() -> None:
 def test_moves_for_which_there_is_no_room_are_left_to_later_plans() -> None:
     found = up(TIGHT, room=Room(1, 1 << 30))
     assert (found.nodes, found.moves) == (("d",), 1)
+    assert up(TIGHT, room=Room(0, 0)).nodes == ("d",)
     awake = replace(
         TIGHT,
         nodes=tuple(node("d", t_cpu=16.0) if row.name == "d" else row for row in TIGHT.nodes),

@@ -1,0 +1,57 @@
+"""What no single move of a policy may cost: redundancy, and what has to stay free. Pure functions."""
+
+from collections.abc import Sequence
+
+from ganeti_htools.engine.balancing.recheck import NamedStep, retrace
+from ganeti_htools.engine.redundancy.check import fragile_nodes
+from ganeti_htools.engine.redundancy.n1 import bad_nodes
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Check, Review
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.state import State
+from ganeti_htools.planning import hsqueeze, view
+from ganeti_htools.planning.view import View
+
+UNSAFE = "the first move would cost redundancy, or what is kept free"
+
+
+def steps_of(jobs: Jobsets) -> list[NamedStep]:
+    """The moves within groups that jobs make, in order."""
+    return [job.step for each in jobs for job in each if isinstance(job.step, NamedStep)]
+
+
+def safe(state: State, scope: Bools, movable: Bools, steps: Sequence[NamedStep], reserve: float = 0.0) -> int:
+    """How many of the first steps of a plan for the group in scope keep what is there.
+
+    Each node goes on to hold N+1 and can be lost, and has room for so many standard instances (``reserve``),
+    if it is so before. Raises DataError for steps that cannot be made.
+    """
+    after, keep = state.copy(), hsqueeze.Options(minimal_resources=reserve)
+    weak, roomy = _weak(after, scope), not hsqueeze.lacking(after, keep, scope)
+    count = 0
+    for _ in retrace(after, movable, ((step, 0.0) for step in steps)):
+        if (_weak(after, scope) & ~weak).any() or (roomy and hsqueeze.lacking(after, keep, scope)):
+            break
+        count += 1
+    return count
+
+
+def guarded(check: Check, options: View, group: str, reserve: float = 0.0) -> Check:
+    """A review that also finds out whether the moves that are left are safe in the group."""
+
+    def guard(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+        found, steps = check(cluster, rest, made), steps_of(rest)
+        if found.obstacle is not None or not steps:
+            return found
+        state = view.state_of(cluster, options)
+        scope = state.group == view.group(state, group, f"node group {group} is gone")
+        kept = safe(state, scope, view.movable(state, options), steps, reserve)
+        return found if kept == len(steps) else Review("the rest would cost redundancy, or what is kept free")
+
+    return guard
+
+
+def _weak(state: State, scope: Bools) -> Bools:
+    found: Bools = bad_nodes(state, scope) | fragile_nodes(state, scope)
+    return found

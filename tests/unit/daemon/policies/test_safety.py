@@ -1,0 +1,79 @@
+"""What no single move of a policy may cost."""
+
+from dataclasses import replace
+
+import pytest
+
+from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.review import Review
+from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.policy import DEFAULT_IPOLICY
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.view import View, movable, state_of
+from htoolsd.policies.rebalance import REBALANCE
+from htoolsd.policies.safety import guarded, safe
+from htoolsd.policies.settings import Rebalance
+from tests.support import policies
+from tests.support.worlds import instance, node
+
+POLICY = replace(DEFAULT_IPOLICY, minmax=(), std=replace(DEFAULT_IPOLICY.std, memory_size=1000, cpu_count=1))
+
+
+def cluster(**instances: tuple[str, int]) -> Cluster:
+    """Nodes a, b and c, each with 4000 MiB for these instances: the node and the MiB of each."""
+    rows = [
+        replace(instance(name, DiskTemplate.EXT, place), mem=mem) for name, (place, mem) in instances.items()
+    ]
+    used = {name: sum(row.mem for row in rows if row.pnode == name) for name in "abc"}
+    nodes = tuple(node(name, f_mem=4000 - used[name], t_cpu=64.0) for name in "abc")
+    return Cluster((Group("default", "uuid", ipolicy=POLICY),), nodes, tuple(rows))
+
+
+def step(name: str, was: str, now: str) -> NamedStep:
+    return NamedStep(name, MoveKind.FAILOVER_TO, now, (was,), (now,))
+
+
+def kept(rows: Cluster, *steps: NamedStep, reserve: float = 0.0) -> int:
+    state = state_of(rows, View())
+    return safe(state, state.group == 0, movable(state, View()), steps, reserve)
+
+
+LARGE = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3000))
+
+
+def test_a_node_that_could_be_lost_still_can() -> None:
+    """Only an empty node takes what is on the third one."""
+    costly = step("two", "a", "b")
+    assert kept(LARGE, costly) == 0
+    assert kept(cluster(one=("a", 2000), two=("a", 1500)), costly) == 1
+    moved = cluster(one=("a", 900), two=("a", 800), three=("c", 3000))
+    assert kept(moved, step("one", "a", "c"), step("two", "a", "b")) == 2
+
+
+def test_what_cannot_be_lost_anyway_holds_nothing_back() -> None:
+    full = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3900), four=("b", 1000))
+    assert kept(full, step("two", "a", "b")) == 1
+
+
+@pytest.mark.parametrize(("reserve", "steps"), [(0.0, 2), (1.0, 1), (4.0, 2)])
+def test_each_node_keeps_its_reserve_if_all_have_it(reserve: float, steps: int) -> None:
+    small = cluster(one=("a", 500), two=("a", 300), three=("c", 2600))
+    assert kept(small, step("two", "a", "c"), step("one", "a", "c"), reserve=reserve) == steps
+
+
+def test_the_rest_of_a_plan_is_looked_at_again() -> None:
+    check = guarded(lambda _cluster, _rest, _made: Review(), View(), "default")
+    rest = [[Job("title", (), (), step("two", "a", "b"))]]
+    assert check(cluster(one=("a", 2000), two=("a", 1500)), rest, 0).obstacle is None
+    assert check(LARGE, rest, 0).obstacle == "the rest would cost redundancy, or what is kept free"
+    assert check(LARGE, [], 0).obstacle is None
+    other = guarded(lambda _cluster, _rest, _made: Review("of its own"), View(), "default")
+    assert other(LARGE, rest, 0).obstacle == "of its own"
+
+
+def test_balancing_does_without_moves_that_cost_redundancy() -> None:
+    eager = Rebalance(mode="act", start=1e-3, stop=0.0, min_gain=1e-9)
+    found = policies.planned(REBALANCE, LARGE, eager)
+    assert found.refusal == "the first move would cost redundancy, or what is kept free"
