@@ -235,7 +235,7 @@ def _reviewer(proposal: Proposal, options: Options, name: str, on_change: OnChan
 
     def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
         # Before nodes are online, and while they are drained, the plan's own check knows better.
-        pending = hsqueeze.changed(rest, "offline")
+        pending = hsqueeze.marked(rest)
         return (inner if pending else safer)(part(cluster, name), rest, made)
 
     return check
