@@ -68,11 +68,11 @@ class Pair(NamedTuple):
 
 
 @contextmanager
-def running(nodes: int, directory: Path) -> Generator[Pair, None, None]:
-    """Both, at work; the daemon polls only when it is told."""
+def running(nodes: int, directory: Path, config: str = "") -> Generator[Pair, None, None]:
+    """Both, at work; the daemon polls only when it is told. ``config`` is more of its configuration."""
     shape = Shape(nodes=nodes, instances=10 * nodes)
     (directory / "cluster").write_text(text(cluster(SEED, shape)))
-    (directory / "config").write_text("config_seconds = 1e6\nlive_seconds = 1e6\n")
+    (directory / "config").write_text(f"config_seconds = 1e6\nlive_seconds = 1e6\n{config}\n")
     luxi, socket = directory / "luxi", directory / "socket"
     simulator: list[str | Path] = [BIN / "htools-simulator", directory / "cluster", "--socket", luxi]
     daemon: list[str | Path] = [BIN / "htoolsd", "--config", directory / "config", "--luxi", luxi]

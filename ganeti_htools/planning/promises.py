@@ -93,10 +93,9 @@ def with_promises(
     units, nodes = told_units(cluster), {node.name: node for node in cluster.nodes}
     taken, pools = defaultdict[str, _Taken](_Taken), Counter[DesiredUnit]()
     rows, names = list(cluster.instances), []
-    for index, row in enumerate(cluster.instances):
-        promise = counted.pop(row.name, None)
-        if promise is None:
-            continue
+    there = [index for index, row in enumerate(cluster.instances) if row.name in counted]
+    for index, row in ((index, rows[index]) for index in there):
+        promise = counted.pop(row.name)
         if not promise.new:
             kept = lacking(row, promise.row, units, nodes)
             for name, amounts in kept.items():
@@ -115,7 +114,10 @@ def with_promises(
                 pools.update(units.of_pools(row))
     if not names:
         return cluster, []
-    left = tuple(_left(node, taken.get(node.name), units, pools) for node in cluster.nodes)
+    left = tuple(
+        _left(node, taken.get(node.name), units, pools) if pools or node.name in taken else node
+        for node in cluster.nodes
+    )
     return replace(cluster, nodes=left, instances=tuple(rows)), names
 
 
