@@ -19,6 +19,7 @@ from tests.support.programs import wait_until
 _SETTINGS = {
     "fsync": "off",
     "listen_addresses": "",
+    "deadlock_timeout": "50ms",
     "unix_socket_permissions": "0777",
     "shared_buffers": "16MB",
 }

@@ -2,8 +2,11 @@
 
 import shutil
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -15,11 +18,14 @@ from sqlalchemy import text
 
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger import schema
+from htoolsd.ledger.claiming import claim
 from htoolsd.ledger.database import Database
 from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Changes, Consumer, Provider, UnavailableError
+from htoolsd.ledger.records import Changes, ConflictError, Consumer, Provider, UnavailableError
 from htoolsd.ledger.tables import metadata
+from htoolsd.ledger.writing import raise_generations
 from tests.support.postgresql import Server
+from tests.support.programs import wait_until
 
 VERSIONS = Path(schema.__file__).parent / "versions"
 NEXT = """
@@ -33,10 +39,11 @@ down_revision = "{last}"
 def upgrade() -> None:
     op.add_column("consumers", sa.Column("owner", sa.String(10), server_default="nobody", nullable=False))
 """
+WEB = Consumer("web", "c/web", "instance")
 MEMORY = Changes(
     providers=(Provider("node", "c/node"),),
     inventories={"node": {"MEMORY_MB": Inventory(100)}},
-    allocations=((Consumer("web", "c/web", "instance"), {"node": {"MEMORY_MB": 10}}),),
+    allocations=((WEB, {"node": {"MEMORY_MB": 10}}),),
 )
 
 
@@ -188,6 +195,59 @@ def test_a_server_that_hangs_up(postgresql: Server) -> None:
         ledger.usage("node")
     assert ledger.usage("node") == {"MEMORY_MB": 10}
     ledger.close()
+
+
+def waiting(url: str) -> bool:
+    """Whether somebody waits for a lock."""
+    with psycopg.connect(url) as other:
+        found = other.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        return found.fetchone() != (0,)
+
+
+def test_who_comes_second_with_a_new_consumer(postgresql: Server) -> None:
+    url = postgresql.database()
+    first, second = Ledger(url), Ledger(url)
+    with ThreadPoolExecutor() as threads:
+        with first._database.writing() as connection:
+            claim(connection, WEB, {}, {}, {}, beyond=False)
+            late = threads.submit(second.claim, WEB, {}, {})
+            wait_until(partial(waiting, url))
+        with pytest.raises(ConflictError, match=r"^somebody else was first: [^\n]+$"):
+            late.result()
+    assert [each.generation for each in first.consumers()] == [1]
+    first.close()
+    second.close()
+
+
+def test_who_would_wait_for_each_other(postgresql: Server) -> None:
+    """One of them is told that somebody else was first."""
+    url = postgresql.database()
+    ledger = Ledger(url)
+    ledger.synchronise(Changes(providers=(Provider("a", "c/a"), Provider("b", "c/b"))))
+    both = threading.Barrier(2)
+
+    def crossing(first: int, second: int) -> None:
+        database = Database(url)
+        try:
+            with database.writing() as connection:
+                raise_generations(connection, [first], {})
+                both.wait()
+                raise_generations(connection, [second], {})
+        finally:
+            database.close()
+
+    with ThreadPoolExecutor() as threads:
+        ends = [threads.submit(crossing, 1, 2).exception, threads.submit(crossing, 2, 1).exception]
+        errors = [error for end in ends if (error := end()) is not None]
+    assert [type(error) for error in errors] == [ConflictError]
+    assert [each.generation for each in ledger.providers()] == [2, 2]
+    ledger.close()
+
+
+def test_a_driver_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(UnavailableError, match=r"^postgresql://h/d: .*psycopg"):
+        Ledger("postgresql://h/d")
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
