@@ -37,6 +37,7 @@ class Worker:
         self._error: str | None = None
         self._again = 0.0  # when it may be tried again
         self._conflicts = 0
+        self._ending = False
 
     async def do(self, work: Work[T]) -> T:
         """The result of work, done in the thread after all that was asked for before.
@@ -53,8 +54,10 @@ class Worker:
                 await self._expire()
                 await trio.sleep(_EXPIRY)
         finally:
-            with trio.move_on_after(_COUNTING, shield=True):
-                await trio.to_thread.run_sync(self._close, abandon_on_cancel=True, limiter=self._turn)
+            self._ending = True
+            if self._turn.available_tokens:  # otherwise the work that is being done closes it
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(self._close, limiter=self._turn)
 
     async def _expire(self) -> None:
         try:
@@ -73,6 +76,13 @@ class Worker:
         return {"database": shown(self._url), "error": error, **counts, "conflicts": self._conflicts}
 
     def _done(self, work: Work[T]) -> T:
+        try:
+            return self._tried(work)
+        finally:
+            if self._ending:
+                self._close()
+
+    def _tried(self, work: Work[T]) -> T:
         if self._error is not None and time.monotonic() < self._again:
             raise UnavailableError(self._error)
         try:
