@@ -56,13 +56,18 @@ def off(nodes: Sequence[Node]) -> list[list[Job]]:
 
 def up(nodes: Sequence[Node]) -> list[list[Job]]:
     """Power nodes on, mark them online once their node daemons answer, and take the tags that are ours."""
-    powered = [node.name for node in nodes if node.powered is not None]
+    switched = [node.name for node in nodes if node.powered is not None and not _kept_on(node)]
     last = []
     for node in nodes:
-        held = {*node.tags, SQUEEZING} if node.name in powered else node.tags
+        held = {*node.tags, SQUEEZING} if node.name in switched else node.tags
         ours = [tag for tag in (SQUEEZING, STANDBY_AUTO) if tag in held]
         last += [untag(node, ours, "online")] if ours else []
-    return [_power(powered, True), [_online(node.name) for node in nodes], last]
+    return [_power(switched, True), [_online(node.name) for node in nodes], last]
+
+
+def _kept_on(node: Node) -> bool:
+    """Whether an earlier run has powered the node on, or has not powered it off."""
+    return bool(node.powered) and SQUEEZING in node.tags
 
 
 def untag(node: Node, tags: Sequence[str], standing: str) -> Job:

@@ -43,3 +43,18 @@ async def test_another_run_completes_it(autojump_clock: MockClock, action: str) 
             assert caller.world == done, (events, titles(run))
             assert not (await caller.squeeze(options)).tasks
     assert events > 8
+
+
+@pytest.mark.parametrize("action", ["down", "up"])
+async def test_each_run_comes_farther(autojump_clock: MockClock, action: str) -> None:
+    """Though each is cut off once its first jobs have ended."""
+    start, options = (world(), LOOSE) if action == "down" else (await squeezed(world(), LOOSE), TIGHT)
+    done = await squeezed(start, options)
+    async with simulated(start) as (master, client):
+        caller = Caller(master, client)
+        for times in count():
+            if not await caller.cut_off(3, options):
+                break
+            await caller.settle()
+            assert times < 10
+        assert caller.world == done
