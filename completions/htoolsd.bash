@@ -341,6 +341,7 @@ END
 file 1 1
 --socket file
 --control file
+--name string
 --job-seconds float
 --slow float
 --fail string

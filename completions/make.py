@@ -127,6 +127,7 @@ KINDS = {
     "ID": "oneplan",
     "INSTANCE": "oneinstance",
     "N": "integer",
+    "NAME": "string",
     "NODE": "onenode",
     "PATH": "file",
     "PROVIDER": "onenode",

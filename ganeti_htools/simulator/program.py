@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     status = 0
     try:
-        world = begin(text.parse(read_text(options.file), options.file))
+        world = replace(begin(text.parse(read_text(options.file), options.file)), name=options.name)
         for name in options.lose:
             if world.node(name) is None:
                 raise HtoolsError(f"--lose: unknown node '{name}'")
@@ -56,6 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("file", metavar="FILE", help="cluster in the text format, - for standard input")
     parser.add_argument("--socket", metavar="PATH", required=True, help="Unix socket to serve LUXI on")
     parser.add_argument("--control", metavar="PATH", help="Unix socket to take orders on")
+    parser.add_argument(
+        "--name", metavar="NAME", default="cluster", help="what the cluster is called (cluster)"
+    )
     parser.add_argument(
         "--job-seconds", type=_seconds, default=1.0, metavar="SECONDS", help="how long each opcode takes (1)"
     )

@@ -160,7 +160,7 @@ def cluster_info(world: World) -> dict[str, Any]:
         "export_version": 0,
         "vcs_version": "(ganeti) version 3.0.2",
         "architecture": ["64bits", "x86_64"],
-        "name": "cluster",
+        "name": world.name,
         "master": world.master,
         # With KVM htools would replace the memory that nodes use themselves by a figure of their own.
         "default_hypervisor": "fake",

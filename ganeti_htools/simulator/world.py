@@ -21,7 +21,7 @@ class World:
     ``unpowered`` are nodes without out-of-band programs, ``stuck`` those whose programs fail, ``off`` those
     that were powered off, as Ganeti remembers it. ``addresses`` are those of nodes that have any.
     ``regular`` are nodes in use that are no master candidates, of which there are to be ``candidate_pool``.
-    ``units`` are its storage units, which stay the same whatever happens.
+    ``units`` are its storage units, which stay the same whatever happens. ``name`` is the cluster's.
     """
 
     cluster: Cluster
@@ -36,6 +36,7 @@ class World:
     regular: frozenset[str] = frozenset()
     candidate_pool: int = 10
     units: Units = SINGLE
+    name: str = "cluster"
 
     def node(self, name: str) -> Node | None:
         """The node of that name, if there is one."""
