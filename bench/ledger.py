@@ -1,20 +1,25 @@
-"""What the ledger costs: a claim, on SQLite."""
+"""What the ledger costs, on SQLite: a claim, and following a cluster."""
 
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from bench.timing import duration, verdict
+from bench.timing import SEED, duration, verdict
+from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU
 from htoolsd.ledger.identities import consumer_uuid, provider_uuid
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import Allocations, Changes, Consumer, Provider
+from htoolsd.ledger.telling import Telling
 from htoolsd.ledger.urls import of_file
+from tests.support.clusters import Shape, cluster
+from tests.support.text_format import text as plain
 
 _DISK = "CUSTOM_DISK_MIB_LVM_VG_XENVG"
 _HAS = {MEMORY: 1 << 20, VCPU: 10_000, SPINDLES: 10_000, _DISK: 1 << 30}
@@ -80,12 +85,36 @@ def claiming(directory: Path, nodes: int, instances: int) -> float:
     return statistics.median(taken)
 
 
+def parts(nodes: int) -> tuple[Cluster, Cluster]:
+    """A cluster, and the same with one instance changed."""
+    shape = Shape(nodes=nodes, instances=10 * nodes)
+    first = text.parse(plain(cluster(SEED, shape)), "bench")
+    changed = replace(first.instances[7], mem=first.instances[7].mem + 1)
+    return first, replace(first, instances=(*first.instances[:7], changed, *first.instances[8:]))
+
+
+def following(directory: Path, nodes: int, changed: bool) -> float:
+    """Seconds until the ledger says what a cluster is; or, once it does, what it is after a change."""
+    first, then = parts(nodes)
+    ledger, known = Ledger(of_file(str(directory))), Telling(4096)
+    began = time.perf_counter()
+    known.tell(ledger, first, "cluster")
+    if changed:
+        began = time.perf_counter()
+        known.tell(ledger, then, "cluster")
+    taken = time.perf_counter() - began
+    ledger.close()
+    return taken
+
+
 ROWS = [
     Row("ledger, a claim (80 nodes, 800 instances)", partial(claiming, nodes=80, instances=800), 2e-3),
     Row("ledger, a claim (1,000 nodes, 10,000)", partial(claiming, nodes=1000, instances=10_000), 5e-3),
+    Row("ledger, 1,000 nodes, 10,000 instances, cold", partial(following, nodes=1000, changed=False), 2.0),
+    Row("ledger, one of 10,000 instances changed", partial(following, nodes=1000, changed=True), 0.05),
 ]
 FULL_ROWS: list[Row] = []
-TITLE = "The ledger of the daemon, on SQLite. A thread does this; a decision waits for its claim."
+TITLE = "The ledger of the daemon, on SQLite. A thread does this; a decision waits for its claim only."
 HEADER = ["work", "time", "at most", "reached"]
 NOTES: dict[str, str] = {}
 

@@ -1,38 +1,21 @@
 """The ledger kept in step with the cluster, and the cluster with the ledger; nobody waits for either."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import structlog
 import trio
 
-from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.planning.view import View
-from htoolsd.ledger.following import Agreed, difference
+from htoolsd.ledger.following import Agreed
 from htoolsd.ledger.kept import inventories_of, reserved_of_pools
-from htoolsd.ledger.records import Changes, ConflictError, Contents, LedgerError
-from htoolsd.ledger.saying import Statement, statement
+from htoolsd.ledger.records import LedgerError
+from htoolsd.ledger.telling import Telling
 from htoolsd.ledger.worker import Worker
 from htoolsd.sync.following import Sync
 from htoolsd.sync.periodic import Trigger
 
-if TYPE_CHECKING:
-    from htoolsd.ledger.ledger import Ledger
-
 _log = structlog.get_logger()
-
-_TRIES = 5  # to write before somebody else does; then the next round tries again
-_NOTHING = Changes()
-
-
-class Found(NamedTuple):
-    """What decisions have to leave of nodes and pools; see :mod:`htoolsd.ledger.kept`."""
-
-    inventories: Mapping[str, tuple[tuple[str, Inventory], ...]]
-    pools: Mapping[DesiredUnit, int]
 
 
 class Follower:
@@ -42,12 +25,9 @@ class Follower:
         self._sync = sync
         self._ledger = ledger
         self._trigger = Trigger()
-        self._said: Statement | None = None
-        self._contents: Contents | None = None
-        self._agreed: Agreed | None = None
-        self.agreed: Agreed | None = None  # and decisions know of it
+        self._telling = Telling(View().static_kvm_node_memory)
+        self.agreed: Agreed | None = None  # what was said and stood there last, which decisions know of
         self._behind: float | None = None  # since when something is not said
-        self._written = 0
         self.error: str | None = None
         self.looked = trio.Event()  # set, and replaced, after each look
 
@@ -56,8 +36,9 @@ class Follower:
         often something was written, and why the last attempt failed.
         """
         behind = 0.0 if self._behind is None else round(trio.current_time() - self._behind, 3)
-        known = self._agreed is not None
-        return {"behind_s": behind if known else None, "written": self._written, "following": self.error}
+        known = self.agreed is not None
+        written = self._telling.written
+        return {"behind_s": behind if known else None, "written": written, "following": self.error}
 
     def heed(self) -> None:
         """Ganeti has been asked, or somebody has changed the ledger: have a look soon."""
@@ -84,7 +65,8 @@ class Follower:
             return
         cluster, name = model.told, model.name
         try:
-            found = await self._ledger.do(lambda ledger: self._follow(ledger, cluster, name))
+            agreed = await self._ledger.do(lambda ledger: self._telling.tell(ledger, cluster, name))
+            kept = inventories_of(*agreed), reserved_of_pools(*agreed)
         except LedgerError as error:
             self._failed(error)
             return
@@ -97,28 +79,11 @@ class Follower:
         self.error = None
         if self._behind is not None and self._behind <= began:
             self._behind = None
-        await self._sync.keep(*found)
-        self.agreed = self._agreed
+        await self._sync.keep(*kept)
+        self.agreed = agreed
 
     def _failed(self, error: HtoolsError) -> None:
-        self._contents = self._agreed = None
+        self._telling.forget()
         if str(error) != self.error:
             _log.warning("ledger does not follow", error=str(error))
         self.error = str(error)
-
-    def _follow(self, ledger: "Ledger", cluster: Cluster, name: str) -> Found:
-        """Have the ledger say what is so. In the ledger's thread. Raises LedgerError."""
-        said = self._said = statement(cluster, name, View().static_kvm_node_memory, self._said)
-        for _ in range(_TRIES):
-            known = self._contents
-            self._contents = ledger.contents() if known is None else ledger.renewed(known)
-            changes = difference(said, self._contents, self._agreed)
-            if changes == _NOTHING:
-                self._agreed = Agreed(said, self._contents)
-                return Found(inventories_of(said, self._contents), reserved_of_pools(said, self._contents))
-            try:
-                ledger.synchronise(changes)
-                self._written += 1
-            except ConflictError:
-                continue  # somebody else was first: look again
-        raise ConflictError("somebody else was always first")

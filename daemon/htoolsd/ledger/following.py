@@ -89,9 +89,10 @@ def _changed(offer: Offer, had: Mapping[str, Inventory], before: Offer | None) -
         old = had.get(name)
         if old is None or (old.total, old.allocation_ratio) != (each.total, each.allocation_ratio):
             found[name] = each
-    for name, old in had.items():
+    for name in had.keys() - told.keys():
+        old = had[name]
         untouched = old == Inventory(old.total, allocation_ratio=old.allocation_ratio)
-        if is_own(name) and name not in told and (untouched or old.total):
+        if is_own(name) and (untouched or old.total):
             found[name] = None
     return found
 

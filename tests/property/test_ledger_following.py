@@ -1,0 +1,164 @@
+"""Whatever happens to a cluster, the ledger ends with what one says that is told only of the end."""
+
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.types import Status
+from htoolsd.ledger.identities import consumer_uuid
+from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Consumer
+from htoolsd.ledger.telling import Telling
+from htoolsd.ledger.urls import of_file
+from tests.support.rows import rows
+from tests.support.storage_units import case_with_units
+
+NAME = "c1"
+
+
+@contextmanager
+def opened() -> Iterator[Ledger]:
+    with tempfile.TemporaryDirectory() as directory:
+        ledger = Ledger(of_file(directory))
+        try:
+            yield ledger
+        finally:
+            ledger.close()
+
+
+@dataclass
+class World:
+    """A cluster, the ledger that follows it, and whoever tells it."""
+
+    rng: random.Random
+    cluster: Cluster
+    ledger: Ledger
+    telling: Telling
+
+    def some(self) -> tuple[int, Instance]:
+        """Any of the instances, with its place."""
+        place = self.rng.randrange(len(self.cluster.instances))
+        return place, self.cluster.instances[place]
+
+    def put(self, place: int, *new: Instance) -> None:
+        before, after = self.cluster.instances[:place], self.cluster.instances[place + 1 :]
+        self.cluster = replace(self.cluster, instances=(*before, *new, *after))
+
+
+def changes_size(world: World) -> None:
+    place, row = world.some()
+    world.put(place, replace(row, mem=row.mem + world.rng.randrange(100), vcpus=world.rng.randrange(1, 9)))
+
+
+def starts_or_stops(world: World) -> None:
+    place, row = world.some()
+    world.put(place, replace(row, status=world.rng.choice(list(Status))))
+
+
+def vanishes(world: World) -> None:
+    place, _ = world.some()
+    if len(world.cluster.instances) > 1:
+        world.put(place)
+
+
+def is_renamed(world: World) -> None:
+    place, row = world.some()
+    world.put(place, replace(row, name=f"{row.name}x"))
+
+
+def fails_over(world: World) -> None:
+    place, row = world.some()
+    if row.snode is not None:
+        world.put(place, replace(row, pnode=row.snode, snode=row.pnode))
+
+
+def a_node_grows(world: World) -> None:
+    nodes = list(world.cluster.nodes)
+    place = world.rng.randrange(len(nodes))
+    if nodes[place].t_mem:
+        nodes[place] = replace(nodes[place], t_mem=nodes[place].t_mem + 1024)
+        world.cluster = replace(world.cluster, nodes=tuple(nodes))
+
+
+def the_daemon_restarts(world: World) -> None:
+    world.telling = Telling()
+
+
+def somebody_is_promised_something(world: World) -> None:
+    _, row = world.some()
+    name = f"{NAME}/{world.rng.choice([row.name, 'new'])}"
+    provider = world.rng.choice(world.ledger.providers())
+    consumer = Consumer(consumer_uuid(name), name, "instance", promised="{}")
+    world.ledger.claim(consumer, {provider.uuid: {"VCPU": 1}}, {}, beyond=True)
+
+
+def promises_end(world: World) -> None:
+    for each in world.ledger.consumers():
+        if each.promised is not None:
+            world.ledger.release(each.uuid)
+
+
+def something_is_reserved(world: World) -> None:
+    provider = world.rng.choice(world.ledger.providers())
+    there = world.ledger.inventories(provider.uuid)
+    if there:
+        name = world.rng.choice(sorted(there))
+        reserved = replace(there[name], reserved=world.rng.randint(0, there[name].total))
+        world.ledger.set_inventory(provider.uuid, provider.generation, name, reserved)
+
+
+EVENTS: list[Callable[[World], None]] = [
+    changes_size,
+    starts_or_stops,
+    vanishes,
+    is_renamed,
+    fails_over,
+    a_node_grows,
+    the_daemon_restarts,
+    somebody_is_promised_something,
+    promises_end,
+    something_is_reserved,
+]
+
+
+def said(ledger: Ledger) -> tuple[Mapping[str, Any], ...]:
+    """What a ledger says, but for generations and what administrators set."""
+    found = ledger.contents()
+    inventories = {
+        uuid: {name: (each.total, each.allocation_ratio) for name, each in there.items() if each.total}
+        for uuid, there in found.inventories.items()
+    }
+    names = {uuid: (each.name, each.can_host) for uuid, each in found.providers.items()}
+    return names, inventories, {uuid: each.name for uuid, each in found.consumers.items()}, found.allocations
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 1 << 30), st.lists(st.sampled_from(EVENTS), max_size=25))
+def test_what_happened_before_does_not_matter(seed: int, events: list[Callable[[World], None]]) -> None:
+    start = rows(case_with_units(seed).data)
+    with opened() as ledger, opened() as other:
+        other_cluster = replace(start, instances=start.instances[:3])
+        Telling().tell(ledger, other_cluster, "c2")
+        world = World(random.Random(seed), start, ledger, Telling())
+        world.telling.tell(ledger, world.cluster, NAME)
+        generations = {each.uuid: each.generation for each in ledger.providers()}
+        for event in events:
+            if world.cluster.instances:
+                event(world)
+            agreed = world.telling.tell(ledger, world.cluster, NAME)
+            assert agreed.contents == ledger.contents()
+            now = {each.uuid: each.generation for each in ledger.providers()}
+            assert all(now[uuid] >= generation for uuid, generation in generations.items() if uuid in now)
+            generations = now
+        promises_end(world)
+        world.telling.tell(ledger, world.cluster, NAME)
+        Telling().tell(other, other_cluster, "c2")
+        Telling().tell(other, world.cluster, NAME)
+        assert said(ledger) == said(other)
