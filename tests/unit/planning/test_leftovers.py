@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from ganeti_htools.execution.run import Ending
 from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning.leftovers import in_use, leftovers, settled
 from ganeti_htools.simulator.world import World
 from tests.support.simulated import simulated
 from tests.support.squeezing import LOOSE, TIGHT, Caller, titles, world
@@ -58,3 +59,27 @@ async def test_each_run_comes_farther(autojump_clock: MockClock, action: str) ->
             await caller.settle()
             assert times < 10
         assert caller.world == done
+
+
+def test_what_is_somebody_elses_is_left_alone() -> None:
+    """Nodes without the tag, and offline ones that have instances again."""
+    boss, one, two, three = world().cluster.nodes
+    ours = (SQUEEZING, AUTO)
+    nodes = (
+        boss,
+        replace(one, offline=True, drained=True, tags=(AUTO,)),
+        replace(two, offline=True, tags=ours, powered=True),
+        replace(three, offline=True, tags=(AUTO,), powered=True),
+    )
+    cluster = replace(world().cluster, nodes=nodes)
+    assert str(leftovers(cluster)) == ""
+    assert in_use(cluster) is cluster
+    rows = tuple(row for row in cluster.instances if row.pnode != "two")
+    nodes = (replace(boss, tags=ours), replace(one, offline=True, drained=True, tags=ours), *nodes[2:])
+    cluster = replace(cluster, nodes=nodes, instances=rows)
+    left = leftovers(cluster)
+    assert str(left) == "one is drained, two is offline, boss is online and still tagged"
+    titles = [[job.title for job in jobs] for jobs in settled(left, set())]
+    assert titles == [["undrain one", "untag boss", "power off two"], ["untag two"]]
+    assert settled(left, {"one", "two", "boss"}) == [[], []]
+    assert str(leftovers(in_use(cluster))) == str(left)

@@ -1,0 +1,35 @@
+"""Node daemons that take connections, and those that do not."""
+
+import socket
+
+import pytest
+import trio
+
+from ganeti_htools.execution import node_daemons
+
+
+async def test_whether_a_daemon_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the port that ``services(5)`` names."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    monkeypatch.setattr(socket, "getservbyname", lambda *service: {("ganeti-noded", "tcp"): port}[service])
+    async with listener:
+        assert await node_daemons.answers("127.0.0.1")
+    assert not await node_daemons.answers("127.0.0.1")
+    assert not await node_daemons.answers("no address")
+
+
+async def test_the_usual_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    async def refuse(host: str, port: int) -> None:
+        asked.append((host, port))
+        raise OSError
+
+    def unknown(*_service: str) -> int:
+        raise OSError
+
+    monkeypatch.setattr(socket, "getservbyname", unknown)
+    monkeypatch.setattr(trio, "open_tcp_stream", refuse)
+    assert not await node_daemons.answers("192.0.2.1")
+    assert asked == [("192.0.2.1", 1811)]
