@@ -1,9 +1,11 @@
 """What is promised counts, for all who ask at once: real programs."""
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -85,17 +87,59 @@ def ganeti(tmp_path: Path) -> Iterator[Simulator]:
         yield ganeti
 
 
-def test_a_claim_lives_as_long_as_its_job(tmp_path: Path, ganeti: Simulator) -> None:
-    disks = [{"size": 1024}]
-    create = opcode("INSTANCE_CREATE", instance_name="new.example.org", disk_template="plain", disks=disks)
-    with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
-        wait_until(lambda: daemon.status()["cluster"]["nodes"])
-        ganeti.ask("SubmitJob", [create | {"pnode": "node1.example.org"}])
-        assert decide(daemon, request(tmp_path, "new.example.org", full_after(EACH)))["success"]
-        assert decide(daemon, request(tmp_path, "none.example.org", full_after(EACH)))["success"]
+@pytest.fixture
+def new(ganeti: Simulator) -> str:
+    """An instance that a job is making."""
+    name, disks = "new.example.org", [{"size": 1024}]
+    create = opcode("INSTANCE_CREATE", instance_name=name, disk_template="plain", disks=disks)
+    ganeti.ask("SubmitJob", [create | {"pnode": "node1.example.org"}])
+    return name
+
+
+@contextmanager
+def following(directory: Path) -> Iterator[Daemon]:
+    """A daemon that follows Ganeti."""
+    with running(directory / "daemon", config="config_seconds = 0.05\n") as daemon:
+        wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
+        yield daemon
+
+
+def test_a_claim_lives_as_long_as_its_job(tmp_path: Path, ganeti: Simulator, new: str) -> None:
+    with following(tmp_path) as daemon:
+        for name in (new, "none.example.org"):
+            answer = decide(daemon, request(tmp_path, name, full_after(EACH)))
+            assert (answer["success"], "ledger" in answer["info"]) == (True, False)
         wait_until(lambda: daemon.told("claim ended"))
         (ended,) = daemon.told("claim ended")
         assert (ended["instance"], ended["why"]) == ("none.example.org", "no job")
         assert daemon.status()["claims"]["living"] == 1
+        wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
         ganeti.finish()
         wait_until(lambda: daemon.status()["claims"]["living"] == 0)
+        wait_until(lambda: daemon.status()["ledger"]["claims"] == 0)
+
+
+@pytest.mark.usefixtures("ganeti")
+def test_a_claim_outlives_a_daemon_that_is_killed(tmp_path: Path, new: str) -> None:
+    other = request(tmp_path, "other.example.org", full_after(EACH))
+    with following(tmp_path) as daemon:
+        assert decide(daemon, request(tmp_path, new, full_after(EACH)))["success"]
+    with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
+        wait_until(lambda: daemon.status()["claims"]["living"])
+        assert f"; room is promised to {new}" in decide(daemon, other)["info"]
+
+
+def test_a_ledger_that_cannot_be_used_does_not_keep_anybody_waiting(
+    tmp_path: Path, ganeti: Simulator, new: str
+) -> None:
+    ledger = tmp_path / "daemon" / "state" / "ledger.sqlite"
+    with following(tmp_path) as daemon:
+        lock = sqlite3.connect(ledger, isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        answer = decide(daemon, request(tmp_path, new, full_after(EACH)))
+        assert answer["success"]
+        assert "; decided without the ledger: " in answer["info"]
+        assert daemon.status()["claims"]["living"] == 1
+        lock.close()
+        wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
+        ganeti.finish()

@@ -5,8 +5,9 @@ it exceeds what there is.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -109,20 +110,17 @@ class Booking:
 
         Where somebody else was first it is to be decided again, unless this was the ``last`` time.
         """
-        before = {name: self.claims.living[name] for name in response.about if name in self.claims.living}
+        before = self.claims.living
         self.claims.decided(response, claimant)
         names = [promise.name for promise in response.promises] if claimant else []
         try:
             await self._book(names, basis.generations)
         except (ConflictError, CapacityError) as error:
             if not last:
-                claimed, self.claims.living = (
-                    self.claims.living,
-                    before | {name: claim for name, claim in self.claims.living.items() if name not in names},
-                )
+                claimed, self.claims.living = self.claims.living, before
                 if await self._looked_again():
                     return Outcome(again=True)
-                self.claims.living |= {name: claimed[name] for name in names}
+                self.claims.living = claimed
             return _later(str(error))
         except LedgerError as error:
             return _later(str(error))
@@ -133,7 +131,7 @@ class Booking:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Read back what was claimed, then make up for what could not be written. Runs until cancelled.
 
-        Has started once that is known that is to be read back, or takes too long.
+        Has started once what there was is read back, unless that takes too long.
         """
         with trio.move_on_after(_FIRST):
             await self._round()
@@ -173,7 +171,9 @@ class Booking:
         if self._error is not None:
             raise UnavailableError(self._error)
         entries = self._entries(view, names)
+        changes = Counter(uuid for entry in entries.values() for uuid in entry.allocations)
         self._under_way.update(names)
+        self._written |= {name: _perhaps(entry) for name, entry in entries.items()}
         try:
             with trio.move_on_after(PATIENCE) as waiting:
                 await self._ledger.do(lambda ledger: write(ledger, entries.values(), generations))
@@ -181,9 +181,7 @@ class Booking:
             self._under_way.difference_update(names)
         if waiting.cancelled_caught:
             raise UnavailableError(f"no answer within {PATIENCE * 1000:.0f} ms")
-        touched = {uuid for entry in entries.values() for uuid in entry.allocations}
-        raised = {uuid: number + (uuid in touched) for uuid, number in self._generations.items()}
-        self._generations = raised
+        self._generations = {uuid: number + changes[uuid] for uuid, number in self._generations.items()}
         self._written |= entries
 
     async def _make_up(self) -> None:
@@ -201,6 +199,7 @@ class Booking:
         if not entries and not ended:
             return
         released = [self._written[name].consumer for name in sorted(ended)]
+        self._written |= {name: _perhaps(entry) for name, entry in entries.items()}
         marked = await self._ledger.do(lambda ledger: make_up(ledger, entries.values(), released))
         for consumer in marked:
             _log.warning("claim exceeds what there is", consumer=consumer.name)
@@ -240,6 +239,11 @@ class Booking:
         return {
             name: entry_of(living[name], rows.get(name), view, ends + living[name].expires) for name in names
         }
+
+
+def _perhaps(entry: Entry) -> Entry:
+    """A claim of which it is not known whether it is written: it is written again, or released."""
+    return Entry(replace(entry.consumer, promised=None), {})
 
 
 def _later(why: str) -> Outcome:

@@ -177,6 +177,15 @@ async def test_a_slow_ledger_is_not_waited_for(path: Path, mock_clock: MockClock
         gate.set()
         await round_of(here)
         assert await here.memory() == {"c/new": 1000}
+        gate.clear()
+        nursery.start_soon(here.worker.do, lambda _ledger: gate.wait(30))
+        nursery.start_soon(decide)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        here.claims.cancel("new")  # it is written, though nobody has waited for that
+        mock_clock.jump(0.05)
+        gate.set()
+        await round_of(here)
+        assert await here.memory() == {}
 
 
 @pytest.mark.usefixtures("mock_clock")

@@ -140,5 +140,6 @@ async def test_how_long_a_stop_waits(
             await daemon.stop()
         mock_clock.autojump_threshold = 0
         await daemon.ended.wait()
-        assert trio.current_time() - began == seconds
+        # The ledger is closed in a thread, for which the clock does not wait.
+        assert seconds <= trio.current_time() - began <= seconds + 1
     assert daemon.log[-1] == {"event": "stopped", "unfinished": True, "log_level": "info"}
