@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.planning.view import View, state_of
 from htoolsd.sync.model import Model
 
@@ -18,9 +19,9 @@ def moved(before: Cluster, now: Cluster) -> Iterator[str]:
 
 
 def drained(model: Model) -> list[str]:
-    """Nodes that are drained."""
-    nodes = model.answers.nodes if model.answers else ()
-    return [str(row.values["name"]) for row in nodes if row.values.get("drained")]
+    """Nodes that somebody has drained: not those that are, or were to be, powered down."""
+    nodes = model.cluster.nodes if model.cluster else ()
+    return [node.name for node in nodes if node.drained and SQUEEZING not in node.tags]
 
 
 def back(before: Cluster, now: Cluster) -> list[str]:

@@ -18,7 +18,7 @@ from htoolsd.policies.policy import Decision
 from htoolsd.policies.settings import Rebalance, Redistribute, Squeeze
 from tests.support.policies import all_off
 from tests.support.policies_at_work import Working, without_threads, working
-from tests.support.worlds import ANY, grouped, instance, node, role, uneven
+from tests.support.worlds import ANY, grouped, instance, node, opcode, role, uneven
 
 SQUEEZE = Squeeze(mode="act", hold=1, max_nodes=1, cool_down_seconds=7200.0)
 REBALANCE = Rebalance(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
@@ -223,3 +223,16 @@ async def test_drained_nodes_hold_both_directions_back(autojump_clock: MockClock
         await trio.sleep(10)
         assert {each.reason for each in await rounds(daemon, "squeeze")} == {"nodes are drained: a"}
         assert not offline(daemon)
+
+
+async def test_what_a_plan_left_drained_holds_nothing_back(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """It is known by its tag, and goes with the nodes that are powered down next."""
+    async with working(tmp_path, world=idle(), squeeze=SQUEEZE) as daemon:
+        tagging = opcode("TAGS_SET", kind="node", name="a", tags=["htools:squeezing"])
+        daemon.luxid.jobs.submit([[tagging, role("a", drained=True)]])
+        await trio.sleep(10)
+        assert ("power down", "begun") in told(await rounds(daemon, "squeeze"))
+        await daemon.over()
+        assert offline(daemon)
+        assert not daemon.luxid.jobs.world.drained
+        assert not any("htools:squeezing" in row.tags for row in daemon.luxid.jobs.world.cluster.nodes)
