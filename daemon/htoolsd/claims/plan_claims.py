@@ -28,7 +28,8 @@ _log = structlog.get_logger()
 class PlanClaims:
     """The claims of plans, by the plans' ids, and what others have claimed.
 
-    ``promises`` tells what decisions have promised, which may not stand in the ledger yet.
+    ``promises`` tells what decisions have promised, which may not stand in the ledger yet, and ``active``
+    whether anything is to be claimed.
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class PlanClaims:
         ledger: Worker,
         follower: Follower,
         promises: Callable[[], Iterable[Promise]] = tuple,
+        active: Callable[[], bool] = lambda: True,
     ) -> None:
         self._sync = sync
         self._ledger = ledger
         self._follower = follower
         self._promises = promises
+        self._active = active
         self._agreed: Agreed | None = None
         self._error: str | None = None
 
@@ -71,7 +74,7 @@ class PlanClaims:
         if taken:
             return f"something of {', '.join(sorted(taken))} is claimed"
         seen = self._agreed
-        if seen is None:
+        if seen is None or not self._active():
             return None
         wanted = _wanted(jobs, seen)
         generations = {uuid: seen.contents.providers[uuid].generation for uuid in wanted}
