@@ -1,0 +1,97 @@
+"""What the commands about the ledger ask of the daemon."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ganeti_htools.cli import htoolsctl, ledger_commands
+
+NODE = {"uuid": "123", "name": "c/node1", "generation": 7, "can_host": True, "inventories": {}}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Each call, answered with a node."""
+    calls: list[Any] = []
+
+    def ask(path: str, method: str, args: dict[str, object], patience: float) -> Any:
+        assert (path, patience) == ("/socket", 30.0)
+        calls.append((method, args))
+        return [NODE]
+
+    monkeypatch.setattr(ledger_commands, "ask", ask)
+    return calls
+
+
+def run(*words: str) -> int:
+    return htoolsctl.main(["--socket=/socket", *words, "--json"])
+
+
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        (["providers"], ("providers", {})),
+        (["inventory"], ("inventory", {})),
+        (["inventory", "node1"], ("inventory", {"provider": "node1"})),
+        (["usage", "node1"], ("usage", {"provider": "node1"})),
+        (["allocations"], ("allocations", {})),
+        (["allocations", "web"], ("allocations", {"consumer": "web"})),
+        (["release", "web"], ("release", {"consumer": "web"})),
+        (
+            ["claim", "web", "node1:VCPU=1", "c/rados/a:b:CUSTOM_X=2", "node1:MEMORY_MB=3", "--seconds=5"],
+            (
+                "claim",
+                {
+                    "consumer": "web",
+                    "allocations": {"node1": {"VCPU": 1, "MEMORY_MB": 3}, "c/rados/a:b": {"CUSTOM_X": 2}},
+                    "seconds": 5.0,
+                },
+            ),
+        ),
+    ],
+)
+def test_what_is_asked(
+    asked: list[Any], capsys: pytest.CaptureFixture[str], words: list[str], call: object
+) -> None:
+    assert run(*words) == 0
+    assert asked == [call]
+    assert json.loads(capsys.readouterr().out) == [NODE]
+
+
+@pytest.mark.parametrize(
+    ("words", "figures"),
+    [
+        (["--total=8", "--max-unit=4"], {"total": 8, "max_unit": 4}),
+        (["--max-unit=none", "--allocation-ratio=1.5"], {"max_unit": None, "allocation_ratio": 1.5}),
+        (["--reserved=0", "--min-unit=2", "--step-size=2"], {"reserved": 0, "min_unit": 2, "step_size": 2}),
+        (["--remove"], {"remove": True}),
+    ],
+)
+@pytest.mark.usefixtures("capsys")
+def test_what_is_set_rests_on_what_was_read(asked: list[Any], words: list[str], figures: object) -> None:
+    assert run("inventory", "set", "node1", "CUSTOM_X", *words) == 0
+    which = {"provider": "123", "generation": 7, "resource_class": "CUSTOM_X"}
+    assert asked == [("inventory", {"provider": "node1"}), ("set_inventory", which | dict(figures))]  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["inventory", "set", "node1"], "expected nothing, a PROVIDER, or set PROVIDER CLASS with figures"),
+        (["inventory", "set", "node1", "CUSTOM_X"], "expected nothing, a PROVIDER, or set PROVIDER CLASS"),
+        (["inventory", "node1", "--total=5"], "expected nothing, a PROVIDER, or set PROVIDER CLASS with"),
+        (["inventory", "set", "n", "C", "--total=-5"], "expected a whole number, got '-5'"),
+        (["inventory", "set", "n", "C", "--total=1234567890123456"], "expected a whole number, got '1234"),
+        (["claim", "web", "VCPU=1"], "expected PROVIDER:CLASS=N, got 'VCPU=1'"),
+        (["claim", "web", "n:=1"], "expected PROVIDER:CLASS=N, got 'n:=1'"),
+        (["claim", "web", "n:VCPU=1.5"], "expected a whole number, got '1.5'"),
+    ],
+)
+def test_command_lines_that_are_wrong(
+    asked: list[Any], capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(*words)
+    assert (ended.value.code, asked) == (2, [])
+    assert told in capsys.readouterr().err
