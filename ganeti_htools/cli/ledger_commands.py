@@ -67,6 +67,7 @@ def declare(add: Add, show: Print) -> None:
         lambda options: show(options, _claim(options), ledger.allocations),
         "Allocates resources to a consumer, instead of what it had claimed before.",
     )
+    claim.set_defaults(refuse=claim.error)
     claim.add_argument("consumer", metavar="INSTANCE", help="who is to have them")
     claim.add_argument(
         "amounts",
@@ -108,7 +109,9 @@ def _inventory(options: Namespace) -> Any:
 def _claim(options: Namespace) -> Any:
     wanted: dict[str, dict[str, int]] = {}
     for provider, resource_class, amount in options.amounts:
-        wanted.setdefault(provider, {})[resource_class] = amount
+        if resource_class in wanted.setdefault(provider, {}):
+            return options.refuse(f"{provider}:{resource_class} is named twice")
+        wanted[provider][resource_class] = amount
     arguments = {"consumer": options.consumer, "allocations": wanted, "seconds": options.seconds}
     return _ask(options, "claim", arguments)
 

@@ -43,19 +43,22 @@ _KINDS: Mapping[Kind, str] = {"node": "a node", "instance": "an instance", "plan
 class LedgerMethods:
     """Answers about the ledger.
 
-    ``cluster`` tells the cluster's name, None while it is not known. What is changed here is to be heeded by
-    decisions; the promises of those for an instance can be cancelled.
+    ``cluster`` tells the cluster's name, None while it is not known. Nothing is changed while the master is
+    ``elsewhere``. What is changed here is to be heeded by decisions; what those have promised to an instance
+    can be cancelled.
     """
 
     def __init__(
         self,
         worker: Worker,
         cluster: Callable[[], str | None],
+        elsewhere: Callable[[], bool],
         heed: Callable[[], object],
         cancel: Callable[[str], object],
     ) -> None:
         self._worker = worker
         self._cluster = cluster
+        self._elsewhere = elsewhere
         self._heed = heed
         self._cancel = cancel
 
@@ -84,9 +87,7 @@ class LedgerMethods:
             ledger.set_inventory(provider.uuid, generation, resource_class, made)
             return ledger.standings(provider.uuid)
 
-        changed = await self._do(work)
-        self._heed()
-        return list(map(_inventories, changed))
+        return list(map(_inventories, await self._change(work)))
 
     async def allocations(self, args: Args, _file: File) -> object:
         name, cluster = given.name_if_any(args, "consumer"), self._cluster()
@@ -117,8 +118,7 @@ class LedgerMethods:
             )
             return ledger.contents(uuid)
 
-        contents = await self._do(work)
-        self._heed()
+        contents = await self._change(work)
         return [_allocations(each, contents) for each in contents.consumers.values()]
 
     async def release(self, args: Args, _file: File) -> object:
@@ -132,10 +132,9 @@ class LedgerMethods:
             ledger.release(found.uuid, found.generation if generation is None else generation)
             return found
 
-        released = await self._do(work)
+        released = await self._change(work)
         if released.promised is not None and released.name.startswith(f"{cluster}/"):
             self._cancel(released.name.removeprefix(f"{cluster}/"))
-        self._heed()
         return _consumer(released)
 
     async def _standings(self, args: Args) -> tuple[Standing, ...]:
@@ -145,6 +144,13 @@ class LedgerMethods:
             return ledger.standings(None if name is None else named.provider(ledger, name, cluster).uuid)
 
         return await self._do(work)
+
+    async def _change(self, work: Work[T]) -> T:
+        if self._elsewhere():
+            raise RefusalError(Refusal.CLUSTER, "this is not the master node")
+        changed = await self._do(work)
+        self._heed()
+        return changed
 
     async def _do(self, work: Work[T]) -> T:
         try:

@@ -148,7 +148,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
             PlanMethods(plans, sync),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
-            LedgerMethods(ledger, named, follower.heed, claims.cancel),
+            LedgerMethods(ledger, named, lambda: sync.master is False, follower.heed, claims.cancel),
             status.teller(
                 config.socket, server, sync, decisions, claims, plans, policies, history, ledger, follower
             ),

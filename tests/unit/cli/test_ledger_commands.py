@@ -85,6 +85,7 @@ def test_what_is_set_rests_on_what_was_read(asked: list[Any], words: list[str], 
         (["inventory", "set", "n", "C", "--total=1234567890123456"], "expected a whole number, got '1234"),
         (["claim", "web", "VCPU=1"], "expected PROVIDER:CLASS=N, got 'VCPU=1'"),
         (["claim", "web", "n:=1"], "expected PROVIDER:CLASS=N, got 'n:=1'"),
+        (["claim", "web", "n:VCPU=1", "n:VCPU=2"], "n:VCPU is named twice"),
         (["claim", "web", "n:VCPU=1.5"], "expected a whole number, got '1.5'"),
     ],
 )

@@ -37,9 +37,14 @@ class Client:
     def __init__(self, url: str) -> None:
         self.worker = Worker(url)
         self.cluster: str | None = "c"
+        self.elsewhere = False
         self.heeded, self.cancelled = list[None](), list[str]()
         self._methods = LedgerMethods(
-            self.worker, lambda: self.cluster, lambda: self.heeded.append(None), self.cancelled.append
+            self.worker,
+            lambda: self.cluster,
+            lambda: self.elsewhere,
+            lambda: self.heeded.append(None),
+            self.cancelled.append,
         )
 
     async def call(self, method: str, **args: object) -> Any:
@@ -205,6 +210,16 @@ async def test_decisions_heed_what_was_changed(client: Client) -> None:
     assert len(client.heeded) == 2
     await client.call("release", consumer="new")
     assert len(client.heeded) == 3
+
+
+async def test_only_the_master_changes_anything(client: Client) -> None:
+    client.elsewhere = True
+    calls: dict[str, dict[str, Any]] = {"set_inventory": SET, "claim": CLAIM, "release": {"consumer": "web"}}
+    for method, args in calls.items():
+        kind, text = await client.refused(method, **args)
+        assert (kind, text) == (Refusal.CLUSTER, "this is not the master node")
+    assert [each["name"] for each in await client.call("allocations")] == ["c/web"]
+    assert not client.heeded
 
 
 async def test_without_a_cluster_consumers_have_full_names(client: Client) -> None:

@@ -38,7 +38,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
     )
     history = HistoryMethods(History(str(tmp_path / "history"), 1.0, 1), sync)
     decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))
-    ledger = LedgerMethods(Worker("sqlite://"), lambda: None, lambda: None, lambda _name: None)
+    ledger = LedgerMethods(Worker("sqlite://"), lambda: None, lambda: False, lambda: None, lambda _name: None)
     policy_methods = PolicyMethods(policies, sync)
     return declared(decisions, ClusterMethods(sync), plans, policy_methods, history, ledger, status)
 
