@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
-from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, Status
+from tests.support.classes import demanding, with_classes
 
 TAGS = (
     *("htools:iextags:a", "htools:nlocation:rack", "htools:desiredlocation:rack"),
@@ -125,46 +124,6 @@ def with_units(rng: Random, described: Cluster) -> Cluster:
         described,
         nodes=tuple(_with_units(rng, node, of_drbd) for node in described.nodes),
         instances=tuple(_with_disks(rng, row) for row in described.instances),
-    )
-
-
-GPU, LICENCE = "CUSTOM_GPU", "CUSTOM_LICENCE"
-
-
-def demanding(rng: Random, row: Instance) -> Instance:
-    """The instance, perhaps with demands of custom classes."""
-    amounts = {GPU: rng.choice((0, 0, 1, 1, 2, 3)), LICENCE: rng.choice((0, 0, 0, 5, 10))}
-    tags = tuple(f"htools:resource:{name}:{amount}" for name, amount in amounts.items() if amount)
-    return replace(row, tags=row.tags + tags)
-
-
-def _inventories(rng: Random, own: bool) -> tuple[tuple[str, Inventory], ...]:
-    """Inventories of a node, and with ``own`` what is reserved of what Ganeti itself counts."""
-    found = {}
-    if rng.random() < 0.8:
-        most, step = rng.choice((None, None, 2)), rng.choice((1, 1, 1, 2))
-        found[GPU] = Inventory(rng.choice((1, 2, 4, 8)), rng.choice((0, 0, 1)), 1, most, step)
-    if rng.random() < 0.6:
-        ratio = rng.choice((1.0, 1.5))
-        found[LICENCE] = Inventory(
-            rng.choice((5, 20, 60)), min_unit=rng.choice((1, 10)), allocation_ratio=ratio
-        )
-    if own and rng.random() < 0.5:
-        found |= {
-            MEMORY: Inventory(0, rng.choice((50, 400))),
-            VCPU: Inventory(0, 1),
-            SPINDLES: Inventory(0, 1),
-        }
-        found["CUSTOM_DISK_MIB_LVM_VG"] = found["CUSTOM_DISK_MIB_LVM_VG_XENVG"] = Inventory(0, 700)
-    return tuple(found.items())
-
-
-def with_classes(rng: Random, described: Cluster) -> Cluster:
-    """The cluster with custom resource classes, and something reserved of others."""
-    own = rng.random() < 0.5
-    nodes = tuple(replace(node, inventories=_inventories(rng, own)) for node in described.nodes)
-    return replace(
-        described, nodes=nodes, instances=tuple(demanding(rng, row) for row in described.instances)
     )
 
 

@@ -21,7 +21,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate
-from tests.property.narrow import with_classes
+from tests.support.classes import with_classes
 from tests.support.clusters import Shape, cluster
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of

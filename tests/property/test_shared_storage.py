@@ -14,6 +14,7 @@ from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
+from tests.support.classes import with_classes
 from tests.support.clusters import TIGHT, Shape, cluster
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
@@ -53,6 +54,8 @@ def made(seed: int) -> tuple[State, Bools, Bools]:
         for node in described.nodes
     ]
     nodes[0] = replace(nodes[0], offline=False)
+    if rng.random() < 0.3:  # and nobody demands anything
+        nodes = list(with_classes(rng, replace(described, nodes=tuple(nodes))).nodes)
     state = derive(replace(described, instances=tuple(rows), nodes=tuple(nodes)))
     scope = state.group == rng.choice(state.group)
     return state, scope, np.array([rng.random() < 0.95 for _ in rows], np.bool_) & scope[state.pnode]

@@ -17,6 +17,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate, Fail
 from ganeti_htools.model.units import pools_met
+from tests.support.classes import with_classes
 from tests.support.clusters import Shape, cluster
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
@@ -37,11 +38,13 @@ def any_verdicts(rng: random.Random) -> SizeVerdicts:
     made = cluster(rng.randrange(1 << 30), shape)
     if rng.random() < 0.4:
         made = with_units(made, rng)
-    state = derive(text.parse(text_of(made), "generated"))
+    described = text.parse(text_of(made), "generated")
+    state = derive(with_classes(rng, described) if rng.random() < 0.3 else described)
     template = rng.choice(TEMPLATES)
     there = [*state.units.local, *pools_met(state.cluster, state.units)] if state.units.known else []
     units = sorted((unit for unit in there if unit.type is TYPE_OF[template]), key=str)
-    kind = InstanceKind(template, 1, rng.choice((None, *units)))
+    demands = tuple((name, 1) for name in state.units.classes if rng.random() < 0.6)
+    kind = InstanceKind(template, 1, rng.choice((None, *units)), demands=demands)
     return SizeVerdicts(state, kind, site(state, Options(capacity=rng.random() < 0.5)))
 
 

@@ -27,6 +27,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hsqueeze, standby
+from tests.support.classes import with_classes
 from tests.support.clusters import TIGHT, Shape, cluster
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
@@ -47,7 +48,8 @@ def state_of(seed: int) -> State:
         tags=rng.choice(((), ("migration",), ("exclusion",))),
     )
     data = cluster(seed, shape)
-    return derive(text.parse(text_of(with_units(data, rng) if rng.random() < 0.4 else data), "generated"))
+    described = text.parse(text_of(with_units(data, rng) if rng.random() < 0.4 else data), "generated")
+    return derive(with_classes(rng, described) if seed % 4 == 1 else described)
 
 
 def wanted(rng: random.Random) -> Instance:

@@ -9,6 +9,7 @@ from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Nic, Nod
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
+from tests.support.classes import with_classes
 
 TAGS = (
     *("htools:iextags:a", "htools:nlocation:rack", "htools:desiredlocation:rack"),
@@ -55,7 +56,8 @@ def super_cluster(rng: Random, *, told: bool = True, between: bool = True) -> Cl
         for name in members[group.name]:
             node = replace(_node(rng, name, group.uuid, rows, rng.choice(room)), offline=name == lost)
             nodes.append(_with_units(rng, node, rows, seen[group.name]) if told else node)
-    return Cluster(groups, tuple(nodes), tuple(rows), tags)
+    found = Cluster(groups, tuple(nodes), tuple(rows), tags)
+    return with_classes(rng, found) if rng.random() < 0.25 else found
 
 
 def _group(rng: Random, number: int, networks: bool) -> Group:
