@@ -13,6 +13,7 @@ from ganeti_htools.engine.allocation.shortage import explain
 from ganeti_htools.engine.rules import affinity, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
@@ -57,11 +58,21 @@ def with_more_of_class(node: Node, name: str, what: str, amount: int) -> Node:
         case "for one instance":
             assert there.max_unit is not None
             there = replace(there, max_unit=there.max_unit + amount)
-        case "to the least amount for one instance":
-            there = replace(there, min_unit=there.min_unit - amount)
         case _:
-            assert what == "to a multiple of its step"
+            raise AssertionError(what)
     return replace(node, inventories=tuple((dict(node.inventories) | {name: there}).items()))
+
+
+def _lacks_one_thing(node: Node, new: Instance, thing: str) -> bool:
+    """Whether more of a thing is enough: not as many others speak against the amount, nor its step."""
+    name = thing.partition(" ")[0]
+    there, amount = dict(node.inventories)[name], tags.demands(new.tags)[name]
+    short = amount > there.capacity or " " not in thing
+    large = there.max_unit is not None and amount > there.max_unit
+    small, uneven = amount < there.min_unit, amount != there.min_unit and amount % there.step_size > 0
+    return [short, large, small, uneven] in ([True, False, False, False], [False, True, False, False]) or (
+        thing.endswith("secondary") and not (large or small or uneven)
+    )
 
 
 def _capacity(there: Inventory, more: int) -> int:
@@ -122,7 +133,7 @@ def test_with_so_much_more_it_is_enough(force: bool, case: tuple[State, Instance
     assert FITS not in before
     if not before or (len(asked.disk) > 1 and sum(asked.wants) > 1) or sum(map(bool, asked.classes)) > 1:
         return  # there is nobody to be secondary for, or another unit or class may lack as much
-    if thing.endswith("to a multiple of its step"):
+    if thing.startswith("CUSTOM") and not _lacks_one_thing(state.cluster.nodes[row], new, thing):
         return
     for more, enough in ((amount - 1, False), (amount, True)):
         nodes = list(state.cluster.nodes)
