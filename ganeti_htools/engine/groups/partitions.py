@@ -34,11 +34,8 @@ def methods(state: State, group: int) -> frozenset[str]:
     units = state.units
     local = [str(unit) for unit in units.local]
     names = [*local, *map(str, units.pools)]
-    found = {
-        name
-        for name, there in zip(names, np.array(present(state.columns)[:, rows].any(axis=1)), strict=True)
-        if there
-    }
+    has = present(state.columns)[: len(names), rows].any(axis=1)
+    found = {name for name, there in zip(names, np.array(has), strict=True) if there}
     everywhere = {str(pool) for pool in pools_met(state.cluster, units)} - set(names)
     return frozenset(found | (everywhere if units.known else {SHARED}))
 
@@ -93,7 +90,7 @@ def refusal(state: State, asked: Asked, group: int) -> str | None:
     has = present(state.columns)[:, rows]
     wants = np.array(asked.wants, np.bool_)
     if not has[wants].all(axis=0).any():
-        names = [str(unit) for unit in (*state.units.local, *state.units.pools)]
+        names = [str(unit) for unit in (*state.units.local, *state.units.pools, *state.units.classes)]
         missing = [
             each
             for each, wanted, there in zip(names, wants, np.array(has.any(axis=1)), strict=True)
@@ -102,7 +99,7 @@ def refusal(state: State, asked: Asked, group: int) -> str | None:
         return (
             f"group {name} has no {', '.join(missing)}"
             if missing
-            else f"no node of group {name} has all its storage"
+            else f"no node of group {name} has all its storage{' and classes' * any(asked.classes)}"
         )
     codes = instance_policy.codes(state, asked, rows)
     if not (codes == FITS).any():
