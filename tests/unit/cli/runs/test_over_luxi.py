@@ -241,6 +241,24 @@ def test_a_node_that_somebody_drained_is_left_alone(tmp_path: Path) -> None:
         assert {each["OP_ID"] for (opcodes,) in submitted for each in opcodes} == {"OP_INSTANCE_MIGRATE"}
 
 
+def test_what_was_left_is_finished_where_there_is_nothing_else_to_do(tmp_path: Path) -> None:
+    made_of = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, offline=1, down=0))
+    tags = ("htools:squeezing", "htools:standby:auto")
+    nodes = tuple(replace(row, tags=tags * row.offline) for row in made_of.nodes)
+    (off,) = (row.name for row in nodes if row.offline)
+    rows = tuple(row for row in made_of.instances if row.pnode != off)
+    with simulator(tmp_path, replace(made_of, nodes=nodes, instances=rows), "--job-seconds=0") as ganeti:
+        with hsqueeze(ganeti, "--minimal-resources=0", "--target-resources=1e6") as process:
+            status, out, err = result(process)
+        assert (status, err) == (0, f"Warning: an earlier run was cut off: {off} is offline\n")
+        assert "'No action'" in out
+        submitted = [opcodes[-1]["OP_ID"] for (opcodes,) in ganeti.ask("QueryJobs", [], ["ops"])]
+        assert submitted == ["OP_OOB_COMMAND", "OP_TAGS_DEL"]
+        with hsqueeze(ganeti, "--minimal-resources=0", "--target-resources=1e6") as process:
+            assert result(process) == (0, "'No action'\n", "")
+        assert len(ganeti.tell("jobs")) == 2
+
+
 def test_jobs_of_a_run_that_was_killed_are_waited_for(tmp_path: Path) -> None:
     """And what it has left is finished."""
     idle = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
