@@ -136,14 +136,9 @@ class Ledger:
 
     def release_expired(self, now: float) -> tuple[Consumer, ...]:
         """Forget the claims whose time has come, and tell which. Promises are left to those who made them."""
-        return tuple(
-            each
-            for each in self.consumers()
-            if each.promised is None
-            and each.expires is not None
-            and each.expires <= now
-            and self._released(each)
-        )
+        with self._database.reading() as connection:
+            due = reading.expired(connection, now)
+        return tuple(each for each in due if self._released(each))
 
     def synchronise(self, changes: Changes) -> None:
         """Write what exists, whether there is room or not. Raises ConflictError, UnknownError."""

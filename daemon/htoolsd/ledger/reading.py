@@ -80,6 +80,12 @@ def consumer_of(row: Row[tuple[object, ...]]) -> Consumer:
     return Consumer(row.uuid, row.name, row.kind, row.generation, row.expires, row.promised, row.beyond)
 
 
+def expired(connection: Connection, now: float) -> tuple[Consumer, ...]:
+    """The consumers whose time has come, but for promises."""
+    query = select(consumers).where(consumers.c.expires <= now, consumers.c.promised.is_(None))
+    return tuple(consumer_of(row) for row in connection.execute(query.order_by(consumers.c.name)))
+
+
 def all_allocations(
     connection: Connection, consumer: str | None = None, provider: str | None = None
 ) -> tuple[Allocation, ...]:
