@@ -16,12 +16,14 @@ from ganeti_htools.model.cluster import Cluster
 from tests.daemon.planning import (
     DRAINED,
     FOR_EVER,
+    OFTEN,
     SPACIOUS,
     TWO_GROUPS,
     call,
     ctl,
     following,
     hbal,
+    known,
     last,
     made,
     numbers,
@@ -34,7 +36,7 @@ from tests.daemon.planning import (
     whole,
 )
 from tests.support.lines import next_line
-from tests.support.programs import PROGRAMS, Daemon, connect, wait_until
+from tests.support.programs import PROGRAMS, Daemon, connect, running, wait_until
 from tests.support.rows import generated
 from tests.support.worlds import migrate, role
 
@@ -548,3 +550,22 @@ def test_news_are_waited_for(tmp_path: Path) -> None:
             seen.append(news)
         assert [each["state"] for each in seen][-1] == "done"
         assert len(seen) < 20
+
+
+def test_what_standby_nodes_have_outlives_the_daemon(tmp_path: Path) -> None:
+    """Nodes that were powered down are known as they were, by a daemon that did not see them running."""
+    rows = generated(4, SPACIOUS)
+    with following(tmp_path, rows) as (daemon, _):
+        down = json.loads(tool("hsqueeze", f"-D{daemon.socket}", "-X", "--json").stdout)["nodes"]
+        wait_until(lambda: call(daemon, "cluster")["standby"])
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        with running(tmp_path / "daemon", config=OFTEN) as again:
+            known(again)
+            saved = f"-S{tmp_path / 'saved'}"
+            done = tool("hsqueeze", f"-D{again.socket}", "--minimal-resources=200", "--json", saved)
+            assert json.loads(done.stdout)["action"] == "online"
+    had = {node.name: node.t_mem for node in rows.nodes if node.name in down}
+    later = text.parse((tmp_path / "saved.squeezed").read_text(), "saved").nodes
+    assert {node.name: node.t_mem for node in later if node.name in down} == had
+    assert len({*had.values()}) > 1

@@ -1,5 +1,7 @@
 """What has to stay free on nodes, and what redundancy a group has to keep."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ganeti_htools.engine.redundancy.check import fragile_nodes
@@ -31,8 +33,10 @@ def redundant(state: State, scope: Bools) -> bool:
     """Whether the group in scope holds N+1: its nodes keep what their mirrors need, and any can be lost.
 
     Unlike with ``hcheck(1)`` nodes that are offline take nothing. Those of them with instances can be lost,
-    too. Where instances are bound to storage units, the only other node that has one must not go.
+    too. Where instances are bound to storage units, the only other node that has one must not go. Instances
+    leave a lost node in the order in which they will be read, whichever came to it first.
     """
+    state = replace(state, stamp=np.arange(len(state.pnode)))
     online = scope & ~state.columns.offline
     if bad_nodes(state, scope).any() or fragile_nodes(state, online).any():
         return False
