@@ -118,12 +118,14 @@ class Booking:
         except (ConflictError, CapacityError) as error:
             if not last:
                 claimed, self.claims.living = self.claims.living, before
-                if await self._looked_again():
+                if await self._says_else(basis):
                     return Outcome(again=True)
                 self.claims.living = claimed
-            return _later(str(error))
+            if isinstance(error, CapacityError):
+                return Outcome(f"; the ledger has less: {error}")
+            return Outcome(f"; decided without the ledger: {error}")
         except LedgerError as error:
-            return _later(str(error))
+            return Outcome(f"; decided without the ledger: {error}")
         finally:
             self._trigger.by(trio.current_time())
         return Outcome()
@@ -157,11 +159,11 @@ class Booking:
         """Returns when a round that begins after this call has ended."""
         await self._trigger.again()
 
-    async def _looked_again(self) -> bool:
-        """Whether the ledger could be looked at again, in time."""
+    async def _says_else(self, basis: Basis) -> bool:
+        """Whether the ledger, looked at again in time, says something else than what was decided on."""
         with trio.move_on_after(PATIENCE) as waiting:
             await self._view.again()
-        return not waiting.cancelled_caught
+        return not waiting.cancelled_caught and self.basis().generations != basis.generations
 
     async def _book(self, names: Collection[str], generations: Generations) -> None:
         """Write claims that were just made. Raises LedgerError."""
@@ -244,10 +246,6 @@ class Booking:
 def _perhaps(entry: Entry) -> Entry:
     """A claim of which it is not known whether it is written: it is written again, or released."""
     return Entry(replace(entry.consumer, promised=None), {})
-
-
-def _later(why: str) -> Outcome:
-    return Outcome(f"; decided without the ledger: {why}")
 
 
 def _same(entry: Entry, written: Entry | None) -> bool:

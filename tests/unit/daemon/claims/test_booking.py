@@ -143,11 +143,20 @@ async def test_somebody_else_is_first(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("mock_clock")
+async def test_somebody_else_has_taken_the_room(path: Path) -> None:
+    async with daemon(path) as here:
+        held = Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}
+        await here.worker.do(lambda ledger: ledger.claim(*held, {}))
+        assert await here.decided(promise("new"), last=False) == "again"
+        assert "500 of 10000 left" in await here.decided(promise("new"), last=False)
+
+
+@pytest.mark.usefixtures("mock_clock")
 async def test_what_exceeds_is_claimed_and_marked(path: Path) -> None:
     async with daemon(path) as here:
         large = promise("new", mem=20_000)
-        assert await here.decided(large, last=False) == "again"
-        assert "20000 wanted" in await here.decided(large)
+        told = "; the ledger has less: c/a: MEMORY_MB: 20000 wanted, 10000 of 10000 left"
+        assert await here.decided(large, last=False) == told
         await round_of(here)
         (kept,) = await here.worker.do(lambda ledger: [each for each in ledger.consumers() if each.promised])
         assert kept.beyond
