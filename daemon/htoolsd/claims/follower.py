@@ -1,19 +1,23 @@
 """The ledger kept in step with the cluster, and the cluster with the ledger; nobody waits for either."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
 
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.view import View
 from htoolsd.ledger.following import Agreed
-from htoolsd.ledger.kept import inventories_of, reserved_of_pools
+from htoolsd.ledger.kept import Left, left_of
 from htoolsd.ledger.records import LedgerError
 from htoolsd.ledger.telling import Telling
 from htoolsd.ledger.worker import Worker
 from htoolsd.sync.following import Sync
 from htoolsd.sync.periodic import Trigger
+
+if TYPE_CHECKING:
+    from htoolsd.ledger.ledger import Ledger
 
 _log = structlog.get_logger()
 
@@ -65,8 +69,7 @@ class Follower:
             return
         cluster, name = model.told, model.name
         try:
-            agreed = await self._ledger.do(lambda ledger: self._telling.tell(ledger, cluster, name))
-            kept = inventories_of(*agreed), reserved_of_pools(*agreed)
+            agreed, left = await self._ledger.do(lambda ledger: self._tell(ledger, cluster, name))
         except LedgerError as error:
             self._failed(error)
             return
@@ -79,8 +82,13 @@ class Follower:
         self.error = None
         if self._behind is not None and self._behind <= began:
             self._behind = None
-        await self._sync.keep(*kept)
+        await self._sync.keep(*left)
         self.agreed = agreed
+
+    def _tell(self, ledger: "Ledger", cluster: Cluster, name: str) -> tuple[Agreed, Left]:
+        """Have the ledger say what is so, and find out what decisions have to leave. Raises LedgerError."""
+        agreed = self._telling.tell(ledger, cluster, name)
+        return agreed, left_of(*agreed)
 
     def _failed(self, error: HtoolsError) -> None:
         self._telling.forget()

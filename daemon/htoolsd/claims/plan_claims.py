@@ -7,6 +7,7 @@ is under way any more.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import structlog
+import trio
 
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.execution.jobs import Job
@@ -15,7 +16,7 @@ from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.follower import Follower
 from htoolsd.ledger.following import Agreed, of_classes
 from htoolsd.ledger.identities import consumer_uuid, full_name
-from htoolsd.ledger.kept import claimed_nodes, inventories_of, reserved_of_pools
+from htoolsd.ledger.kept import claimed_nodes, left_of
 from htoolsd.ledger.moves import Stations, needs_of
 from htoolsd.ledger.records import Allocations, ConflictError, Consumer, LedgerError
 from htoolsd.ledger.worker import Worker
@@ -51,11 +52,13 @@ class PlanClaims:
     async def look(self) -> Cluster | None:
         """The cluster of the model, with all that anybody has claimed left free."""
         await self._follower.again()
-        model, self._agreed = self._sync.model, self._follower.agreed
-        if model.told is None or self._agreed is None:
+        model, seen = self._sync.model, self._follower.agreed
+        self._agreed = seen
+        if model.told is None or seen is None:
             return model.cluster
-        kept = inventories_of(*self._agreed, promised=True), reserved_of_pools(*self._agreed)
-        return with_kept(model.told, Kept(*kept))
+        told = model.told
+        left = await trio.to_thread.run_sync(lambda: left_of(*seen, promised=True))
+        return with_kept(told, Kept(*left))
 
     def claimed(self) -> set[str]:
         """The nodes of which somebody has claimed something."""

@@ -4,8 +4,9 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
-from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.inventory import Inventories, Inventory
 from ganeti_htools.model.resource_classes import POOL, is_own
 from ganeti_htools.model.storage import DesiredUnit
 from htoolsd.ledger.following import exists
@@ -14,9 +15,19 @@ from htoolsd.ledger.records import Contents
 from htoolsd.ledger.saying import Statement
 
 
-def inventories_of(
-    said: Statement, contents: Contents, promised: bool = False
-) -> dict[str, tuple[tuple[str, Inventory], ...]]:
+class Left(NamedTuple):
+    """What decisions have to leave: inventories by node, and MiB of pools."""
+
+    inventories: Mapping[str, Inventories]
+    pools: Mapping[DesiredUnit, int]
+
+
+def left_of(said: Statement, contents: Contents, promised: bool = False) -> Left:
+    """What decisions have to leave; see the functions for both."""
+    return Left(inventories_of(said, contents, promised), reserved_of_pools(said, contents))
+
+
+def inventories_of(said: Statement, contents: Contents, promised: bool = False) -> dict[str, Inventories]:
     """The inventories of nodes that matter, by node: custom classes, and whatever something is reserved of.
 
     What plans and claims by hand have taken is reserved as well; what instances have been ``promised`` and do

@@ -154,3 +154,24 @@ def test_policies_in_a_line_and_loudly_if_one_has_switched_itself_off() -> None:
         lines["ATTENTION"] == "policy squeeze has SWITCHED ITSELF OFF after plans that failed: job 1 failed"
     )
     assert lines["to"] == "go on: htoolsctl run --forget-failures squeeze"
+
+
+LEDGER = {"database": "/l", "error": None, "providers": 4, "claims": 2, "beyond": 0, "conflicts": 1}
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ({"behind_s": 0.0, "following": None}, ""),
+        ({"behind_s": 3.0, "following": None}, ""),
+        ({"behind_s": 130.0, "following": None}, "; 2 min behind"),
+        ({"behind_s": 3.0, "following": "it is full"}, "; 3 s behind: it is full"),
+        ({"behind_s": None, "following": None}, "; it does not say yet what exists"),
+        ({"behind_s": None, "following": "locked"}, "; it does not say yet what exists: locked"),
+    ],
+)
+def test_how_far_the_ledger_is_behind(figures: dict[str, Any], words: str) -> None:
+    ledger = LEDGER | {"written": 1} | figures
+    lines = daemon.status(STATUS | {"ledger": ledger}).splitlines()
+    (line,) = (line for line in lines if line.startswith("  ledger"))
+    assert line == f"  ledger     4 providers, 2 claims, 1 conflicts (/l){words}"
