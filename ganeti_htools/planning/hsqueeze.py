@@ -146,9 +146,14 @@ def _named(state: State, names: Sequence[str], option: str) -> frozenset[int]:
 
 
 def kept(state: State, plan: PowerPlan, options: Options) -> dict[str, str]:
-    """Why nodes are not powered down, by their names; nothing if nodes are powered up."""
+    """Why nodes are not powered down, by their names; where nodes are powered up, why others stay off."""
     if plan.action is Action.ONLINE:
-        return {}
+        asleep = candidates.online_candidates(state)
+        return {
+            node.name: "is not needed" if row in asleep else "has no standby tag"
+            for row, node in enumerate(state.cluster.nodes)
+            if node.offline and row not in plan.nodes
+        }
     reasons = dict(plan.kept) | candidates.staying(state, options.allowed)
     return {
         node.name: reasons.get(row, "nothing would be gained")

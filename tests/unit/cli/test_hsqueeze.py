@@ -239,3 +239,55 @@ def test_what_it_costs_and_why_nodes_stay(tmp_path: Path, capsys: pytest.Capture
     moves = sum(report["cost"]["moves"].values())
     assert f"{moves} moves: 0 MiB of disks, {report['cost']['memory_mib']} MiB of memory" in told
     assert f"Group g: at least {report['least_free_mib']['g']} MiB free" in told
+
+
+# Four nodes with an instance each that is on its node; node1 is the master.
+LOCAL = """\
+g|u|preferred||
+
+node1.org|8000|0|7000|100000|90000|40|M|u
+node2.org|8000|0|7000|100000|90000|40|N|u
+node3.org|8000|0|7000|100000|90000|40|N|u
+node4.org|8000|0|8000|100000|90000|40|N|u
+
+inst1.org|1000|10000|1|running|Y|node1.org||plain|
+inst2.org|1000|10000|1|running|Y|node2.org||plain|
+inst3.org|1000|10000|1|running|Y|node3.org||file|
+inst4.org|1000|10000|1|ADMIN_down|Y|node4.org||plain|
+
+"""
+
+
+def test_what_is_stopped_is_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--allow-all", "--target-resources=0", "--minimal-resources=0")
+    assert run(tmp_path, LOCAL, *options, "-C", "-vv") == 0
+    told = capsys.readouterr()
+    said = "Warning: stopped while they are copied: 2 instances, inst2.org, inst3.org"
+    assert said in told.err.splitlines()
+    assert "gnt-instance move -f -n node1 inst4.org" in told.out
+    assert run(tmp_path, LOCAL, *options, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["stopped"] == ["inst2.org", "inst3.org"]
+    assert report["cost"]["moves"] == {"moves of stopped instances": 3}
+    assert report["cost"]["disk_mib"] == 30000
+    for less in ("--allow-drbd", "-v"):
+        assert run(tmp_path, LOCAL, less, *options[1:], "--json") == 0
+        assert json.loads(capsys.readouterr().out)["action"] == "nothing"
+
+
+@pytest.mark.parametrize("content", [LOOSE, ASLEEP, LOCAL, OFF])
+@pytest.mark.parametrize("options", [(), ("--allow-all",), ("--target-resources=0",), ("--never=node2",)])
+def test_each_node_goes_or_has_a_reason_to_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, options: tuple[str, ...]
+) -> None:
+    assert run(tmp_path, content, *options, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    nodes = {line.split("|")[0]: line.split("|")[7] for line in content.splitlines() if line[:4] == "node"}
+    names = {name for name, role in nodes.items() if report["action"] != "online" or role == "Y"}
+    assert {*report["nodes"]} | {*report["kept"]} == names
+    assert not {*report["nodes"]} & {*report["kept"]}
+    assert "nothing would be gained" not in report["kept"].values()
+    assert set(report["least_free_mib"]) == {"g"}
+    assert run(tmp_path, content, *options, "-v", "-v") == 0
+    told = capsys.readouterr().out
+    assert all(f"Node {node} stays: {why}" in told for node, why in report["kept"].items())
