@@ -116,6 +116,11 @@ def result(job: Job, ended: Run) -> list[str]:
     return found
 
 
+def agrees(job: Job, ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether a job came to the same, or with hsqueeze to no fewer nodes."""
+    return len(ours) >= len(theirs) if job.tool == "hsqueeze" else list(ours) == list(theirs)
+
+
 def shown(job: Job, lines: Sequence[str]) -> str:
     """A result for people."""
     match job.tool:
@@ -156,7 +161,7 @@ class Bench:
         (lines,) = told
         agree = "-"
         if job == row.job:
-            agree = verdict(all(tuple(result(job, ended)) == lines for ended in theirs))
+            agree = verdict(all(agrees(job, lines, result(job, ended)) for ended in theirs))
         times = [statistics.median(ended.seconds for ended in runs) for runs in (theirs, ours)]
         return [
             row.work,
@@ -170,7 +175,8 @@ class Bench:
 
 
 TITLE = """Whole process of a tool: Debian's against ours, one-shot. DRBD instances unless it says otherwise;
-empty nodes: --simulate p,N,1T,64g,16,12, tiered and standard. Medians; agree: same score, counts or names."""
+empty nodes: --simulate p,N,1T,64g,16,12, tiered and standard. Medians; agree: same score or counts,
+no fewer nodes."""
 HEADER = [
     "work, nodes / instances",
     "Debian's (runs)",
