@@ -73,7 +73,8 @@ class Outcome:
 class Booking:
     """Claims, and what stands of them in the ledger.
 
-    ``cluster`` tells the cluster's name, None while it is not known.
+    ``cluster`` tells the name of the cluster that this node leads, None while that is not known. With the
+    role the claims go to another daemon, and come back with it.
     """
 
     def __init__(self, claims: Claims, ledger: Worker, view: View, cluster: Callable[[], str | None]) -> None:
@@ -211,9 +212,11 @@ class Booking:
         self._view.heed()
 
     async def _read_back(self) -> bool:
-        """Whether the claims that an earlier daemon has left are known. Raises LedgerError."""
+        """Whether the claims that another daemon has left are known. Raises LedgerError."""
         cluster = self._cluster()
-        if self._restored or cluster is None:
+        if cluster is None and self._restored:
+            self._restored, self._written, self.claims.living = False, {}, {}
+        if cluster is None or self._restored:
             return self._restored
         kept = await self._ledger.do(lambda ledger: left(ledger, cluster))
         self._restored, now = True, trio.current_time()

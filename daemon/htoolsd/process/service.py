@@ -123,7 +123,11 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     def named() -> str | None:
         return sync.model.name or ssconf.cluster()
 
-    booking = Booking(claims, ledger, follower, named)
+    def led() -> str | None:
+        """The cluster that this node leads."""
+        return None if sync.master is False or ssconf.surely_follows() else named()
+
+    booking = Booking(claims, ledger, follower, led)
     decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew, decided, booking)
     offered = Methods()
     server = Server(offered, _limits(config))

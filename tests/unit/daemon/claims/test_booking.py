@@ -1,4 +1,7 @@
-"""What is claimed stands in the ledger, sooner or later; a decision does not wait for it."""
+"""What is claimed stands in the ledger, sooner or later; a decision does not wait for it.
+
+The clock stands still, so that nothing takes too long but what is to.
+"""
 
 import sqlite3
 import threading
@@ -73,7 +76,8 @@ class Daemon:
         self.worker = Worker(f"sqlite:///{path}")
         self.view = Looking(self.worker, *rows)
         self.claims = Claims("always", 600.0, lambda: True)
-        self.booking = Booking(self.claims, self.worker, self.view, lambda: "c")
+        self.leads = True
+        self.booking = Booking(self.claims, self.worker, self.view, lambda: "c" if self.leads else None)
 
     async def decided(self, *promises: Promise, last: bool = True, about: Sequence[str] = ()) -> str:
         """The note for the answer, or "again"."""
@@ -113,8 +117,7 @@ async def round_of(here: Daemon) -> None:
     await here.booking.again()
 
 
-@pytest.mark.usefixtures("mock_clock")
-async def test_what_is_decided_stands_in_the_ledger(path: Path) -> None:
+async def test_what_is_decided_stands_in_the_ledger(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         assert await here.decided(promise("new"), promise("two", "b")) == ""
         assert await here.memory() == {"c/new": 1000, "c/two": 1000}
@@ -125,8 +128,7 @@ async def test_what_is_decided_stands_in_the_ledger(path: Path) -> None:
         assert await here.memory() == {"c/two": 1000}
 
 
-@pytest.mark.usefixtures("mock_clock")
-async def test_somebody_else_is_first(path: Path) -> None:
+async def test_somebody_else_is_first(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
 
         def claim(ledger: Ledger) -> None:
@@ -142,8 +144,7 @@ async def test_somebody_else_is_first(path: Path) -> None:
         assert await here.memory() == {"c/new": 1000}
 
 
-@pytest.mark.usefixtures("mock_clock")
-async def test_somebody_else_has_taken_the_room(path: Path) -> None:
+async def test_somebody_else_has_taken_the_room(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         held = Consumer("x", "x", "claim"), {A: {MEMORY: 9500}}
         await here.worker.do(lambda ledger: ledger.claim(*held, {}))
@@ -151,8 +152,7 @@ async def test_somebody_else_has_taken_the_room(path: Path) -> None:
         assert "500 of 10000 left" in await here.decided(promise("new"), last=False)
 
 
-@pytest.mark.usefixtures("mock_clock")
-async def test_what_exceeds_is_claimed_and_marked(path: Path) -> None:
+async def test_what_exceeds_is_claimed_and_marked(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         large = promise("new", mem=20_000)
         told = "; the ledger has less: c/a: MEMORY_MB: 20000 wanted, 10000 of 10000 left"
@@ -197,8 +197,7 @@ async def test_a_slow_ledger_is_not_waited_for(path: Path, mock_clock: MockClock
         assert await here.memory() == {}
 
 
-@pytest.mark.usefixtures("mock_clock")
-async def test_a_ledger_that_is_locked_does_not_matter(path: Path) -> None:
+async def test_a_ledger_that_is_locked_does_not_matter(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -208,8 +207,7 @@ async def test_a_ledger_that_is_locked_does_not_matter(path: Path) -> None:
         other.close()
 
 
-@pytest.mark.usefixtures("mock_clock")
-async def test_an_instance_that_appears_is_claimed_where_it_is(path: Path) -> None:
+async def test_an_instance_that_appears_is_claimed_where_it_is(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         await here.decided(promise("new"))
         down = replace(instance("new", DiskTemplate.PLAIN, "b"), status=Status.DOWN)
@@ -244,8 +242,21 @@ async def test_claims_outlive_the_daemon(path: Path, mock_clock: MockClock) -> N
         assert await there.memory() == {"c/new": 1000}
 
 
-@pytest.mark.usefixtures("mock_clock")
-async def test_what_cannot_be_read_back_is_released(path: Path) -> None:
+async def test_claims_go_with_the_role(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here, daemon(path) as there:
+        there.leads = False
+        await round_of(there)
+        await here.decided(promise("new"))
+        assert there.claims.promises() == ()
+        here.leads, there.leads = False, True
+        await round_of(here)
+        await round_of(there)
+        assert (here.claims.promises(), there.claims.promises()) == ((), (promise("new"),))
+        await round_of(here)
+        assert await there.memory() == {"c/new": 1000}
+
+
+async def test_what_cannot_be_read_back_is_released(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         consumer = Consumer("u", "c/new", "instance", promised="nonsense")
         await here.worker.do(lambda ledger: ledger.claim(consumer, {A: {MEMORY: 1}}, {}))
