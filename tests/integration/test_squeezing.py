@@ -95,7 +95,7 @@ def killed(command: cluster.Command, after: int, daemon: Daemon | None = None) -
     """Run a program, and kill it, or the daemon that serves it, when a job has ended; whether one has."""
 
     def ended() -> bool:
-        return any(state in ("success", "error", "canceled") for _, state, _ in queue(after))
+        return any(state == "success" for _, state, _ in queue(after))
 
     with start(command) as process:
         wait_until(lambda: process.poll() is not None or ended())
