@@ -1,4 +1,4 @@
-"""Nodes powered down and up on a real Ganeti, and what becomes of it when tools and daemons are killed.
+"""Nodes powered down and up on a real Ganeti, and what becomes of it when tools are killed.
 
 All nodes are in one group, and have instances on shared storage only; node5 is no master candidate, so it is
 promoted when another is drained. The nodes' out-of-band program takes their power and gives it back.
@@ -11,7 +11,6 @@ import pytest
 
 from tests.integration import cluster
 from tests.integration.cluster import ADD, SMALL, TOP, run, start, succeed, table, wait_until
-from tests.integration.daemon import Daemon
 from tests.support.programs import PROGRAMS
 from tests.support.simulators import ask
 
@@ -91,8 +90,8 @@ def calls() -> list[str]:
     return told
 
 
-def killed(command: cluster.Command, after: int, daemon: Daemon | None = None) -> bool:
-    """Run a program, and kill it, or the daemon that serves it, when a job has ended; whether one has."""
+def killed(command: cluster.Command, after: int) -> bool:
+    """Run a program, and kill it when a job has ended; whether one has."""
 
     def ended() -> bool:
         return any(state == "success" for _, state, _ in queue(after))
@@ -103,7 +102,7 @@ def killed(command: cluster.Command, after: int, daemon: Daemon | None = None) -
             out, err = process.communicate()
             assert process.returncode == 0, (out, err)
             return False
-        (daemon or process).kill()
+        process.kill()
         process.communicate(timeout=cluster.PATIENCE)
     wait_until(lambda: not {state for _, state, _ in queue(after)} & {"queued", "waiting", "running"})
     return True
@@ -119,17 +118,6 @@ def again_and_again(command: cluster.Command) -> int:
     while killed([*command, "-L"], last()):
         times += 1
     return times
-
-
-def with_daemons(command: cluster.Command) -> int:
-    """The same with daemons that are killed while they carry the plans out."""
-    times = 0
-    while True:
-        with Daemon() as daemon:
-            daemon.refresh()
-            if not killed([*command, "-D"], last(), daemon):
-                return times
-        times += 1
 
 
 def test_down_and_up_in_the_order_that_ganeti_wants() -> None:
@@ -164,11 +152,4 @@ def test_the_tool_killed_after_each_step() -> None:
     assert again_and_again(DOWN) > 4
     assert squeezed() == {"node2", "node3"}
     assert again_and_again(UP) > 2
-    assert squeezed() == set()
-
-
-def test_the_daemon_killed_after_each_step() -> None:
-    assert with_daemons(DOWN) > 4
-    assert squeezed() == {"node2", "node3"}
-    assert with_daemons(UP) > 2
     assert squeezed() == set()
