@@ -8,6 +8,7 @@ import pytest
 from ganeti_htools.engine.balancing.recheck import NamedStep, named
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.squeezing import candidates, recheck, reserve, squeeze
+from ganeti_htools.engine.squeezing.candidates import pool_left_to
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Allowed, PowerPlan, Wishes
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
@@ -322,3 +323,11 @@ def test_master_candidates_that_have_gone_meanwhile() -> None:
     ):
         found = recheck.obstacle(now, Action.OFFLINE, nodes, [], [NOTHING], np.ones(0, np.bool_))
         assert found == why
+
+
+def test_what_a_part_of_the_nodes_has_to_keep_of_the_pool() -> None:
+    """Three of six nodes: what the others are counts, unless they may not be candidates or are offline."""
+    for pool, capable, left in ((None, "yyyyyy", None), (4, "yyyyyy", 1), (2, "yyyyyy", 0), (4, "yyynno", 4)):
+        cluster = in_pool(pool, capable).cluster
+        assert pool_left_to(cluster, cluster.nodes[:3]) == left
+        assert pool_left_to(cluster, cluster.nodes) == pool
