@@ -32,10 +32,12 @@ def difference(said: Statement, contents: Contents, agreed: Agreed | None = None
     by the cluster that has something new to say of it, so two that do not agree do not write all the time.
     """
     before = agreed.said.offers if agreed else {}
+    same = agreed is not None and contents.inventories is agreed.contents.inventories
     inventories = {
         uuid: changed
         for uuid, offer in said.offers.items()
-        if (changed := _changed(offer, contents.inventories.get(uuid, {}), before.get(uuid)))
+        if not (same and before.get(uuid) is offer)
+        and (changed := _changed(offer, contents.inventories.get(uuid, {}), before.get(uuid)))
     }
     used = list(
         _allocations(_uses(said, contents, inventories, agreed), contents, _classes(contents, inventories))
@@ -65,11 +67,8 @@ def _providers(offers: Iterable[Offer], there: Mapping[str, Provider]) -> Iterat
 def _lost(said: Statement, contents: Contents) -> Iterator[str]:
     """The providers of the cluster that are gone, unless somebody has been promised something of them."""
     own = full_name(said.places.cluster, "")
-    gone = {
-        each.uuid
-        for each in contents.providers.values()
-        if each.name.startswith(own) and each.uuid not in said.offers
-    }
+    others = contents.providers.keys() - said.offers.keys()
+    gone = {uuid for uuid in others if contents.providers[uuid].name.startswith(own)}
     if gone:
         promises = (uuid for uuid, each in contents.consumers.items() if not exists(each))
         gone -= {provider for uuid in promises for provider in contents.allocations.get(uuid, {})}
