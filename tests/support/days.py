@@ -21,12 +21,13 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning.view import View, state_of
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, begin
 from htoolsd.policies.policy import Decision
 from htoolsd.policies.settings import Settings, Squeeze
 from htoolsd.policies.squeeze import part
-from tests.support.policies_at_work import Working, now, working
+from tests.support.policies_at_work import BEGINNING, Working, now, working
 
 STANDARD = 2048  # MiB, the memory of a standard instance
 SIZES = (1024, 2048, 2048, 4096)  # MiB
@@ -155,7 +156,7 @@ class Log:
             (name,) = (row.name for row in after.cluster.groups if row.uuid == group)
             new = [each for each in _wrong(after, name, reserve) if each not in _wrong(before, name, reserve)]
             step = ", ".join([*(row.name for row in moved), *sorted(switched)])
-            self.broken += [f"{step}: {each}" for each in new]
+            self.broken += [f"{step} at {now() - BEGINNING:.0f}: {each}" for each in new]
 
 
 def _wrong(world: World, group: str, reserve: Options) -> Iterable[str]:
@@ -164,6 +165,7 @@ def _wrong(world: World, group: str, reserve: Options) -> Iterable[str]:
     everywhere = np.ones(len(state.group), np.bool_)
     if hsqueeze.lacking(state, reserve):
         yield f"{group} lacks the reserve"
+    state = state_of(part(world.described(), group), View())
     if bad_nodes(state, everywhere).any() or not redundant(state, everywhere):
         yield f"{group} has lost N+1"
 
@@ -171,7 +173,10 @@ def _wrong(world: World, group: str, reserve: Options) -> Iterable[str]:
 async def lived(
     directory: Path, site: Site, random: Random, days: float, pace: float = 900.0, **settings: Settings
 ) -> Log:
-    """Some days of a site under policies, and what came of them. Load changes every ``pace`` seconds."""
+    """Some days of a site under policies, and what came of them. Load changes every ``pace`` seconds.
+
+    What a daemon does every few seconds is done as seldom as that, and nothing waits for the disk.
+    """
     log, load, squeeze = Log(), Load(site, random), settings.get("squeeze", Squeeze())
     assert isinstance(squeeze, Squeeze)
     reserve = Options(minimal_resources=squeeze.minimal_resources, target_resources=squeeze.target_resources)
@@ -186,7 +191,11 @@ async def lived(
             super().__setattr__(name, value)
 
     world = load.changed(site.built(), 0.0)
-    with patch("htoolsd.policies.watching._EVERY", pace / 4):
+    with (
+        patch("htoolsd.policies.watching._EVERY", pace / 4),
+        patch("htoolsd.sync.storage_polls.PAUSE", pace),
+        patch("os.fsync", lambda _file: None),
+    ):
         async with working(
             directory, world=world, job_seconds=20.0, polls=pace / 3, jobs=Watched, **settings
         ) as daemon:

@@ -25,15 +25,16 @@ def safe(state: State, scope: Bools, movable: Bools, steps: Sequence[NamedStep],
     """How many of the first steps of a plan for the group in scope keep what is there.
 
     Each node goes on to hold N+1 and can be lost, and has room for so many standard instances (``reserve``),
-    if it is so before. Raises DataError for steps that cannot be made.
+    if it is so before each step. Raises DataError for steps that cannot be made.
     """
     after, keep = state.copy(), hsqueeze.Options(minimal_resources=reserve)
-    weak, roomy = _weak(after, scope), not hsqueeze.lacking(after, keep, scope)
+    weak, lacking = _weak(after, scope), hsqueeze.lacking(after, keep, scope)
     count = 0
     for _ in retrace(after, movable, ((step, 0.0) for step in steps)):
-        if (_weak(after, scope) & ~weak).any() or (roomy and hsqueeze.lacking(after, keep, scope)):
+        now, lacks = _weak(after, scope), hsqueeze.lacking(after, keep, scope)
+        if (now & ~weak).any() or (lacks and not lacking):
             break
-        count += 1
+        weak, lacking, count = now, lacks, count + 1
     return count
 
 
@@ -53,5 +54,6 @@ def guarded(check: Check, options: View, group: str, reserve: float = 0.0) -> Ch
 
 
 def _weak(state: State, scope: Bools) -> Bools:
-    found: Bools = bad_nodes(state, scope) | fragile_nodes(state, scope)
+    """Nodes that fail N+1, or that cannot be lost; those that are offline take nothing."""
+    found: Bools = bad_nodes(state, scope) | fragile_nodes(state, scope & ~state.columns.offline)
     return found

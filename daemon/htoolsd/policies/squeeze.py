@@ -75,7 +75,7 @@ def powered_up(cluster: Cluster, settings: Squeeze, seen: Situation, progress: P
         return Planned(options, proposal, 0, 0, refusal="every node has the minimal resources free")
     if not found["enough"] and not found["nodes"]:
         return Planned(options, proposal, 0, 0, refusal="no node is left that could be powered up")
-    kept = _safe(group, options, proposal)
+    kept = found["steps"][: _safe(group, options, proposal)]
     count, mib = _first(group, kept, seen.room)
     if not count and not found["nodes"]:
         why = "no move fits into the budget" if kept else UNSAFE
@@ -101,10 +101,12 @@ def powered_down(cluster: Cluster, settings: Squeeze, seen: Situation, progress:
             continue
         steps = _needed(group, options, found)
         count, mib = _first(group, steps, seen.room)
-        if count == len(steps):
+        if count == len(steps) <= _safe(group, options, proposal):
             return _cut(group, options, found, count, mib, True)
         names = ", ".join(found["nodes"])
-        refused = Planned(options, proposal, 0, 0, refusal=f"to empty {names} takes more than the budget")
+        refused = Planned(
+            options, proposal, 0, 0, refusal=f"to empty {names} takes more than the budget, or N+1"
+        )
     assert refused is not None  # min_nodes is no more than max_nodes
     return refused
 
@@ -181,13 +183,13 @@ def _first(group: Cluster, steps: Sequence[Any], room: Room) -> tuple[int, int]:
     return len(moved), copies
 
 
-def _safe(group: Cluster, options: Options, proposal: Proposal) -> list[Any]:
-    """The first steps of a plan to power nodes up that cost no redundancy."""
+def _safe(group: Cluster, options: Options, proposal: Proposal) -> int:
+    """How many of the first moves of a plan, once its nodes are drained or online, cost no redundancy."""
     state, found = hsqueeze.seen(group, options), proposal.found
-    up = switched(state, [state.nodes[name] for name in found["nodes"]], False)
+    off = found["action"] == Action.OFFLINE.value
+    marked = switched(state, [state.nodes[name] for name in found["nodes"]], off)
     everywhere = np.ones(len(state.group), np.bool_)
-    movable = view.movable(up, options.view)
-    return list(found["steps"][: safe(up, everywhere, movable, steps_of(proposal.jobs))])
+    return safe(marked, everywhere, view.movable(marked, options.view), steps_of(proposal.jobs))
 
 
 def _needed(group: Cluster, options: Options, found: Any) -> list[Any]:

@@ -52,6 +52,14 @@ def test_a_node_that_could_be_lost_still_can() -> None:
     assert kept(moved, step("one", "a", "c"), step("two", "a", "b")) == 2
 
 
+def test_nodes_that_are_offline_take_nothing() -> None:
+    """Another empty node would do, but not while it sleeps."""
+    fourth = node("d", f_mem=4000, t_cpu=64.0)
+    for asleep, count in ((False, 1), (True, 0)):
+        more = replace(LARGE, nodes=(*LARGE.nodes, replace(fourth, offline=asleep)))
+        assert kept(more, step("two", "a", "b")) == count
+
+
 def test_what_cannot_be_lost_anyway_holds_nothing_back() -> None:
     full = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3900), four=("b", 1000))
     assert kept(full, step("two", "a", "b")) == 1

@@ -1,0 +1,105 @@
+"""Policies together over weeks in which load comes and goes, on the simulator."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trio.testing import MockClock
+
+from htoolsd.policies.memory import DAY
+from htoolsd.policies.policy import BEGUN, Decision
+from htoolsd.policies.settings import Rebalance, Settings, Squeeze
+from tests.support.days import Log, Site, lived
+from tests.support.policies_at_work import without_threads
+
+PACE = 7200.0  # seconds: of the load, and of rounds
+SITE = Site(1, 5, 30)
+SQUEEZE = st.builds(
+    Squeeze,
+    mode=st.just("act"),
+    every_seconds=st.just(PACE),
+    hold=st.integers(1, 2),
+    max_nodes=st.integers(1, 2),
+    max_moves=st.integers(8, 30),
+    moves_per_day=st.integers(20, 60),
+    mib_per_day=st.integers(60_000, 200_000),
+    cool_down_seconds=st.floats(2 * PACE, 8 * PACE),
+    target_resources=st.floats(2.0, 3.0),
+)
+REBALANCE = st.builds(
+    lambda start, share, **more: Rebalance(start=start, stop=start * share, **more),
+    st.floats(0.5, 2.0),
+    st.floats(0.2, 0.9),
+    mode=st.just("act"),
+    every_seconds=st.just(PACE),
+    hold=st.integers(1, 3),
+    min_gain=st.floats(0.01, 0.2),
+    max_moves=st.integers(1, 6),
+    moves_per_day=st.integers(2, 20),
+    cool_down_seconds=st.floats(2 * PACE, DAY),
+)
+
+
+def weeks(seed: int, days: float, **wishes: Settings) -> Log:
+    """What comes of some days."""
+
+    async def run() -> Log:
+        with TemporaryDirectory() as directory, without_threads():
+            return await lived(Path(directory), SITE, Random(seed), days, PACE, **wishes)
+
+    return trio.run(run, clock=MockClock(autojump_threshold=0))
+
+
+def begun(log: Log, policy: str | None = None) -> list[Decision]:
+    """The plans that were begun, by all policies or one."""
+    return [each for each in log.decisions if each.outcome == BEGUN and policy in (None, each.policy)]
+
+
+def check_cool_downs(log: Log, wishes: dict[str, Settings]) -> None:
+    """No plan moves what has moved within the cool-down of its policy, and no plan moves anything twice."""
+    last: dict[str, float] = {}
+    for plan in begun(log):
+        names = [str(move["instance"]) for move in plan.moves]
+        assert len(names) == len(set(names))
+        for name in names:
+            assert plan.time - last.get(name, -DAY) >= wishes[plan.policy].cool_down_seconds
+        last |= dict.fromkeys(names, plan.time)
+
+
+def check_budgets(log: Log, wishes: dict[str, Settings], sizes: dict[str, int]) -> None:
+    """Of each run, and of any 24 hours."""
+    for policy, wish in wishes.items():
+        plans = [(each.time, [str(move["instance"]) for move in each.moves]) for each in begun(log, policy)]
+        for when, names in plans:
+            today = [name for then, others in plans if when - DAY < then <= when for name in others]
+            assert len(names) <= wish.max_moves
+            assert len(today) <= wish.moves_per_day
+            assert sum(sizes[name] for name in names if name in sizes) <= wish.max_mib
+            assert sum(sizes[name] for name in today if name in sizes) <= wish.mib_per_day
+
+
+def flaps(power: Iterable[tuple[float, str, bool]], cool_down: float) -> int:
+    """How often a node went to sleep within a cool-down after it had woken up."""
+    woke: dict[str, float] = {}
+    count = 0
+    for when, name, off in power:
+        if off:
+            count += name in woke and when - woke[name] < cool_down
+        else:
+            woke[name] = when
+    return count
+
+
+@settings(max_examples=2)
+@given(st.integers(0, 1 << 16), SQUEEZE, REBALANCE)
+def test_weeks_of_load_that_comes_and_goes(seed: int, squeeze: Squeeze, rebalance: Rebalance) -> None:
+    wishes: dict[str, Settings] = {"squeeze": squeeze, "rebalance": rebalance}
+    log = weeks(seed, 14, squeeze=squeeze, rebalance=rebalance)
+    check_cool_downs(log, wishes)
+    check_budgets(log, wishes, {name: mib for _, name, mib in log.moves})
+    assert flaps(log.power, squeeze.cool_down_seconds) == 0
+    assert log.moves or not begun(log)
