@@ -47,9 +47,9 @@ class Row(NamedTuple):
 
 ROWS = [Row(Site(5, 20, 2000), 60)]
 FULL_ROWS: list[Row] = []
-TITLE = """A day under [squeeze] and [rebalance] on the simulator: nodes / instances at most, in groups of 20 nodes;
-node-hours saved, what was moved for that, and moves after which N+1 or the reserve was lost that was there before.
-Processor time."""
+TITLE = """A day under [squeeze] and [rebalance] on the simulator: nodes / instances at most, in groups of 20
+nodes; node-hours saved, what was moved for that, and moves after which N+1 or the reserve was lost that was
+there before. Processor time."""
 HEADER = [
     "work",
     "time",
