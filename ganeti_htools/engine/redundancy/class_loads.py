@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ganeti_htools.engine.redundancy.displaced import Displaced
 from ganeti_htools.engine.rules.class_limits import refused
 from ganeti_htools.model.columns import Bools, Columns, Ints, of_class
 from ganeti_htools.model.state import Asked, State
@@ -40,6 +41,31 @@ class ClassLoad:
         left = self._free(columns)[secondaries] - self.load[primaries, secondaries]
         taken = self._taken(asked)
         return np.asarray((left >= taken) | (taken == 0))
+
+    def left(
+        self,
+        columns: Columns,
+        displaced: Displaced,
+        lost: Ints,
+        targets: Ints,
+        asked: Asked | None,
+        primary: int,
+    ) -> Ints:
+        """What targets have left for instances that each lost node displaces, as :class:`.room.Free` has it.
+
+        Its mirrored instances have failed over, of which a new one may be anywhere. Targets that do not give
+        to one instance what any of these demands have nothing.
+        """
+        free, moved = self._free(columns).copy(), 0
+        if asked is not None:
+            free[primary] -= self._taken(asked)
+            moved = self._taken(asked) if asked.mirrored else 0
+        found = free[targets] - self.load[lost, targets] - moved * (lost == primary)
+        least, most, step = (
+            getattr(columns, of_class(figure, self.which))[targets] for figure in ("least", "most", "step")
+        )
+        gives = (least == 1) & (step == 1) & (most >= displaced.classes[self.which].largest[lost])
+        return np.where(gives, found + 1, 0)
 
     def _free(self, columns: Columns) -> Ints:
         free: Ints = getattr(columns, of_class("f", self.which))

@@ -54,8 +54,8 @@ class Displaced:
     How many instances; their memory, and disk on each storage unit (MiB), and spindles, which are those of
     exclusive storage, UNKNOWN if an instance does not say. ``shared`` tells whether any is on shared storage,
     so that migration tags matter, ``recreated`` whether any is not, so that policies matter; ``pools`` tells
-    whether any is on a pool that some nodes do not see, ``classes`` whether any demands a custom class (these
-    by nodes).
+    whether any is on a pool that some nodes do not see (pools by nodes). ``classes`` is what they take of
+    each custom class.
     """
 
     number: Ints
@@ -65,16 +65,15 @@ class Displaced:
     shared: Bools
     recreated: Bools
     pools: Bools
-    classes: Bools
+    classes: tuple[Amounts, ...] = ()
 
     def joined(self, asked: Asked, node: int) -> "Displaced":
         """With one more, on a node."""
         number, shared, recreated = self.number.copy(), self.shared.copy(), self.recreated.copy()
         number[node] += 1
         (shared if asked.row.template.survives_node else recreated)[node] = True
-        pools, classes = self.pools.copy(), self.classes.copy()
+        pools = self.pools.copy()
         pools[:, node] |= np.array(asked.wants[len(asked.disk) :][: len(pools)], np.bool_)
-        classes[:, node] |= np.array(asked.classes, np.int64) > 0
         return Displaced(
             number,
             self.memory.joined(asked.record_mem, node),
@@ -83,7 +82,7 @@ class Displaced:
             shared,
             recreated,
             pools,
-            classes,
+            tuple(each.joined(taken, node) for each, taken in zip(self.classes, asked.classes, strict=True)),
         )
 
 
@@ -111,9 +110,8 @@ def displaced_by_node(state: State, settled: Bools) -> Displaced:
     shared[nodes[survives]], recreated[nodes[~survives]] = True, True
     units = range(len(state.units.local))
     pools = np.zeros((len(state.units.pools), size), np.bool_)
-    classes = np.zeros((len(state.units.classes), size), np.bool_)
-    for wanted, there in zip(state.wants[rows].T[len(units) :], (*pools, *classes), strict=True):
-        there[nodes[wanted]] = True
+    for wanted, pool in zip(state.wants[rows].T[len(units) :], pools, strict=False):  # then classes
+        pool[nodes[wanted]] = True
     return Displaced(
         np.bincount(nodes, minlength=size),
         amounts(state.record_mem[rows]),
@@ -122,7 +120,7 @@ def displaced_by_node(state: State, settled: Bools) -> Displaced:
         shared,
         recreated,
         pools,
-        classes,
+        tuple(map(amounts, state.classes[rows].T)),
     )
 
 

@@ -224,5 +224,8 @@ def unproved(state: State, lost: Ints, takers: Ints) -> Ints:
     rows = lost[sure]
     if len(rows) and len(takers):
         left = np.broadcast_to(free.memory[takers], (len(rows), len(takers)))
-        sure[sure] = proved(state, displaced, rows, takers, free, left)
+        alone, columns = class_loads(state, np.zeros(0, np.int64)), state.columns
+        at = rows[:, np.newaxis]
+        classes = tuple(each.left(columns, displaced, at, takers, None, NOWHERE) for each in alone)
+        sure[sure] = proved(state, displaced, rows, takers, free, left, classes)
     return lost[~sure] if len(takers) else lost

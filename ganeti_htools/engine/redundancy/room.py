@@ -21,24 +21,28 @@ ROUNDING = 1e-9
 
 
 class Free(NamedTuple):
-    """What nodes have free: memory, and disk on each storage unit (MiB), and spindles."""
+    """What nodes have free: memory, and disk on each storage unit (MiB), and spindles; and of custom classes
+    one more than that, for of these nothing need stay free.
+    """
 
     memory: Ints
     disk: tuple[Ints, ...]
     spindles: Ints
+    classes: tuple[Ints, ...] = ()
 
-    def on(self, nodes: Ints, memory: Ints) -> "Free":
-        """What some nodes have free, with other figures for memory."""
-        return Free(memory, tuple(room[nodes] for room in self.disk), self.spindles[nodes])
+    def on(self, nodes: Ints, memory: Ints, classes: tuple[Ints, ...] = ()) -> "Free":
+        """What some nodes have free, with other figures for memory and custom classes."""
+        return Free(memory, tuple(room[nodes] for room in self.disk), self.spindles[nodes], classes)
 
 
 def surely_found(displaced: Displaced, rows: Ints, reach: Bools, free: Free, exclusive: Bools) -> Bools:
     """Whether what each of the rows displaces finds room on some targets (columns), whatever goes where.
 
-    ``reach`` are the targets that count for a row, and ``free.memory`` what they have left for it; other
-    figures are the same for all rows, and spindles count on ``exclusive`` targets. A target with less left
-    than the largest needs has taken a share of what the others need. It may be full of anything: it must not
-    be possible that some are full of disk or spindles, and all others of memory.
+    ``reach`` are the targets that count for a row, ``free.memory`` and ``free.classes`` what they have left
+    for it; other figures are the same for all rows, and spindles count on ``exclusive`` targets. A target
+    with less left than the largest needs has taken a share of what the others need. It may be full of
+    anything: it must not be possible that some are full of disk, spindles or a custom class, and all others
+    of memory.
     """
     share = np.where(reach, shares(free.memory, displaced.memory, rows), 0.0)
     room, full = share > 0, np.zeros(len(rows))
@@ -54,6 +58,12 @@ def surely_found(displaced: Displaced, rows: Ints, reach: Bools, free: Free, exc
             room = room & (other > 0)
             if (other <= 1 + ROUNDING).any():
                 full = full + largest_sum(share, other)
+    for left, amounts in zip(free.classes, displaced.classes, strict=True):
+        demanded = (amounts.largest[rows] > 0)[:, np.newaxis]
+        other = np.where(demanded, shares(left, amounts, rows), np.inf)
+        room = room & (other > 0)
+        if (other <= 1 + ROUNDING).any():
+            full = full + largest_sum(share, other)
     enough = np.count_nonzero(room, axis=1) >= displaced.number[rows]
     return np.asarray(enough | (share.sum(axis=1) - full > 1 + ROUNDING))
 

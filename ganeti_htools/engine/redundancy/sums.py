@@ -158,7 +158,11 @@ class Sums:
                 lost = rows[:, np.newaxis]
                 # A new mirrored instance may fail over to any node.
                 left = free.memory[targets] - self.load[lost, targets] - moved_mem * (lost == primary)
-                rows = rows[~proved(self.state, displaced, rows, targets, free, left)]
+                classes = tuple(
+                    each.left(self.state.columns, displaced, lost, targets, asked, primary)
+                    for each in self.classes
+                )
+                rows = rows[~proved(self.state, displaced, rows, targets, free, left, classes)]
         return np.concatenate([unknown, rows])
 
     def certain(self) -> bool:
@@ -220,9 +224,17 @@ def _less(values: Ints, row: int | slice, amount: int) -> Ints:
     return values
 
 
-def proved(state: State, displaced: Displaced, rows: Ints, targets: Ints, free: Free, left: Ints) -> Bools:
+def proved(
+    state: State,
+    displaced: Displaced,
+    rows: Ints,
+    targets: Ints,
+    free: Free,
+    left: Ints,
+    classes: tuple[Ints, ...],
+) -> Bools:
     """Whether sums prove that what each of the rows displaces finds room on targets, which have so much
-    memory ``left`` for it (rows by targets). Of custom classes they prove nothing.
+    memory ``left`` for it, and so much of custom ``classes`` (:meth:`.ClassLoad.left`; rows by targets).
     """
     lost = rows[:, np.newaxis]
     reach = targets != lost
@@ -231,9 +243,8 @@ def proved(state: State, displaced: Displaced, rows: Ints, targets: Ints, free: 
     seen = present(state.columns)[len(free.disk) :][: len(displaced.pools)]
     for sees, wanted in zip(seen, displaced.pools, strict=True):
         reach &= sees[targets] | ~wanted[lost]
-    there = free.on(targets, left)
-    found = surely_found(displaced, rows, reach, there, state.columns.excl_stor[targets])
-    return found & ~displaced.classes[:, rows].any(axis=0) if len(displaced.classes) else found
+    there = free.on(targets, left, classes)
+    return surely_found(displaced, rows, reach, there, state.columns.excl_stor[targets])
 
 
 def free_on(columns: Columns) -> Free:

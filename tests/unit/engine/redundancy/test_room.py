@@ -34,7 +34,7 @@ def displaced(memory: Amounts, disk: Amounts, number: int) -> Displaced:
     """What one node displaces, on no shared storage."""
     here = np.ones(1, np.bool_)
     nowhere = np.zeros((0, 1), np.bool_)
-    return Displaced(np.array([number]), memory, (disk,), amounts(1), ~here, here, nowhere, nowhere)
+    return Displaced(np.array([number]), memory, (disk,), amounts(1), ~here, here, nowhere)
 
 
 def found(lost: Displaced, memory: Ints, disk: Ints = PLENTY, exclusive: bool = False) -> bool:
