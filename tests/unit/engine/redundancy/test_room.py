@@ -104,3 +104,18 @@ def test_too_little_is_left_for_the_largest_or_for_all() -> None:
     assert lacking([1024, 1024], wanted([1024]))  # something has to stay free
     assert lacking([1600, 1600], wanted([1024, 1024, 1024]))  # two would fit
     assert not lacking([1], wanted([0, 0]))
+
+
+def test_of_a_custom_class_everything_may_be_taken() -> None:
+    three, memory = displaced(amounts(100, 100, 100), amounts(0), 3), np.array([1_000, 1_000, 1_000])
+
+    def with_classes(*free: int) -> bool:
+        lost = replace(three, classes=(amounts(1, 1, 0),))
+        left = (np.array([free]) + 1,)  # one more than there is
+        room = Free(memory[np.newaxis], (PLENTY,), np.zeros(3, np.int64), left)
+        return bool(surely_found(lost, FIRST, np.ones((1, 3), np.bool_), room, np.zeros(3, np.bool_))[0])
+
+    assert with_classes(1, 1, 1)
+    assert with_classes(2, 2, 0)
+    assert not with_classes(1, 0, 0)
+    assert not with_classes(0, 0, 0)
