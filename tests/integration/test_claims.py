@@ -1,0 +1,86 @@
+"""Twelve creations at once on a real Ganeti with memory for twelve: five on one node, seven on another.
+
+Their operating system takes as long to install as the test wants. Meanwhile Ganeti has let go of the nodes,
+and it does not count the memory of instances that it has not started yet.
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration import cluster
+from tests.integration.cluster import ADD, EXECUTABLE, jobs, run, succeed, table
+from tests.integration.daemon import Daemon
+
+pytestmark = pytest.mark.integration
+
+MEMORY = 4400
+ROOM = {"node4": 5, "node5": 7}
+SYSTEMS = Path("/srv/ganeti/os")
+GO = SYSTEMS / "go"
+OPTIONS = (
+    "--no-name-check",
+    "--no-ip-check",
+    *EXECUTABLE,
+    "--node-group",
+    "other",
+    "--opportunistic-locking",
+)
+
+
+@pytest.fixture
+def room() -> Iterator[None]:
+    """Something on one of the nodes, and a system whose installation waits."""
+    shutil.copytree(SYSTEMS / "none", SYSTEMS / "slow")
+    (SYSTEMS / "slow" / "create").write_text(f"#!/bin/sh\nuntil [ -e {GO} ]; do sleep 0.1; done\n")
+    size = ("-t", "plain", "--disk", "0:size=1G", "-B", f"memory={2 * MEMORY},vcpus=1")
+    succeed([*ADD, *size, "--node", "node4", "blocker"])
+    run(["gnt-cluster", "modify", "--default-iallocator-params=no-capacity-checks="])
+    yield
+    GO.touch()
+    run(["gnt-cluster", "modify", "--default-iallocator-params="])
+    run(["gnt-instance", "remove", "-f", "blocker"])
+    shutil.rmtree(SYSTEMS / "slow")
+
+
+def created(daemon: Daemon, names: list[str], directory: Path) -> tuple[Counter[str], list[str]]:
+    """Creations at once, the last four in one request: how many run on each node then, and what has failed.
+
+    All instances are gone afterwards.
+    """
+    GO.unlink(missing_ok=True)
+    before, decided = jobs()[-1].number, daemon.served() + len(names) - 3
+    common = ["gnt-instance", "add", "--submit", "-o", "slow+default", "-t", "plain", "--disk", "0:size=1G"]
+    one = [*common, "-B", f"memory={MEMORY},vcpus=1", *OPTIONS]
+    run(*([*one, each] for each in names[:-4]), batch(directory / "batch", names[-4:]))
+    # Who finds no place with the locks that are free is asked for again, with all of them.
+    cluster.wait_until(lambda: daemon.served() >= decided)
+    GO.touch()
+    cluster.wait_until(lambda: daemon.status()["cluster"]["unfinished_jobs"] == 0)
+    failed = [job.summary for job in jobs(after=before) if job.status != "success"]
+    there = {row[0]: row[1:] for row in table("gnt-instance", "name,pnode,status")}
+    running = Counter(there[each][0] for each in names if each in there and there[each][1] == "running")
+    run(*(["gnt-instance", "remove", "-f", each] for each in names if each in there))
+    return running, failed
+
+
+def batch(path: Path, names: list[str]) -> list[str]:
+    """The command that makes instances in one request."""
+    common: dict[str, object] = {"mode": "create", "hypervisor": "fake", "os_type": "slow+default"}
+    common |= {"name_check": False, "ip_check": False, "beparams": {"memory": MEMORY, "vcpus": 1}}
+    common |= {"disk_template": "plain", "disks": [{"size": 1024}], "nics": [{}], "group_name": "other"}
+    path.write_text(json.dumps([common | {"instance_name": each} for each in names]))
+    return ["gnt-instance", "batch-create", "--submit", *EXECUTABLE, str(path)]
+
+
+@pytest.mark.usefixtures("room")
+def test_nothing_is_promised_twice(tmp_path: Path) -> None:
+    names = [f"claimed{number}" for number in range(sum(ROOM.values()))]
+    with Daemon("config_seconds = 1") as daemon:
+        daemon.refresh()
+        assert created(daemon, names, tmp_path) == (Counter(ROOM), [])
+        cluster.wait_until(lambda: daemon.status()["claims"]["living"] == 0)
