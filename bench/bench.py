@@ -1,7 +1,8 @@
 """Speed, ours and Debian's side by side: decisions (``requests.py``) and tools (``tools.py``).
 
 And, with nothing to compare with, node groups (``regroup.py``), following a cluster (``sync.py``), claims
-(``claims.py``), the history (``history.py``), the ledger (``ledger.py``) and overload (``overload.py``).
+(``claims.py``), the history (``history.py``), the ledger (``ledger.py``), a day under policies
+(``policies.py``) and overload (``overload.py``).
 """
 
 import argparse
@@ -12,7 +13,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 sys.path[0] = str(TOP)  # for bench.* and tests.*
 
-from bench import claims, history, ledger, overload, regroup, requests, sync, tools  # noqa: E402
+from bench import claims, history, ledger, overload, policies, regroup, requests, sync, tools  # noqa: E402
 from bench.timing import print_table  # noqa: E402
 
 
@@ -29,7 +30,7 @@ def main() -> None:
     for package in ("ganeti_htools", "daemon"):  # as an installation does
         compileall.compile_dir(TOP / package, quiet=1)
 
-    for part in (requests, tools, regroup, sync, claims, history, ledger, overload):
+    for part in (requests, tools, regroup, sync, claims, history, ledger, policies, overload):
         rows = [*part.ROWS, *(part.FULL_ROWS if options.full else [])]
         chosen = [row for row in rows if row.work.startswith(tuple(options.rows))]
         if chosen:

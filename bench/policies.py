@@ -45,7 +45,7 @@ class Row(NamedTuple):
         return f"policies {nodes} / {self.site.instances:,}, a day"
 
 
-ROWS = [Row(Site(5, 20, 2000), 60)]
+ROWS = [Row(Site(5, 20, 2000), 120)]
 FULL_ROWS: list[Row] = []
 TITLE = """A day under [squeeze] and [rebalance] on the simulator: nodes / instances at most, in groups of 20
 nodes; node-hours saved, what was moved for that, and moves after which N+1 or the reserve was lost that was

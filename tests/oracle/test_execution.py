@@ -71,8 +71,8 @@ def test_hbal_of_the_first_jobset(oracle: Oracle, tmp_path: Path) -> None:
 
 
 def test_hsqueeze(oracle: Oracle, tmp_path: Path) -> None:
-    rows = with_master(4, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.05, down=0))
-    options = ("--minimal-resources=0", "--target-resources=0")  # or else we leave two nodes
+    rows = with_master(7, Shape(nodes=5, instances=6, templates={"ext": 1}, fill=0.3, down=0))
+    options = ("--minimal-resources=0", "--target-resources=0")  # or else we keep N+1
     jobs = []
     for name in ("debian", "ours"):
         (tmp_path / name).mkdir()

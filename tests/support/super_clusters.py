@@ -25,10 +25,11 @@ SSD = DesiredUnit(StorageType.LVM_VG, "ssdvg")
 POOLS = (DesiredUnit(StorageType.EXT, "san"), DesiredUnit(StorageType.EXT, "nas"))
 
 
-def super_cluster(rng: Random, *, told: bool = True, between: bool = True) -> Cluster:
+def super_cluster(rng: Random, *, told: bool = True, between: bool = True, classes: bool = True) -> Cluster:
     """Groups of 2 to 4 nodes, some offline or overcommitted.
 
-    Perhaps nodes are ``told`` to have storage units, and perhaps there is an instance ``between`` two groups.
+    Perhaps nodes are ``told`` to have storage units, perhaps there is an instance ``between`` two groups, and
+    perhaps nodes have custom resource ``classes``.
     """
     told = rng.random() < 0.4 and told
     networks = rng.random() < 0.3
@@ -57,7 +58,7 @@ def super_cluster(rng: Random, *, told: bool = True, between: bool = True) -> Cl
             node = replace(_node(rng, name, group.uuid, rows, rng.choice(room)), offline=name == lost)
             nodes.append(_with_units(rng, node, rows, seen[group.name]) if told else node)
     found = Cluster(groups, tuple(nodes), tuple(rows), tags)
-    return with_classes(rng, found) if rng.random() < 0.25 else found
+    return with_classes(rng, found) if classes and rng.random() < 0.25 else found
 
 
 def _group(rng: Random, number: int, networks: bool) -> Group:
