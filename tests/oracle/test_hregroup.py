@@ -17,7 +17,7 @@ pytestmark = pytest.mark.oracle
 
 
 def cluster(seed: int) -> Cluster:
-    """Any cluster of several groups for Debian's tools: no units or classes, no instance between two groups."""
+    """A cluster of several groups for Debian's tools: no units or classes, no instance between two groups."""
     found = super_cluster(Random(seed), classes=False)
     group = {node.name: node.group for node in found.nodes}
     rows = tuple(
