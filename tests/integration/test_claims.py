@@ -1,4 +1,4 @@
-"""Twelve creations at once on a real Ganeti with memory for twelve: five on one node, seven on another.
+"""Twelve creations at once on a real Ganeti with memory for twelve: one on one node, eleven on another.
 
 Their operating system takes as long to install as the test wants. Meanwhile Ganeti has let go of the nodes,
 and it does not count the memory of instances that it has not started yet.
@@ -18,8 +18,8 @@ from tests.integration.daemon import Daemon
 
 pytestmark = pytest.mark.integration
 
-MEMORY = 4400
-ROOM = {"node4": 5, "node5": 7}
+MEMORY = 2800  # of nodes with 11 times that
+ROOM = {"node4": 1, "node5": 11}
 SYSTEMS = Path("/srv/ganeti/os")
 GO = SYSTEMS / "go"
 OPTIONS = (
@@ -37,7 +37,7 @@ def room() -> Iterator[None]:
     """Something on one of the nodes, and a system whose installation waits."""
     shutil.copytree(SYSTEMS / "none", SYSTEMS / "slow")
     (SYSTEMS / "slow" / "create").write_text(f"#!/bin/sh\nuntil [ -e {GO} ]; do sleep 0.1; done\n")
-    size = ("-t", "plain", "--disk", "0:size=1G", "-B", f"memory={2 * MEMORY},vcpus=1")
+    size = ("-t", "plain", "--disk", "0:size=1G", "-B", f"memory={10 * MEMORY},vcpus=1")
     succeed([*ADD, *size, "--node", "node4", "blocker"])
     run(["gnt-cluster", "modify", "--default-iallocator-params=no-capacity-checks="])
     yield
