@@ -1,7 +1,7 @@
 """Twelve creations at once on a real Ganeti with memory for twelve: one on one node, eleven on another.
 
-Their operating system takes as long to install as the test wants. Meanwhile Ganeti has let go of the nodes,
-and it does not count the memory of instances that it has not started yet.
+Their operating system takes as long to install as the test wants. Meanwhile Ganeti has let go of the nodes.
+Those that are asked for in one request are created by jobs that come after other decisions.
 """
 
 import json
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.integration
 
 MEMORY = 2800  # of nodes with 11 times that
 ROOM = {"node4": 1, "node5": 11}
+NAMES = [f"claimed{number}" for number in range(sum(ROOM.values()))]
 SYSTEMS = Path("/srv/ganeti/os")
 GO = SYSTEMS / "go"
 OPTIONS = (
@@ -47,24 +48,27 @@ def room() -> Iterator[None]:
     shutil.rmtree(SYSTEMS / "slow")
 
 
-def created(daemon: Daemon, names: list[str], directory: Path) -> tuple[Counter[str], list[str]]:
-    """Creations at once, the last four in one request: how many run on each node then, and what has failed.
+def created(
+    daemon: Daemon, directory: Path, single: list[str], *together: list[str]
+) -> tuple[Counter[str], list[str]]:
+    """Creations at once, some in requests for several: how many run on each node then, and what has failed.
 
     All instances are gone afterwards.
     """
     GO.unlink(missing_ok=True)
-    before, decided = jobs()[-1].number, daemon.served() + len(names) - 3
+    before, decided = jobs()[-1].number, daemon.served() + len(single) + len(together)
     common = ["gnt-instance", "add", "--submit", "-o", "slow+default", "-t", "plain", "--disk", "0:size=1G"]
     one = [*common, "-B", f"memory={MEMORY},vcpus=1", *OPTIONS]
-    run(*([*one, each] for each in names[:-4]), batch(directory / "batch", names[-4:]))
+    batches = [batch(directory / f"batch-{names[0]}", names) for names in together]
+    run(*batches, *([*one, each] for each in single))
     # Who finds no place with the locks that are free is asked for again, with all of them.
     cluster.wait_until(lambda: daemon.served() >= decided)
     GO.touch()
     cluster.wait_until(lambda: daemon.status()["cluster"]["unfinished_jobs"] == 0)
     failed = [job.summary for job in jobs(after=before) if job.status != "success"]
     there = {row[0]: row[1:] for row in table("gnt-instance", "name,pnode,status")}
-    running = Counter(there[each][0] for each in names if each in there and there[each][1] == "running")
-    run(*(["gnt-instance", "remove", "-f", each] for each in names if each in there))
+    running = Counter(node for name, (node, status) in there.items() if name in NAMES and status == "running")
+    run(*(["gnt-instance", "remove", "-f", each] for each in NAMES if each in there))
     return running, failed
 
 
@@ -79,8 +83,13 @@ def batch(path: Path, names: list[str]) -> list[str]:
 
 @pytest.mark.usefixtures("room")
 def test_nothing_is_promised_twice(tmp_path: Path) -> None:
-    names = [f"claimed{number}" for number in range(sum(ROOM.values()))]
+    first, second, third = NAMES[:4], NAMES[4:8], NAMES[8:]
     with Daemon("config_seconds = 1") as daemon:
         daemon.refresh()
-        assert created(daemon, names, tmp_path) == (Counter(ROOM), [])
+        assert created(daemon, tmp_path, first, second, third) == (Counter(ROOM), [])
         cluster.wait_until(lambda: daemon.status()["claims"]["living"] == 0)
+    with Daemon('config_seconds = 1\nclaims = "never"') as daemon:
+        daemon.refresh()
+        running, failed = created(daemon, tmp_path, [], first, second, third)
+        assert failed  # those that were promised the room that others got
+        assert running.total() + len(failed) == len(NAMES)
