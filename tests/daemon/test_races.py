@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger.identities import provider_uuid
 from htoolsd.ledger.ledger import Ledger
@@ -16,6 +18,8 @@ from htoolsd.ledger.records import Changes, Contents, Provider
 from tests.daemon.claiming import DISK, MEMORY, POOL
 from tests.support.postgresql import Server
 from tests.support.programs import PATIENCE, ROOT, Daemon, running, wait_until
+
+pytestmark = pytest.mark.slow
 
 CLIENTS = 8
 NODES = 20

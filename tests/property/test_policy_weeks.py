@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -94,6 +95,7 @@ def flaps(power: Iterable[tuple[float, str, bool]], cool_down: float) -> int:
     return count
 
 
+@pytest.mark.slow
 @settings(max_examples=2)
 @given(st.integers(0, 1 << 16), SQUEEZE, REBALANCE)
 def test_weeks_of_load_that_comes_and_goes(seed: int, squeeze: Squeeze, rebalance: Rebalance) -> None:
