@@ -168,6 +168,7 @@ def test_squeezing_empties_a_node_and_takes_it_back(daemon: Daemon, tmp_path: Pa
     succeed([PROGRAMS / "hsqueeze", "-L", "-X", "--minimal-resources=100", "--target-resources=101"])
     assert table("gnt-node", "offline", "node3") == [["N"]]
     agree(tmp_path)
+    run(["gnt-node", "remove-tags", "node3", "htools:standby:now"])
 
 
 def test_luxid_started_again(daemon: Daemon, tmp_path: Path) -> None:
