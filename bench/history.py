@@ -1,29 +1,17 @@
 """What the history costs: the decision that is noted, and the daemon beside it."""
 
-import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import trio
 
-from bench.timing import duration, verdict
+from bench.timing import Part, measured
 from ganeti_htools.planning.gist import Gist
 from htoolsd.history import entries
 from htoolsd.history.database import Database
 from htoolsd.history.entries import Entry, Wanted
 from htoolsd.history.history import MOST, History
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: what is measured, seconds at most."""
-
-    work: str
-    measure: Callable[[Path], float]
-    target: float
 
 
 def decision(number: int) -> Entry:
@@ -74,22 +62,11 @@ def finding(directory: Path, number: int) -> float:
 
 
 ROWS = [
-    Row("history, a decision noted", noting, 1e-4),
-    Row("history, 1,000 decisions written", writing, 1.0),
-    Row("history, an instance found among 20,000 decisions", partial(finding, number=20_000), 0.1),
+    Part("history, a decision noted", noting, 1e-4),
+    Part("history, 1,000 decisions written", writing, 1.0),
+    Part("history, an instance found among 20,000 decisions", partial(finding, number=20_000), 0.1),
 ]
-FULL_ROWS: list[Row] = []
+FULL_ROWS: list[Part] = []
 TITLE = "The history of the daemon. A decision only pays for being noted; a thread writes."
-HEADER = ["work", "time", "at most", "reached"]
 NOTES: dict[str, str] = {}
-
-
-def lines(rows: Sequence[Row]) -> list[list[str]]:
-    """Measure; the table."""
-    measured = []
-    for row in rows:
-        with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory:
-            seconds = row.measure(Path(directory))
-        shown = duration(seconds) if seconds >= 1e-4 else f"{seconds * 1e6:.1f} us"
-        measured.append([row.work, shown, duration(row.target), verdict(seconds <= row.target)])
-    return [HEADER, *measured]
+lines = measured

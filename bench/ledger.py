@@ -1,14 +1,13 @@
 """What the ledger costs, on SQLite: a claim, and following a cluster."""
 
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from bench.timing import SEED, duration, verdict
+from bench.timing import SEED, Part, measured
 from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.inventory import Inventory
@@ -25,15 +24,6 @@ _DISK = "CUSTOM_DISK_MIB_LVM_VG_XENVG"
 _HAS = {MEMORY: 1 << 20, VCPU: 10_000, SPINDLES: 10_000, _DISK: 1 << 30}
 _PRIMARY = {MEMORY: 1024, VCPU: 1, SPINDLES: 1, _DISK: 1024}
 _SECONDARY = {SPINDLES: 1, _DISK: 1152}
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: what is measured, seconds at most."""
-
-    work: str
-    measure: Callable[[Path], float]
-    target: float
 
 
 def placed(nodes: Sequence[Provider], number: int) -> Allocations:
@@ -108,22 +98,12 @@ def following(directory: Path, nodes: int, changed: bool) -> float:
 
 
 ROWS = [
-    Row("ledger, a claim (80 nodes, 800 instances)", partial(claiming, nodes=80, instances=800), 2e-3),
-    Row("ledger, a claim (1,000 nodes, 10,000)", partial(claiming, nodes=1000, instances=10_000), 5e-3),
-    Row("ledger, 1,000 nodes, 10,000 instances, cold", partial(following, nodes=1000, changed=False), 2.0),
-    Row("ledger, one of 10,000 instances changed", partial(following, nodes=1000, changed=True), 0.05),
+    Part("ledger, a claim (80 nodes, 800 instances)", partial(claiming, nodes=80, instances=800), 2e-3),
+    Part("ledger, a claim (1,000 nodes, 10,000)", partial(claiming, nodes=1000, instances=10_000), 5e-3),
+    Part("ledger, 1,000 nodes, 10,000 instances, cold", partial(following, nodes=1000, changed=False), 2.0),
+    Part("ledger, one of 10,000 instances changed", partial(following, nodes=1000, changed=True), 0.05),
 ]
-FULL_ROWS: list[Row] = []
+FULL_ROWS: list[Part] = []
 TITLE = "The ledger of the daemon, on SQLite. A thread does this; a decision waits for its claim only."
-HEADER = ["work", "time", "at most", "reached"]
 NOTES: dict[str, str] = {}
-
-
-def lines(rows: Sequence[Row]) -> list[list[str]]:
-    """Measure; the table."""
-    measured = []
-    for row in rows:
-        with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory:
-            seconds = row.measure(Path(directory))
-        measured.append([row.work, duration(seconds), duration(row.target), verdict(seconds <= row.target)])
-    return [HEADER, *measured]
+lines = measured

@@ -3,7 +3,8 @@
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -65,12 +66,33 @@ def progress(text: str) -> None:
 
 def duration(seconds: float) -> str:
     """Seconds for people."""
+    if seconds < 1e-4:
+        return f"{seconds * 1e6:.1f} us"
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def verdict(reached: bool) -> str:
     """Whether a target was."""
     return "yes" if reached else "NO"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One line of a table about parts of a program: what is measured, in a directory; seconds at most."""
+
+    work: str
+    measure: Callable[[Path], float]
+    target: float
+
+
+def measured(rows: Sequence[Part]) -> list[list[str]]:
+    """Measure; the table."""
+    lines = [["work", "time", "at most", "reached"]]
+    for row in rows:
+        with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory:
+            seconds = row.measure(Path(directory))
+        lines.append([row.work, duration(seconds), duration(row.target), verdict(seconds <= row.target)])
+    return lines
 
 
 def compared(ratio: float, target: float) -> list[str]:

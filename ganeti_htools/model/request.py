@@ -1,8 +1,8 @@
 """What an iallocator may be asked (Ganeti's design "iallocator"). Objects are named, not numbered."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.cluster import Instance, Nic
 from ganeti_htools.model.types import EvacMode
 
 
@@ -76,3 +76,31 @@ def instances_of(request: Request) -> tuple[str, ...]:
             return (name,)
         case NodeEvacuate(names, _) | ChangeGroup(names, _):
             return names
+
+
+def anonymous(request: Request) -> Request:
+    """A request for new instances without their names and addresses; others stay as they are."""
+
+    def nobody(placement: Placement) -> Placement:
+        row = placement.instance
+        nics = tuple(Nic(network=nic.network) for nic in row.nics)
+        return replace(placement, instance=replace(row, name="", nics=nics))
+
+    match request:
+        case Allocate(placement, _):
+            return replace(request, placement=nobody(placement))
+        case MultiAllocate(placements):
+            return MultiAllocate(tuple(map(nobody, placements)))
+        case _:
+            return request
+
+
+def new_instances(request: Request) -> tuple[Instance, ...]:
+    """The instances that a request wants to have placed, as they are asked for."""
+    match request:
+        case Allocate(placement, _):
+            return (placement.instance,)
+        case MultiAllocate(placements):
+            return tuple(each.instance for each in placements)
+        case _:
+            return ()

@@ -12,8 +12,8 @@ import numpy as np
 from ganeti_htools.model import resource_classes
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.columns import Ints
-from ganeti_htools.model.storage import StorageType
 from ganeti_htools.model.units import Units, unit_on
+from ganeti_htools.model.uses import classes_of
 
 
 class Reserved(NamedTuple):
@@ -37,10 +37,8 @@ def reserved(nodes: Sequence[Node], units: Units) -> Reserved | None:
     def of(name: str) -> Ints:
         return np.array([each.get(name, 0) for each in kept], np.int64)
 
-    # While no node tells its units, the only one stands for the default volume group.
-    local = units.local if units.known else (units.default(StorageType.LVM_VG),)
     there = [[unit_on(node, units, unit) is not None for node in nodes] for unit in units.local]
-    disk = np.array([of(name) for name in resource_classes.of_units(local).values()])
+    disk = np.array([of(name) for name in classes_of(units).values()])
     spindles = of(resource_classes.SPINDLES)
     exclusive = np.array([node.excl_stor for node in nodes], np.bool_)
     return Reserved(

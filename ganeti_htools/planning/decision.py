@@ -8,18 +8,17 @@ from ganeti_htools.backends import answer, incremental
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.decide import Decision, decide, not_enabled
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
-from ganeti_htools.model.furnished import with_disk
 from ganeti_htools.model.inconsistent import inconsistent_data
 from ganeti_htools.model.request import (
-    Allocate,
     AllocateSecondary,
-    MultiAllocate,
     Request,
+    anonymous,
     instances_of,
+    new_instances,
 )
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
@@ -28,12 +27,14 @@ from ganeti_htools.planning.gist import Gist, gist
 from ganeti_htools.planning.inter_group import prepared
 from ganeti_htools.planning.known_units import (
     Memory,
+    lacks_disks,
     names_units,
     unused_units,
+    with_disks,
     with_known,
     with_known_inventories,
 )
-from ganeti_htools.planning.promises import Promise, promised, with_promises
+from ganeti_htools.planning.promises import Promise, promised, with_promises, without_reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class Known:
 
     Its nodes reported their figures ``age`` seconds ago, and their storage units ``units_age`` seconds ago.
     ``naming`` gives the cluster whose nodes also have units that no disk is on yet. ``to_be_asked``: nodes
-    will be asked for units once these are needed, but have not been yet, or not all of them.
+    will be asked for units once these are needed, but have not been yet, or not all of them. ``promised`` is
+    what instances of other clusters were promised (MiB) of pools, by name; the pools have it reserved.
     """
 
     cluster: Cluster
@@ -72,7 +74,11 @@ class Known:
     units_age: float = 0.0
     naming: Callable[[frozenset[DesiredUnit]], Cluster] | None = None
     to_be_asked: bool = False
+    promised: Mapping[str, Mapping[DesiredUnit, int]] = field(default_factory=dict)
 
+
+Places = tuple[tuple[int, ...], ...]  # rows of nodes
+Asked = tuple[Cluster, Request, Options]
 
 MOST_NODES = 3000  # all pairs of nodes are looked at at once
 MOST_NAMES = 3  # of instances to which room is promised
@@ -88,8 +94,8 @@ class Cache:
     def __init__(self) -> None:
         self.reader = incremental.Reader()
         self.figures: Figures | None = None
-        self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
         self.furnished = Memory()
+        self.alone: tuple[Asked, Places] | None = None  # the last decision for which no promises counted
 
 
 def respond(
@@ -108,21 +114,27 @@ def respond(
     cache = cache or Cache()
     message = cache.reader.read(data)
     cluster, request, note = message.cluster, message.request, ""
+    about, requested = instances_of(request), new_instances(request)
     if len(cluster.nodes) > MOST_NODES:
         raise TooLargeError(f"the request has more than {MOST_NODES} nodes")
     if known:
         cluster, note = _furnished(cluster, request, known, cache)
     cluster, options, more = prepared(cluster, request, options, known.cluster if known else None)
-    about = instances_of(request)
     counting, names = with_promises(cluster, promises, about)
+    unreserved, others = without_reserved(cluster, requested, known.promised if known else {})
     state = state_for(counting, request, options, cache.figures)
     cache.figures = state.figures
-    outcome, requested = _outcome(state, request, options), _requested(request)
-    if names:
-        more += f"; room is promised to {_listed(names)}"
-        if _found(outcome) < len(about):
-            without = _outcome(state_for(cluster, request, options, state.figures), request, options)
-            more += ", without which more would find a place" * (_found(without) > _found(outcome))
+    outcome = _outcome(state, request, options)
+    places, asked = _places(outcome), (unreserved, anonymous(request), options)
+    if names or others:
+        alone = cache.alone[1] if cache.alone and cache.alone[0] == asked else None
+        if _found(places) < len(about):  # for all others to decide once more takes too long
+            alone = _places(
+                _outcome(state_for(unreserved, request, options, state.figures), request, options)
+            )
+        more += _changed([*names, *others], places, alone)
+    else:
+        cache.alone = asked, places
     return Response(
         _answer(request, outcome, note + more),
         (*message.warnings, *inconsistent_data(state)),
@@ -147,13 +159,31 @@ def _among(rows: Sequence[Instance], promises: Collection[Promise]) -> dict[str,
     return {row.name: row for row in rows if row.name in names} if names else {}
 
 
-def _found(outcome: Decision | RequestFailed) -> int:
-    """How many instances have found a place."""
+def _places(outcome: Decision | RequestFailed) -> Places:
+    """The nodes of each instance, none if it has found no place; of instances that move, of those that do."""
     if isinstance(outcome, RequestFailed):
-        return 0
+        return ()
     if isinstance(outcome.result, Evacuation):
-        return len(outcome.result.moved)
-    return sum(bool(each.nodes) for each in outcome.result)
+        return tuple((each.instance, *each.nodes) for each in outcome.result.moved)
+    return tuple(each.nodes for each in outcome.result)
+
+
+def _found(places: Places) -> int:
+    """How many instances have found a place."""
+    return sum(map(bool, places))
+
+
+def _changed(names: Sequence[str], places: Places, alone: Places | None) -> str:
+    """What it has changed, in words, that room is promised to these; nothing if nothing.
+
+    ``alone`` is what would have been decided otherwise, None if that is not known.
+    """
+    if places == alone:
+        return ""
+    others = "" if alone is None else ", without which other nodes would be chosen"
+    if alone is not None and _found(alone) > _found(places):
+        others = ", without which more would find a place"
+    return f"; room is promised to {_listed(names)}{others}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -164,7 +194,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _furnished(cluster: Cluster, request: Request, known: Known, cache: Cache) -> tuple[Cluster, str]:
     """The cluster of a request with what that cannot say, and what there is to tell of it."""
-    requested, note = _requested(request), ""
+    requested, note = new_instances(request), ""
     unused = unused_units(requested, known.cluster)
     there = known.naming(unused) if unused and known.naming else known.cluster
     furnished = with_known(cluster, request, there, cache.furnished)
@@ -172,47 +202,17 @@ def _furnished(cluster: Cluster, request: Request, known: Known, cache: Cache) -
         note = f"; storage units, which the request lacks, as reported {known.units_age:.0f} s ago"
     if known.to_be_asked and names_units(requested, known.cluster):
         note = "; storage units, which the request lacks, are not known yet and will be asked for"
-    filled = with_disks(furnished, known.cluster, cache) if lacks_disks(cluster, request) else furnished
+    filled = (
+        with_disks(furnished, known.cluster, cache.furnished) if lacks_disks(cluster, request) else furnished
+    )
     if filled is not furnished:
         note += f"; disk space of nodes, which the request lacks, as reported {known.age:.0f} s ago"
     return with_known_inventories(filled, known.cluster, cache.furnished), note
 
 
-def lacks_disks(cluster: Cluster, request: Request) -> bool:
-    """Whether no node seems to have disk space where there are instances on local disks.
-
-    Ganeti tells the disk space for the disk template of an allocation, of other requests for the first that
-    is enabled (``lib/masterd/iallocator.py``); for shared or external storage and diskless instances: none.
-    Then no instance on local disks seems to fit anywhere. An allocation on local disks tells all there is.
-    """
-    if any(node.t_dsk or node.f_dsk for node in cluster.nodes):
-        return False
-    if isinstance(request, Allocate) and request.placement.instance.template.local_storage:
-        return False
-    return any(row.template.local_storage for row in (*cluster.instances, *_requested(request)))
-
-
-def with_disks(cluster: Cluster, other: Cluster, cache: Cache) -> Cluster:
-    """The cluster with the disk space (and spindles) that its nodes have in the ``other`` one.
-
-    Nodes that report nothing, or are not known there, stay as they are. The same object if all stay.
-    """
-    others = {node.name: node for node in other.nodes if node.t_dsk}
-    nodes, filled = [], {}
-    for node in cluster.nodes:
-        source = others.get(node.name)
-        if source is not None and node.t_mem:
-            key = id(node), id(source)
-            filled[key] = cache.filled.get(key) or (node, source, with_disk(node, source))
-            node = filled[key][-1]
-        nodes.append(node)
-    cache.filled = filled
-    return replace(cluster, nodes=tuple(nodes)) if filled else cluster
-
-
 def state_for(cluster: Cluster, request: Request, options: Options, known: Figures | None = None) -> State:
     """The state on which a request is decided."""
-    asked = _requested(request)
+    asked = new_instances(request)
     if isinstance(request, AllocateSecondary):  # which may be on more units than it was
         asked = tuple(
             replace(row, template=DiskTemplate.DRBD)
@@ -220,16 +220,6 @@ def state_for(cluster: Cluster, request: Request, options: Options, known: Figur
             if row.name == request.instance
         )
     return derive(cluster, asked, options.static_kvm_node_memory, known)
-
-
-def _requested(request: Request) -> tuple[Instance, ...]:
-    match request:
-        case Allocate(placement, _):
-            return (placement.instance,)
-        case MultiAllocate(placements):
-            return tuple(placement.instance for placement in placements)
-        case _:
-            return ()
 
 
 def respond_on(

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
-from ganeti_htools.model.furnished import REPORTED, located
+from ganeti_htools.model.furnished import REPORTED, located, with_disk
 from ganeti_htools.model.inventory import Inventories
-from ganeti_htools.model.request import Allocate, Relocate, Request
+from ganeti_htools.model.request import Allocate, Relocate, Request, new_instances
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.units import named_by, tagged
@@ -26,6 +26,7 @@ class Memory:
     def __init__(self) -> None:
         self.nodes: dict[int, tuple[Node, Node, DesiredUnit | None, Node]] = {}
         self.instances: dict[int, tuple[Instance, Instance | None, Instance]] = {}
+        self.filled: dict[tuple[int, int], tuple[Node, Node, Node]] = {}
         self.having: dict[int, tuple[Node, Inventories, Node]] = {}
         self._known: tuple[Instance, ...] = ()
         self._named: dict[str, Instance] = {}
@@ -56,6 +57,38 @@ def with_known_inventories(cluster: Cluster, known: Cluster, memory: Memory) -> 
             node = kept[-1]
         rows.append(node)
     return replace(cluster, nodes=tuple(rows))
+
+
+def lacks_disks(cluster: Cluster, request: Request) -> bool:
+    """Whether no node seems to have disk space where there are instances on local disks.
+
+    Ganeti tells the disk space for the disk template of an allocation, of other requests for the first that
+    is enabled (``lib/masterd/iallocator.py``); for shared or external storage and diskless instances: none.
+    Then no instance on local disks seems to fit anywhere. An allocation on local disks tells all there is.
+    """
+    if any(node.t_dsk or node.f_dsk for node in cluster.nodes):
+        return False
+    if isinstance(request, Allocate) and request.placement.instance.template.local_storage:
+        return False
+    return any(row.template.local_storage for row in (*cluster.instances, *new_instances(request)))
+
+
+def with_disks(cluster: Cluster, other: Cluster, memory: Memory) -> Cluster:
+    """The cluster with the disk space (and spindles) that its nodes have in the ``other`` one.
+
+    Nodes that report nothing, or are not known there, stay as they are. The same object if all stay.
+    """
+    others = {node.name: node for node in other.nodes if node.t_dsk}
+    nodes, filled = [], {}
+    for node in cluster.nodes:
+        source = others.get(node.name)
+        if source is not None and node.t_mem:
+            key = id(node), id(source)
+            filled[key] = memory.filled.get(key) or (node, source, with_disk(node, source))
+            node = filled[key][-1]
+        nodes.append(node)
+    memory.filled = filled
+    return replace(cluster, nodes=tuple(nodes)) if filled else cluster
 
 
 _TOLD = (StorageType.LVM_VG, StorageType.FILE)  # of others Ganeti tells no space (``STS_REPORT``)

@@ -16,6 +16,8 @@ from ganeti_htools.model.types import Status
 from ganeti_htools.model.units import Units, needs_of, told_units
 from ganeti_htools.planning.promised_moves import keeping, lacking
 
+_PROMISED = ("pnode", "snode", "template", "disks", "dsk")  # of an instance that is there
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -32,6 +34,10 @@ class Promise:
         """The instance's name."""
         return self.row.name
 
+    def kept_by(self, row: Instance) -> Instance:
+        """The instance, which is there, once it has the nodes and disks that it was promised."""
+        return replace(row, **{name: getattr(self.row, name) for name in _PROMISED})
+
 
 def promised(request: Request, decision: Decision) -> tuple[Promise, ...]:
     """What a decision promises, in the order in which it found places."""
@@ -46,11 +52,10 @@ def promised(request: Request, decision: Decision) -> tuple[Promise, ...]:
     promises = []
     for index in range(len(known), len(state.cluster.instances)):
         row = _placed(state, index)
-        if row.name not in known:
-            promises.append(Promise(row, True))
-        else:  # its disks are made anew
-            new = {name: getattr(row, name) for name in ("pnode", "snode", "disks", "dsk")}
-            promises.append(Promise(replace(state.cluster.instances[known[row.name]], **new), False))
+        promise = Promise(row, row.name not in known)
+        if not promise.new:  # its disks are made anew
+            promise = replace(promise, row=promise.kept_by(state.cluster.instances[known[row.name]]))
+        promises.append(promise)
     return tuple(promises)
 
 
@@ -97,7 +102,7 @@ def with_promises(
     for index, row in ((index, rows[index]) for index in there):
         promise = counted.pop(row.name)
         if not promise.new:
-            kept = lacking(row, promise.row, units, nodes)
+            kept = lacking(row, promise.kept_by(row), units, nodes)
             for name, amounts in kept.items():
                 taken[name].kept.update(amounts)
             names += [row.name] * bool(kept)
@@ -119,6 +124,25 @@ def with_promises(
         for node in cluster.nodes
     )
     return replace(cluster, nodes=left, instances=tuple(rows)), names
+
+
+def without_reserved(
+    cluster: Cluster, requested: Iterable[Instance], promised: Mapping[str, Mapping[DesiredUnit, int]]
+) -> tuple[Cluster, list[str]]:
+    """The cluster as if nothing were reserved of pools for those that are ``promised`` it (MiB, by name);
+    and the names of those of them that have something of a pool that those ``requested`` want.
+    """
+    if not promised:
+        return cluster, []
+    units, reserved = told_units(cluster), Counter[DesiredUnit]()
+    for held in promised.values():
+        reserved.update(held)
+    pools = tuple(
+        pool._replace(reserved=max(0, pool.reserved - reserved[pool.unit])) for pool in cluster.pools
+    )
+    wanted = {unit for row in requested for unit in units.of_pools(row)}
+    names = [name for name, held in promised.items() if not wanted.isdisjoint(held)]
+    return replace(cluster, pools=pools), names
 
 
 def _take(row: Instance, units: Units, taken: Mapping[str, _Taken]) -> None:

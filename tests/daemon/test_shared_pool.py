@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.daemon.planning import ctl
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
 from tests.support.postgresql import Server
-from tests.support.programs import Daemon, running, wait_until
+from tests.support.programs import Daemon, executable, running, wait_until
 from tests.support.simulators import simulator
 from tests.support.worlds import instance, node
 
@@ -46,16 +47,22 @@ def rows() -> Cluster:
     return Cluster((Group("default", "uuid"),), (one,), (row,))
 
 
-def configuration(ledger: str) -> str:
+def configuration(ledger: str, seconds: float) -> str:
     pool = (
         f'type = "ext"\nkey = "san"\ntotal = {TOTAL}\nreserved = {RESERVED}\nprovider = "san.example.org"\n'
     )
-    return f'config_seconds = 0.05\nstorage = "always"\nledger = "{ledger}"\n[[pool]]\n{pool}'
+    return f'config_seconds = {seconds}\nstorage = "always"\nledger = "{ledger}"\n[[pool]]\n{pool}'
 
 
 @pytest.fixture
-def both(tmp_path: Path, postgresql: Server) -> Iterator[Both]:
-    config = configuration(postgresql.database())
+def seconds() -> float:
+    """How often each daemon looks."""
+    return 0.05
+
+
+@pytest.fixture
+def both(tmp_path: Path, postgresql: Server, seconds: float) -> Iterator[Both]:
+    config = configuration(postgresql.database(), seconds)
     with ExitStack() as stack:
         daemons = []
         for name in "ab":
@@ -67,14 +74,17 @@ def both(tmp_path: Path, postgresql: Server) -> Iterator[Both]:
         yield found
 
 
-def decide(daemon: Daemon, name: str, size: int, **more: bool) -> Any:
-    """The answer to a request for an instance with a disk of that size on the pool."""
-    request = messages.allocate(name, "ext", disks=[size])
-    request["disks"][0] |= {"provider": "san"}
+def request(name: str, size: int) -> str:
+    """For an instance with a disk of that size on the pool."""
+    wanted = messages.allocate(name, "ext", disks=[size])
+    wanted["disks"][0] |= {"provider": "san"}
     data = cluster(3, Shape(nodes=3, instances=0, templates={"ext": 1}))
-    answer: Any = ask(
-        str(daemon.socket), "decide", {"request": messages.encode(messages.message(data, request)), **more}
-    )
+    return messages.encode(messages.message(data, wanted))
+
+
+def decide(daemon: Daemon, name: str, size: int, **more: bool) -> Any:
+    """The answer to a request."""
+    answer: Any = ask(str(daemon.socket), "decide", {"request": request(name, size), **more})
     return json.loads(answer["stdout"])
 
 
@@ -127,3 +137,42 @@ def test_a_cluster_whose_daemon_is_gone_goes_on_counting(both: Both) -> None:
     both.b.wait()
     wait_until(lambda: room(both.a) == TOTAL - RESERVED - 2 * EACH)
     assert both.used() == 2 * EACH
+
+
+def race(both: Both, files: list[Path]) -> list[Any]:
+    """The answers when the executable asks both daemons at once."""
+    with ThreadPoolExecutor(2) as pool:
+        ran = list(pool.map(executable, [both.a.socket, both.b.socket], files))
+    assert [(each.returncode, each.stderr) for each in ran] == [(0, "")] * 2
+    return [json.loads(each.stdout) for each in ran]
+
+
+def take_back(both: Both) -> None:
+    """Release what was promised, once the ledger knows of it."""
+    daemons = both.a, both.b
+    wait_until(
+        lambda: (
+            sum(each.status()["claims"]["living"] for each in daemons) == both.a.status()["ledger"]["claims"]
+        )
+    )
+    for each, name in zip(daemons, "ab", strict=True):
+        ctl(each, "release", f"new{name}")
+    wait_until(lambda: both.used() == 2 * EACH)
+
+
+@pytest.mark.parametrize("seconds", [3600.0])  # what the other one has promised is only met in the ledger
+def test_both_promise_the_last_room_at_once(both: Both, tmp_path: Path) -> None:
+    ctl(both.a, "refresh")
+    left = TOTAL - RESERVED - 2 * EACH
+    wait_for_room(both, left)
+    files = [tmp_path / f"new{name}" for name in "ab"]
+    for path in files:
+        path.write_text(request(path.name, left - 1))
+    answers = race(both, files)
+    while any("without the ledger" in each["info"] for each in answers):  # it has taken too long
+        take_back(both)
+        answers = race(both, files)
+    (lucky,) = (name for name, each in zip("ab", answers, strict=True) if each["success"])
+    (refused,) = (each["info"] for each in answers if not each["success"])
+    assert f"; room is promised to {lucky}/new{lucky}, without which more would find a place" in refused
+    assert both.a.status()["ledger"]["conflicts"] + both.b.status()["ledger"]["conflicts"] > 0

@@ -5,9 +5,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 
-from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive
@@ -16,6 +14,7 @@ from ganeti_htools.model.resource_classes import is_own
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Status
 from tests.property.narrow import cases
+from tests.support.trials import anew
 
 with_classes = cases.filter(lambda case: bool(case[0].units.classes))
 
@@ -61,15 +60,6 @@ def as_secondary(cluster: Cluster, new: Instance, primary: Node, node: Node, nam
     free, wanted = there.capacity - used(cluster, node, name, forthcoming=False), kept(cluster, node, name)
     together = kept_for(cluster, primary.name, node, name) + own
     return new.forthcoming or free < wanted or free >= max(wanted, together)
-
-
-def anew(state: State, new: Instance) -> Trial:
-    """A new instance on all nodes, or pairs of nodes."""
-    asked, rows = state.ask(new), np.arange(len(state.group))
-    if not asked.mirrored:
-        return placements.allocate_one(state, asked, rows, np.ones(len(rows), np.bool_))
-    p, s = np.nonzero(rows[:, np.newaxis] != rows)
-    return placements.allocate_pairs(state, asked, p, s, state.peers[p, s])
 
 
 def without_classes(cluster: Cluster) -> Cluster:

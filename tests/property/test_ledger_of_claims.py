@@ -3,11 +3,12 @@
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from trio.testing import MockClock
 
 from ganeti_htools.model.cluster import Instance
@@ -15,57 +16,68 @@ from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.decision import Response
 from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
-from htoolsd.claims.booking import Booking, make_up
+from htoolsd.claims.booking import Booking
+from htoolsd.claims.claim import made
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.entries import entry_of
+from htoolsd.claims.entries import entry_of, make_up
 from htoolsd.ledger.following import Agreed, difference
-from htoolsd.ledger.identities import provider_uuid
 from htoolsd.ledger.ledger import Ledger
+from htoolsd.ledger.records import Contents
 from htoolsd.ledger.saying import statement
 from htoolsd.ledger.worker import Worker
 from htoolsd.sync.queue import Work
 from tests.support.by_hand import cluster, instance
 
 NODES = ("a", "b", "c")
-NAMES = st.sampled_from([f"inst{number}" for number in range(2)])
+NAMES = st.sampled_from(["inst0", "inst1"])
 PLACES = st.permutations(NODES).map(lambda nodes: (nodes[0], nodes[1]))
 SECONDS = 600.0
+MEANWHILE = st.sampled_from(["nothing", "nothing", "make up", "resynchronise"])
+
+Place = tuple[str, str]
 
 
-def row_of(name: str, place: tuple[str, str], **facts: Any) -> Instance:
+def row_of(name: str, place: Place, **facts: Any) -> Instance:
     return replace(instance(name, DiskTemplate.DRBD, *place), **facts)
 
 
-def said(ledger: Ledger) -> dict[str, Any]:
-    """What the ledger says of consumers, their times and generations aside."""
-    contents = ledger.contents()
+def said(contents: Contents) -> dict[str, Any]:
+    """What a ledger says of consumers: which there are, who was promised something, and what they have."""
     return {
-        each.name: (each.kind, each.promised, contents.allocations.get(uuid, {}))
+        each.name: (each.kind, each.promised is not None, contents.allocations.get(uuid, {}))
         for uuid, each in contents.consumers.items()
     }
 
 
-class Step(NamedTuple):
-    """Something that happens: to an instance, perhaps at a place; there are two ways in which it may."""
+def standing(contents: Contents) -> dict[str, Any]:
+    """What stands of each provider: what it has, and who uses what of it."""
+    return {
+        uuid: (
+            contents.inventories.get(uuid),
+            {name: held[uuid] for name, held in contents.allocations.items() if uuid in held},
+        )
+        for uuid in contents.providers
+    }
 
-    what: str
-    name: str
-    place: tuple[str, str]
-    so: bool
 
+class Steps(RuleBasedStateMachine):
+    """A daemon's claims on its ledger, what happens to them in Ganeti, and to the daemon.
 
-class Daemon:
-    """A daemon's claims; what happens to them in Ganeti, and to the daemon."""
+    Beside it is what is expected: ``promised``, and the ``serial`` ledger, to which the outcome of each step
+    is written before the next.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self.directory = tempfile.TemporaryDirectory()
         self.clock = MockClock()
         self.rows: dict[str, Instance] = {}
         self.jobs: dict[str, str] = {}  # what jobs are under way, by instance
-        self.expected: dict[str, Promise] = {}
-        self.generations: dict[str, int] = {}
+        self.promised: dict[str, Promise] = {}
         self.agreed: Agreed | None = None
+        self.before: Contents | None = None
         self.worker = Worker(f"sqlite:///{self.directory.name}/ledger")
+        self.serial = Ledger(f"sqlite:///{self.directory.name}/serial")
         self.begin()
         self.run(self.again)
 
@@ -77,8 +89,9 @@ class Daemon:
     def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
         return trio.run(work, clock=self.clock)
 
-    def on_ledger(self, work: Callable[[Ledger], Any]) -> Any:
-        return self.run(lambda: self.worker.do(work))
+    def contents(self) -> Contents:
+        found: Contents = self.run(lambda: self.worker.do(Ledger.contents))
+        return found
 
     async def round(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -86,8 +99,12 @@ class Daemon:
             await self.booking.again()
             nursery.cancel_scope.cancel()
 
+    # The daemon's view of the ledger: it is looked at when a step says so.
+
+    awaited = False
+
     def heed(self) -> None:
-        """As the daemon's view of the ledger: it is looked at when the test says so."""
+        pass
 
     async def again(self) -> None:
         self.agreed = await self.worker.do(self.look)
@@ -97,57 +114,81 @@ class Daemon:
         ledger.synchronise(difference(now, ledger.contents()))
         return Agreed(now, ledger.contents())
 
-    def decide(self, name: str, promise: Promise | None, job: str, reachable: bool) -> None:
+    # What happens.
+
+    def decided(self, name: str, promise: Promise | None, reachable: bool, meanwhile: str) -> None:
+        """A decision is made, with the ledger within reach or not, and something happens at the same time."""
         promises = (promise,) if promise else ()
         response = Response("", (), Gist("", [name]), promises=promises, about=(name,))
         view, self.agreed = self.agreed, self.agreed if reachable else None
 
-        async def decided() -> None:
+        async def decide() -> None:
             for last in (False, True):
                 outcome = await self.booking.decided(response, "job", self.booking.basis(), last)
                 if not outcome.again:
                     return
 
-        self.run(decided)
+        async def both() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(decide)
+                if meanwhile == "make up":
+                    nursery.start_soon(self.round)
+                elif meanwhile == "resynchronise":
+                    nursery.start_soon(self.again)
+
+        self.run(both)
         self.agreed = self.agreed or view
-        self.expected.pop(name, None)
+        self.promised.pop(name, None)
         if promise:
-            self.expected[name] = promise
-            self.jobs[name] = job
+            self.promised[name] = promise
 
-    def happen(self, step: Step) -> None:
-        name, there = step.name, step.name in self.rows
-        match step.what:
-            case "place" if not there:
-                self.decide(name, Promise(row_of(name, step.place), new=True), "CREATE", step.so)
-            case "move" if there and name not in self.jobs:
-                moved = row_of(name, step.place, status=self.rows[name].status)
-                self.decide(name, Promise(moved, new=False), "MIGRATE", step.so)
-            case "refuse":
-                self.decide(name, None, "", reachable=True)
-            case "appear" if name in self.jobs and not there:
-                row = self.expected[name].row if step.so and name in self.expected else None
-                place = (row.pnode, str(row.snode)) if row else step.place
-                self.rows[name] = row_of(name, place, status=Status.DOWN)
-            case "go" if there:
-                row = row_of(name, step.place)
-                self.rows[name] = row if step.so else replace(self.rows[name], status=Status.RUNNING)
-            case "job ends" if self.jobs.pop(name, None) == "CREATE" and step.so:
-                self.rows.pop(name, None)  # it has failed
-            case "look at queue":
-                self.look_at_queue()
-            case "expire" if step.so:
-                self.expire()
-            case "cancel":
-                assert self.claims.cancel(name) is (name in self.expected)
-                self.expected.pop(name, None)
-            case "resynchronise":
-                self.run(self.again)
-            case "make up":
-                self.run(self.round)
-            case "restart":
-                self.restart()
+    @rule(name=NAMES, place=PLACES, reachable=st.booleans(), meanwhile=MEANWHILE)
+    def decide(self, name: str, place: Place, reachable: bool, meanwhile: str) -> None:
+        """For a new instance, which a job is going to make; or for one that is to move."""
+        row = self.rows.get(name)
+        if row is None:
+            self.jobs[name] = "CREATE"
+            self.decided(name, Promise(row_of(name, place), new=True), reachable, meanwhile)
+        elif name not in self.jobs:
+            self.jobs[name] = "MIGRATE"
+            moved = row_of(name, place, status=row.status)
+            self.decided(name, Promise(moved, new=False), reachable, meanwhile)
 
+    @rule(name=NAMES, meanwhile=MEANWHILE)
+    def refuse(self, name: str, meanwhile: str) -> None:
+        self.decided(name, None, True, meanwhile)
+
+    @rule(name=NAMES)
+    def appear(self, name: str) -> None:
+        if name in self.promised:
+            row = self.promised[name].row
+            self.appear_elsewhere(name, (row.pnode, str(row.snode)))
+
+    @rule(name=NAMES, place=PLACES)
+    def appear_elsewhere(self, name: str, place: Place) -> None:
+        if name in self.jobs and name not in self.rows:
+            self.rows[name] = row_of(name, place, status=Status.DOWN)
+
+    @rule(name=NAMES, place=PLACES)
+    def move(self, name: str, place: Place) -> None:
+        if name in self.rows:
+            self.rows[name] = row_of(name, place, status=self.rows[name].status)
+
+    @rule(name=NAMES)
+    def start(self, name: str) -> None:
+        if name in self.rows:
+            self.rows[name] = replace(self.rows[name], status=Status.RUNNING)
+
+    @rule(name=NAMES)
+    def job_ends(self, name: str) -> None:
+        self.jobs.pop(name, None)
+
+    @rule(name=NAMES)
+    def job_fails(self, name: str) -> None:
+        if self.jobs.pop(name, None) == "CREATE":
+            self.rows.pop(name, None)
+
+    @rule()
     def look_at_queue(self) -> None:
         self.clock.jump(5)
         opcodes = {
@@ -159,71 +200,81 @@ class Daemon:
             self.claims.looked(Work(trio.current_time(), opcodes))
 
         self.run(looked)
-        self.expected = {
+        self.promised = {
             name: promise
-            for name, promise in self.expected.items()
+            for name, promise in self.promised.items()
             if self.jobs.get(name) == ("CREATE" if promise.new else "MIGRATE")
         }
 
-    def expire(self) -> None:
-        self.clock.jump(SECONDS + 1)
+    @rule(sure=st.sampled_from([True, False, False]))
+    def expire(self, sure: bool) -> None:
+        if sure:
+            self.clock.jump(SECONDS + 1)
 
-        async def promises() -> None:
-            self.claims.promises()
+            async def promises() -> None:
+                assert self.claims.promises() == ()
 
-        self.run(promises)
-        self.expected = {}
+            self.run(promises)
+            self.promised = {}
 
+    @rule(name=NAMES)
+    def cancel(self, name: str) -> None:
+        assert self.claims.cancel(name) is (self.promised.pop(name, None) is not None)
+
+    @rule()
+    def resynchronise(self) -> None:
+        self.run(self.again)
+
+    @rule()
+    def make_up(self) -> None:
+        self.run(self.round)
+
+    @rule()
     def restart(self) -> None:
         """What had not been written is lost; what had ended, but was not released, comes back."""
         kept = {
-            name.removeprefix("c/") for name, (_, promised, _) in self.on_ledger(said).items() if promised
+            name.removeprefix("c/") for name, (_, promised, _) in said(self.contents()).items() if promised
         }
         self.begin()
         assert self.claims.living.keys() == kept
-        self.expected = {name: claim.promise for name, claim in self.claims.living.items()}
+        self.promised = {name: claim.promise for name, claim in self.claims.living.items()}
 
-    def check(self) -> None:
-        """Generations only grow, and what is expected lives."""
-        now = {uuid: each.generation for uuid, each in self.on_ledger(Ledger.contents).providers.items()}
-        assert all(now[uuid] >= was for uuid, was in self.generations.items())
-        self.generations = now
-        assert {name: claim.promise for name, claim in self.claims.living.items()} == self.expected
+    # What is always so.
 
-    def nodes(self, promise: Promise) -> set[str | None]:
-        """Where an instance has something, or is going to."""
-        row = self.rows.get(promise.name)
-        there = {row.pnode, row.snode} if row else set()
-        return there if row and promise.new else there | {promise.row.pnode, promise.row.snode}
+    @invariant()
+    def what_is_promised_lives(self) -> None:
+        assert {name: claim.promise for name, claim in self.claims.living.items()} == self.promised
 
-    def end(self) -> None:
-        """The ledger says what it would if all had gone one by one."""
+    @invariant()
+    def generations_only_grow(self) -> None:
+        """Whenever something is written of a provider, and never otherwise back."""
+        before, now = self.before, self.contents()
+        if before is not None:
+            was, stands = standing(before), standing(now)
+            for uuid, each in before.providers.items():
+                assert now.providers[uuid].generation >= each.generation + (was[uuid] != stands[uuid])
+        self.before = now
+
+    @invariant()
+    def one_by_one(self) -> None:
+        """The serial ledger is told what exists and what is promised."""
+        view = self.look(self.serial)
+        claims = [made(promise, 0.0, SECONDS, "job") for promise in self.promised.values()]
+        entries = [entry_of(claim, self.rows.get(claim.promise.name), view, 0.0) for claim in claims]
+        living = {entry.consumer.uuid for entry in entries}
+        ended = [each for each in self.serial.consumers() if each.promised and each.uuid not in living]
+        make_up(self.serial, entries, ended)
+        self.look(self.serial)
+
+    def teardown(self) -> None:
+        """In the end both ledgers say the same."""
         for work in (self.again, self.round, self.again):
             self.run(work)
-        found = self.on_ledger(said)
-        serial = Ledger(f"sqlite:///{self.directory.name}/serial")
-        view = self.look(serial)
-        living = self.claims.living.items()
-        make_up(serial, [entry_of(claim, self.rows.get(name), view, 0.0) for name, claim in living], ())
-        assert found == said(serial)
-        for name, promise in self.expected.items():
-            providers = {provider_uuid(f"c/{node}") for node in self.nodes(promise)}
-            assert found[f"c/{name}"][2].keys() == providers
-        serial.close()
-        self.on_ledger(lambda ledger: ledger.close())
+        assert said(self.contents()) == said(self.serial.contents())
+        self.serial.close()
+        self.run(lambda: self.worker.do(Ledger.close))
         self.directory.cleanup()
 
 
-OFTEN = ("place", "place", "place", "appear", "appear", "move", "look at queue", "resynchronise", "make up")
-SELDOM = ("refuse", "go", "job ends", "expire", "cancel", "restart")
-STEPS = st.builds(Step, st.sampled_from(OFTEN + SELDOM), NAMES, PLACES, st.booleans())
-
-
-@settings(max_examples=40)
-@given(st.lists(STEPS, min_size=20, max_size=40))
-def test_any_order_ends_as_one_by_one(steps: list[Step]) -> None:
-    daemon = Daemon()
-    for step in steps:
-        daemon.happen(step)
-        daemon.check()
-    daemon.end()
+TestSteps = Steps.TestCase
+TestSteps.settings = settings(max_examples=40, stateful_step_count=40)

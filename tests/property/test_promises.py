@@ -7,32 +7,22 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.promises import Promise, with_promises
 from tests.property.narrow import several
+from tests.support.trials import anew
 
 INSTANCES = ("pnode", "snode", "peers", "tag_counts", "settled_tag_counts", "template", "disk", "wants")
 
 
-def trial_of(state: State, new: Instance) -> Trial:
-    """The new instance on all nodes, or pairs of them, in the first group."""
-    rows = np.arange(len(state.group))
-    asked = state.made_in(0, state.ask(new))
-    if not asked.mirrored:
-        return placements.allocate_one(state, asked, rows, np.ones(len(rows), np.bool_))
-    p, s = np.nonzero(rows[:, np.newaxis] != rows)
-    return placements.allocate_pairs(state, asked, p, s, state.peers[p, s])
-
-
 def placed(state: State, new: Instance, rng: Random) -> Promise | None:
     """The new instance placed anywhere, in place; None if it fits nowhere."""
-    trial = trial_of(state, new)
+    trial = anew(state, new)
     fits = np.flatnonzero(trial.codes == FITS).tolist()
     if not fits:
         return None

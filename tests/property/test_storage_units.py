@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import node_values, statistics
-from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -17,6 +16,7 @@ from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from tests.property.narrow import cases
 from tests.support.plain_storage import default_unit, free_on, has_room, is_source, keeps, left_on, told
+from tests.support.trials import anew
 
 PLENTY = 1 << 39
 
@@ -31,15 +31,6 @@ def without_disks(state: State, new: Instance) -> State:
         replace(node, storage=None, t_dsk=float(PLENTY), f_dsk=PLENTY - 1) for node in cluster.nodes
     )
     return derive(replace(cluster, nodes=nodes), (new,))
-
-
-def anew(state: State, new: Instance) -> Trial:
-    """A new instance on all nodes, or pairs of nodes."""
-    asked, rows = state.ask(new), np.arange(len(state.group))
-    if not asked.mirrored:
-        return placements.allocate_one(state, asked, rows, np.ones(len(rows), np.bool_))
-    p, s = np.nonzero(rows[:, np.newaxis] != rows)
-    return placements.allocate_pairs(state, asked, p, s, state.peers[p, s])
 
 
 @settings(max_examples=80)

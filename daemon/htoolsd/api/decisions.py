@@ -1,6 +1,5 @@
 """Decisions, one at a time in a worker thread, so that what is kept between them needs no lock."""
 
-import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,17 +12,16 @@ import trio
 
 from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.engine.rules.options import Options
-from ganeti_htools.model.errors import HtoolsError, UsageError, inconsistencies, untraced
+from ganeti_htools.model.errors import HtoolsError, inconsistencies, untraced
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, noted, respond
 from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
-from htoolsd import reading
+from htoolsd.api.request import claimant_of, read_request, understand
 from htoolsd.api.turn import MOST_LOST, Attempt, Turn
 from htoolsd.claims.booking import Basis, Booking
 from htoolsd.claims.claim import Claimant
-from htoolsd.socket.methods import Args, File, words
+from htoolsd.socket.methods import Args, File
 from htoolsd.socket.peer import PassedFile
 
 _log = structlog.get_logger()
@@ -141,8 +139,8 @@ class Decisions:
         """Carry out ``decide``. Raises RefusalError."""
         began = trio.current_time()
         try:
-            options, source = _understand(args, file)
-            claimant = _claimant(args, file)
+            options, source = understand(args, file)
+            claimant = claimant_of(args, file)
             known, ages = self._known()
             attempt = Attempt(self._turn)
             with attempt.scope:
@@ -243,46 +241,6 @@ class Decisions:
 
 def _relay(response: Response) -> Relay:
     return Relay(response.answer + "\n", inconsistencies(response.warnings), 0)
-
-
-def read_request(file: PassedFile, largest: int) -> bytes:
-    """Everything in a passed file, which is closed. Raises RefusalError if it cannot or must not be read."""
-    descriptor = file.take()
-    if descriptor is None:
-        raise RefusalError(Refusal.FILE, "the request file was closed before it could be read")
-    try:
-        return reading.contents(descriptor, largest)
-    except OSError as err:
-        raise RefusalError(Refusal.FILE, f"the request cannot be read: {err.strerror}") from None
-    finally:
-        os.close(descriptor)
-
-
-def _understand(args: Args, file: File) -> tuple[Options, PassedFile | str]:
-    arguments, text = words("decide", args), args.get("request")
-    if text is not None and not isinstance(text, str):
-        raise RefusalError(Refusal.ARGUMENTS, "decide: request: expected a string")
-    try:
-        options = parse_options(arguments)
-    except UsageError as err:
-        raise RefusalError(Refusal.ARGUMENTS, str(err)) from None
-    if file is not None and text is None:
-        return options, file
-    if text is not None and file is None:
-        return options, text
-    raise RefusalError(Refusal.ARGUMENTS, "decide: expected either a file passed along or a request")
-
-
-def _claimant(args: Args, file: File) -> Claimant | None:
-    """Who claims what is decided, if anybody: a job, which passes a file and says nothing of it, or somebody
-    who says so. Raises RefusalError.
-    """
-    match args.get("claim"):
-        case None:
-            return "job" if file is not None else None
-        case bool(claim):
-            return "hand" if claim else None
-    raise RefusalError(Refusal.ARGUMENTS, "decide: claim: expected true or false")
 
 
 def _milliseconds(since: float) -> float:

@@ -6,9 +6,9 @@ it exceeds what there is.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import structlog
 import trio
@@ -19,16 +19,13 @@ from ganeti_htools.planning.decision import Response
 from ganeti_htools.planning.promises import Promise
 from htoolsd.claims.claim import Claimant
 from htoolsd.claims.claims import Claims
-from htoolsd.claims.entries import Entry, entry_of
+from htoolsd.claims.entries import Entry, entry_of, left, make_up, perhaps, same, write
 from htoolsd.claims.kept import read
 from htoolsd.ledger.following import Agreed
 from htoolsd.ledger.identities import full_name
-from htoolsd.ledger.records import CapacityError, ConflictError, Consumer, LedgerError, UnavailableError
+from htoolsd.ledger.records import CapacityError, ConflictError, LedgerError, UnavailableError
 from htoolsd.ledger.worker import Worker
 from htoolsd.sync.periodic import Trigger
-
-if TYPE_CHECKING:
-    from htoolsd.ledger.ledger import Ledger
 
 _log = structlog.get_logger()
 
@@ -46,6 +43,10 @@ class View(Protocol):
     @property
     def agreed(self) -> Agreed | None:
         """What the cluster and the ledger said when they agreed last, which decisions know of."""
+
+    @property
+    def awaited(self) -> bool:
+        """Whether there is a cluster that the ledger has never agreed with yet."""
 
     def heed(self) -> None:
         """Have a look soon."""
@@ -169,14 +170,18 @@ class Booking:
     async def _book(self, names: Collection[str], generations: Generations) -> None:
         """Write claims that were just made. Raises LedgerError."""
         view = self._view.agreed
-        if not names or view is None:  # it is not known yet what the ledger calls them
+        if not names:
             return
         if self._error is not None:
             raise UnavailableError(self._error)
+        if view is None:  # it is not known what the ledger calls them
+            if self._view.awaited:
+                raise UnavailableError("it does not say yet what there is")
+            return
         entries = self._entries(view, names)
         changes = Counter(uuid for entry in entries.values() for uuid in entry.allocations)
         self._under_way.update(names)
-        self._written |= {name: _perhaps(entry) for name, entry in entries.items()}
+        self._written |= {name: perhaps(entry) for name, entry in entries.items()}
         try:
             with trio.move_on_after(PATIENCE) as waiting:
                 await self._ledger.do(lambda ledger: write(ledger, entries.values(), generations))
@@ -196,13 +201,13 @@ class Booking:
         entries = {
             name: entry
             for name, entry in wanted.items()
-            if name not in self._under_way and not _same(entry, self._written.get(name))
+            if name not in self._under_way and not same(entry, self._written.get(name))
         }
         ended = self._written.keys() - self.claims.living.keys() - self._under_way
         if not entries and not ended:
             return
         released = [self._written[name].consumer for name in sorted(ended)]
-        self._written |= {name: _perhaps(entry) for name, entry in entries.items()}
+        self._written |= {name: perhaps(entry) for name, entry in entries.items()}
         marked = await self._ledger.do(lambda ledger: make_up(ledger, entries.values(), released))
         for consumer in marked:
             _log.warning("claim exceeds what there is", consumer=consumer.name)
@@ -244,49 +249,3 @@ class Booking:
         return {
             name: entry_of(living[name], rows.get(name), view, ends + living[name].expires) for name in names
         }
-
-
-def _perhaps(entry: Entry) -> Entry:
-    """A claim of which it is not known whether it is written: it is written again, or released."""
-    return Entry(replace(entry.consumer, promised=None), {})
-
-
-def _same(entry: Entry, written: Entry | None) -> bool:
-    """Whether a claim is written as it is, its end aside, which is put off all the time."""
-    if written is None or entry.allocations != written.allocations:
-        return False
-    return entry.consumer.promised == written.consumer.promised
-
-
-def write(ledger: "Ledger", entries: Iterable[Entry], generations: Generations) -> None:
-    """Write claims, one after the other, as long as the providers that they touch have these generations.
-
-    Raises ConflictError, CapacityError and other LedgerErrors.
-    """
-    now = dict(generations)
-    for consumer, allocations in entries:
-        ledger.claim(consumer, allocations, {uuid: now[uuid] for uuid in allocations if uuid in now})
-        now |= {uuid: now[uuid] + 1 for uuid in allocations if uuid in now}
-
-
-def make_up(ledger: "Ledger", entries: Iterable[Entry], ended: Iterable[Consumer]) -> list[Consumer]:
-    """Write claims whatever there is, and release those that have ended; those that exceed what there is.
-
-    Raises LedgerError.
-    """
-    for consumer in ended:
-        ledger.release(consumer.uuid)
-    written = [ledger.claim(*entry, {}, beyond=True) for entry in entries]
-    return [consumer for consumer in written if consumer.beyond]
-
-
-def left(ledger: "Ledger", cluster: str) -> list[Entry]:
-    """The claims of a cluster that an earlier daemon has left. Raises LedgerError."""
-    own, found = full_name(cluster, ""), []
-    for consumer in ledger.consumers():
-        if consumer.promised is not None and consumer.kind == "instance" and consumer.name.startswith(own):
-            allocations: dict[str, dict[str, int]] = {}
-            for each in ledger.allocations(consumer.uuid):
-                allocations.setdefault(each.provider, {})[each.resource_class] = each.used
-            found.append(Entry(consumer, allocations))
-    return found

@@ -14,6 +14,7 @@ from htoolsd.ledger.records import LedgerError
 from htoolsd.ledger.telling import Telling
 from htoolsd.ledger.worker import Worker
 from htoolsd.sync.following import Sync
+from htoolsd.sync.kept import Kept
 from htoolsd.sync.periodic import Trigger
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ class Follower:
         self._behind: float | None = None  # since when something is not said
         self.error: str | None = None
         self.looked = trio.Event()  # set, and replaced, after each look
+
+    @property
+    def awaited(self) -> bool:
+        """Whether there is a cluster that the ledger has never agreed with yet."""
+        return self.agreed is None and self._sync.model.told is not None
 
     def status(self) -> dict[str, Any]:
         """For how long the ledger has not said what is so (seconds; 0 if it does, None if it never did), how
@@ -82,7 +88,7 @@ class Follower:
         self.error = None
         if self._behind is not None and self._behind <= began:
             self._behind = None
-        await self._sync.keep(*left)
+        await self._sync.keep(Kept(*left))
         self.agreed = agreed
 
     def _tell(self, ledger: "Ledger", cluster: Cluster, name: str) -> tuple[Agreed, Left]:

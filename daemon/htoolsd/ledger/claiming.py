@@ -4,20 +4,21 @@ As in Placement, a claim replaces what the consumer had. The generation of each 
 raised by compare-and-update, so what was decided on a view that has passed is not written.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from ganeti_htools.model.inventory import Inventory
-from htoolsd.ledger.reading import FIGURES
+from htoolsd.ledger.reading import INVENTORIES, USED, amounts_in, inventories_in
 from htoolsd.ledger.records import Allocations, CapacityError, ConflictError, Consumer
-from htoolsd.ledger.tables import allocations, classes, consumers, inventories, providers
+from htoolsd.ledger.tables import allocations, classes, consumers, providers
 from htoolsd.ledger.writing import (
     add_allocations,
     consumer_values,
     drop_allocations,
+    held_providers,
+    name_of,
     provider_ids,
     raise_generations,
 )
@@ -27,17 +28,8 @@ _HELD = (
     .select_from(allocations.join(providers).join(classes))
     .where(allocations.c.consumer_id == bindparam("consumer"))
 )
-_OFFERED = (
-    select(providers.c.uuid, providers.c.name.label("provider"), classes.c.name, *FIGURES)
-    .select_from(inventories.join(providers).join(classes))
-    .where(providers.c.id.in_(bindparam("ids", expanding=True)))
-)
-_USED = (
-    select(providers.c.uuid, classes.c.name, func.sum(allocations.c.used))
-    .select_from(allocations.join(providers).join(classes))
-    .where(providers.c.id.in_(bindparam("ids", expanding=True)))
-    .group_by(providers.c.uuid, classes.c.name)
-)
+_OF_THESE = providers.c.id.in_(bindparam("ids", expanding=True))
+_OFFERED, _USED = INVENTORIES.where(_OF_THESE), USED.where(_OF_THESE)
 _TAKE = (
     update(consumers)
     .where(consumers.c.uuid == bindparam("which"))
@@ -45,7 +37,6 @@ _TAKE = (
     .returning(consumers.c.id, consumers.c.generation, consumers.c.name)
 )
 _ADD = insert(consumers).returning(consumers.c.id)
-_Figures = Mapping[tuple[str, str], int]  # by the provider's uuid and class
 
 
 def claim(
@@ -61,15 +52,15 @@ def claim(
     Raises ConflictError, UnknownError; CapacityError unless it may go ``beyond`` what there is.
     """
     number, generation = _written(connection, consumer)
-    held = _held(connection, number)
-    ids = provider_ids(connection, {*wanted, *(provider for provider, _ in held)})
+    held = amounts_in(connection.execute(_HELD, {"consumer": number}))
+    ids = provider_ids(connection, {*wanted, *held})
     raise_generations(
         connection, ids.values(), {ids[uuid]: was for uuid, was in generations.items() if uuid in ids}
     )
     if held:
         drop_allocations(connection, [number])
     try:
-        _check(connection, wanted, held, {uuid: ids[uuid] for uuid in wanted})
+        _check(connection, wanted, held, ids)
         exceeds = False
     except CapacityError:
         if not beyond:
@@ -86,8 +77,7 @@ def release(connection: Connection, uuid: str, generation: int | None = None) ->
     if taken is None:
         return False
     number, _ = taken
-    ids = provider_ids(connection, {provider for provider, _ in _held(connection, number)})
-    raise_generations(connection, ids.values(), {})
+    raise_generations(connection, held_providers(connection, [number]), {})
     drop_allocations(connection, [number])
     connection.execute(delete(consumers).where(consumers.c.id == number))
     return True
@@ -117,37 +107,29 @@ def _taken(
     return (row.id, row.generation) if row else None
 
 
-def _held(connection: Connection, consumer: int) -> _Figures:
-    """What a consumer (by id) has."""
-    rows = connection.execute(_HELD, {"consumer": consumer})
-    return {(provider, name): used for provider, name, used in rows}
-
-
-def _check(connection: Connection, wanted: Allocations, held: _Figures, ids: Mapping[str, int]) -> None:
+def _check(connection: Connection, wanted: Allocations, held: Allocations, ids: Mapping[str, int]) -> None:
     """Whether providers have what is wanted. What is no more than what the consumer had may always be.
 
     Raises CapacityError.
     """
-    numbers = {"ids": list(ids.values())}
-    names, offered = dict[str, str](), defaultdict[str, dict[str, Inventory]](dict)
-    for uuid, provider, name, *figures in connection.execute(_OFFERED, numbers):
-        names[uuid] = provider
-        offered[uuid][name] = Inventory(*figures)
-    taken = {(uuid, name): int(used) for uuid, name, used in connection.execute(_USED, numbers)}
+    these = {"ids": [ids[uuid] for uuid in wanted]}
+    offered, taken = (
+        inventories_in(connection.execute(_OFFERED, these)),
+        amounts_in(connection.execute(_USED, these)),
+    )
     for uuid, amounts in wanted.items():
         for name, amount in amounts.items():
-            if amount <= held.get((uuid, name), 0):
-                continue
-            shown = names.get(uuid, uuid)
-            inventory, used = offered[uuid].get(name), taken.get((uuid, name), 0)
-            if inventory is None:
-                raise CapacityError(shown, name, 0, "there is none")
-            if not inventory.fits(amount, used):
-                raise CapacityError(shown, name, *_shortage(inventory, amount, used))
+            inventory, used = offered.get(uuid, {}).get(name), taken.get(uuid, {}).get(name, 0)
+            fits = inventory is not None and inventory.fits(amount, used)
+            if not fits and amount > held.get(uuid, {}).get(name, 0):
+                left, text = _shortage(inventory, amount, used)
+                raise CapacityError(name_of(connection, ids[uuid]), name, left, text)
 
 
-def _shortage(inventory: Inventory, amount: int, used: int) -> tuple[int, str]:
+def _shortage(inventory: Inventory | None, amount: int, used: int) -> tuple[int, str]:
     """What is left, and in words why an amount cannot be had."""
+    if inventory is None:
+        return 0, "there is none"
     left = max(0, inventory.capacity - used)
     if amount > left:
         return left, f"{amount} wanted, {left} of {inventory.capacity} left"

@@ -11,20 +11,22 @@ from ganeti_htools.model.resource_classes import POOL, is_own
 from ganeti_htools.model.storage import DesiredUnit
 from htoolsd.ledger.following import exists
 from htoolsd.ledger.identities import full_name, provider_uuid
-from htoolsd.ledger.records import Contents
+from htoolsd.ledger.records import Consumer, Contents
 from htoolsd.ledger.saying import Statement
 
 
 class Left(NamedTuple):
-    """What decisions have to leave: inventories by node, and MiB of pools."""
+    """What decisions have to leave: inventories by node, MiB of pools; of these, what is promised."""
 
     inventories: Mapping[str, Inventories]
     pools: Mapping[DesiredUnit, int]
+    promised: Mapping[str, Mapping[DesiredUnit, int]]
 
 
 def left_of(said: Statement, contents: Contents, promised: bool = False) -> Left:
-    """What decisions have to leave; see the functions for both."""
-    return Left(inventories_of(said, contents, promised), reserved_of_pools(said, contents))
+    """What decisions have to leave; see the functions for each part."""
+    inventories = inventories_of(said, contents, promised)
+    return Left(inventories, reserved_of_pools(said, contents), promised_of_pools(said, contents))
 
 
 def inventories_of(said: Statement, contents: Contents, promised: bool = False) -> dict[str, Inventories]:
@@ -82,20 +84,36 @@ def reserved_of_pools(said: Statement, contents: Contents) -> dict[DesiredUnit, 
     plans, claims by hand and the consumers of other clusters have of it.
     """
     found = {}
-    for unit in {pool.unit for pool in said.cluster.pools}:
-        provider = provider_uuid(said.places.pool(unit))
+    for unit, provider in _told_pools(said):
         inventory = contents.inventories.get(provider, {}).get(POOL)
-        used = sum(_used_by_others(said, contents, provider))
+        used = sum(mib for _, mib in _used_by_others(said, contents, provider))
         left = used + (inventory.reserved if inventory else 0)
         if left:
             found[unit] = left
     return found
 
 
-def _used_by_others(said: Statement, contents: Contents, provider: str) -> Iterable[int]:
+def promised_of_pools(said: Statement, contents: Contents) -> dict[str, dict[DesiredUnit, int]]:
+    """What instances of other clusters, by name, were promised (MiB) of these pools."""
+    found: defaultdict[str, dict[DesiredUnit, int]] = defaultdict(dict)
+    for unit, provider in _told_pools(said):
+        for each, mib in _used_by_others(said, contents, provider):
+            if each.kind == "instance" and each.promised is not None:
+                found[each.name][unit] = mib
+    return dict(found)
+
+
+def _told_pools(said: Statement) -> Iterable[tuple[DesiredUnit, str]]:
+    """The pools whose room the configuration tells, and their providers."""
+    return (
+        (unit, provider_uuid(said.places.pool(unit))) for unit in {pool.unit for pool in said.cluster.pools}
+    )
+
+
+def _used_by_others(said: Statement, contents: Contents, provider: str) -> Iterable[tuple[Consumer, int]]:
     """What everybody has of a pool but the instances of the cluster, existing or promised."""
     own = full_name(said.places.cluster, "")
     for uuid, held in contents.allocations.items():
         each = contents.consumers.get(uuid) if provider in held else None
         if each is not None and (each.kind != "instance" or not each.name.startswith(own)):
-            yield held[provider].get(POOL, 0)
+            yield each, held[provider].get(POOL, 0)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ganeti_htools.model import resource_classes
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.resource_classes import MEMORY, POOL, SPINDLES, VCPU
-from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.units import Units, survey, tagged, unit_on
+from ganeti_htools.model.uses import classes_of
 from htoolsd.ledger.identities import full_name, provider_uuid
 from htoolsd.ledger.records import Amounts, Provider
 
@@ -53,9 +53,7 @@ class Places(NamedTuple):
 def places_of(cluster: Cluster, name: str) -> Places:
     """The places of a cluster that is called ``name``."""
     units = survey(cluster)
-    # While no node tells its units, the only one stands for the default volume group.
-    told = units.local if units.known else (units.default(StorageType.LVM_VG),)
-    classes = dict(zip(units.local, resource_classes.of_units(told).values(), strict=True))
+    classes = classes_of(units)
     nodes = {node.name: _place(node, units, classes, name) for node in cluster.nodes}
     return Places(name, units, nodes, {pool.unit: pool.provider for pool in cluster.pools if pool.provider})
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
@@ -9,7 +10,7 @@ from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger.records import EXISTING, Allocation, Amounts, Consumer, Contents, Provider, Standing
 from htoolsd.ledger.tables import allocations, classes, consumers, inventories, providers
 
-FIGURES = (  # of an Inventory, in its order
+_FIGURES = (  # of an Inventory, in its order
     inventories.c.total,
     inventories.c.reserved,
     inventories.c.min_unit,
@@ -17,12 +18,12 @@ FIGURES = (  # of an Inventory, in its order
     inventories.c.step_size,
     inventories.c.allocation_ratio,
 )
-_ALL_INVENTORIES = (
-    select(providers.c.uuid, classes.c.name, *FIGURES)
+INVENTORIES = (
+    select(providers.c.uuid, classes.c.name, *_FIGURES)
     .select_from(inventories.join(providers).join(classes))
     .order_by(providers.c.name, classes.c.name)
 )
-_ALL_ALLOCATIONS = (
+_ALLOCATIONS = (
     select(
         providers.c.uuid,
         consumers.c.uuid.label("consumer"),
@@ -32,13 +33,12 @@ _ALL_ALLOCATIONS = (
     .select_from(allocations.join(providers).join(consumers).join(classes))
     .order_by(consumers.c.name, providers.c.name, classes.c.name)
 )
-_FEW = 50  # providers that are read one by one
-
-_USED = (
+USED = (
     select(providers.c.uuid, classes.c.name, func.sum(allocations.c.used))
     .select_from(allocations.join(providers).join(classes))
     .group_by(providers.c.uuid, classes.c.name)
 )
+_FEW = 50  # providers that are read one by one
 
 
 def all_providers(connection: Connection, uuid: str | None = None) -> tuple[Provider, ...]:
@@ -54,9 +54,14 @@ def all_inventories(
     connection: Connection, provider: str | None = None
 ) -> Mapping[str, Mapping[str, Inventory]]:
     """The inventories by provider and class."""
-    query = _ALL_INVENTORIES if provider is None else _ALL_INVENTORIES.where(providers.c.uuid == provider)
-    found: dict[str, dict[str, Inventory]] = defaultdict(dict)
-    for uuid, name, *figures in connection.execute(query):
+    query = INVENTORIES if provider is None else INVENTORIES.where(providers.c.uuid == provider)
+    return inventories_in(connection.execute(query))
+
+
+def inventories_in(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, Inventory]]:
+    """The inventories, by provider and class, in rows of INVENTORIES."""
+    found = defaultdict[str, dict[str, Inventory]](dict)
+    for uuid, name, *figures in rows:
         found[uuid][name] = Inventory(*figures)
     return dict(found)
 
@@ -75,7 +80,7 @@ def consumers_of(connection: Connection, provider: str) -> tuple[Consumer, ...]:
     return tuple(consumer_of(row) for row in connection.execute(query))
 
 
-def consumer_of(row: Row[tuple[object, ...]]) -> Consumer:
+def consumer_of(row: Row[Any]) -> Consumer:
     """A row of the table of consumers."""
     return Consumer(row.uuid, row.name, row.kind, row.generation, row.expires, row.promised, row.beyond)
 
@@ -90,7 +95,7 @@ def all_allocations(
     connection: Connection, consumer: str | None = None, provider: str | None = None
 ) -> tuple[Allocation, ...]:
     """What is allocated: to a consumer, of a provider."""
-    query = _ALL_ALLOCATIONS
+    query = _ALLOCATIONS
     query = query if consumer is None else query.where(consumers.c.uuid == consumer)
     query = query if provider is None else query.where(providers.c.uuid == provider)
     return tuple(Allocation(*row) for row in connection.execute(query))
@@ -98,9 +103,15 @@ def all_allocations(
 
 def all_usage(connection: Connection, provider: str | None = None) -> Mapping[str, Amounts]:
     """What all consumers together use, by provider and class."""
-    query = _USED if provider is None else _USED.where(providers.c.uuid == provider)
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    for uuid, name, used in connection.execute(query):
+    return amounts_in(
+        connection.execute(USED if provider is None else USED.where(providers.c.uuid == provider))
+    )
+
+
+def amounts_in(rows: Iterable[Sequence[Any]]) -> dict[str, dict[str, int]]:
+    """Amounts, by provider and class, in rows of these three (those of USED)."""
+    found = defaultdict[str, dict[str, int]](dict)
+    for uuid, name, used in rows:
         found[uuid][name] = int(used)
     return dict(found)
 

@@ -66,10 +66,16 @@ def raise_generations(connection: Connection, ids: Iterable[int], was: Mapping[i
         if number not in was:
             connection.execute(_RAISE, {"which": number})
         elif not connection.execute(_COMPARE, {"which": number, "was": was[number]}).rowcount:
-            name = connection.scalar(select(providers.c.name).where(providers.c.id == number))
+            name = name_of(connection, number)
             raise ConflictError(
                 f"{name}: somebody else was first: its generation is not {was[number]} any more"
             )
+
+
+def name_of(connection: Connection, provider_id: int) -> str:
+    """The name of a provider."""
+    name: str = connection.execute(select(providers.c.name).where(providers.c.id == provider_id)).scalar_one()
+    return name
 
 
 def held_providers(connection: Connection, consumer_ids: Collection[int]) -> set[int]:

@@ -114,4 +114,12 @@ def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
     if model.cluster is None or model.plain is None:
         return None, ages
     naming = partial(furnished, model.plain, model.storage)
-    return Known(model.cluster, ages[LIVE], ages.get(STORAGE, 0.0), naming, sync.storage.to_be_asked), ages
+    known = Known(
+        model.cluster,
+        ages[LIVE],
+        ages.get(STORAGE, 0.0),
+        naming,
+        sync.storage.to_be_asked,
+        model.kept.promised,
+    )
+    return known, ages

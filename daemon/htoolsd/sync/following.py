@@ -7,7 +7,7 @@ waiting for minutes.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -19,11 +19,9 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import PATIENCE, AnswerError, Client, LuxiError, NoAnswerError
 from ganeti_htools.luxi.queries import Row
 from ganeti_htools.model.errors import HtoolsError, on_one_line
-from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.model.storage import DesiredUnit
 from htoolsd.sync import queue
 from htoolsd.sync.asking import ROW, aside
-from htoolsd.sync.kept import revised
+from htoolsd.sync.kept import Kept, revised
 from htoolsd.sync.last_seen import LastSeenFile
 from htoolsd.sync.model import CONFIGURATION, LIVE, Model, keeping, learnt, unheard, with_storage
 from htoolsd.sync.periodic import Trigger
@@ -294,11 +292,9 @@ class Sync:
         await self._change(self._rows(), lambda: with_storage(self.model, storage))
         self._heed()
 
-    async def keep(
-        self, inventories: Mapping[str, tuple[tuple[str, Inventory], ...]], pools: Mapping[DesiredUnit, int]
-    ) -> None:
-        """Have decisions leave this of nodes and pools (see :class:`.kept.Kept`)."""
-        kept = revised(self.model.kept, inventories, pools)
+    async def keep(self, found: Kept) -> None:
+        """Have decisions leave this of nodes and pools."""
+        kept = revised(self.model.kept, found)
         if kept is not self.model.kept:
             await self._change(self._rows(), lambda: keeping(self.model, kept))
 

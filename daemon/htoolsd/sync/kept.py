@@ -12,23 +12,20 @@ from ganeti_htools.model.storage import DesiredUnit, Pool
 class Kept:
     """The inventories of nodes, by name, and what is reserved of pools (MiB), besides their own figures.
 
+    ``promised`` is what of that is reserved for instances of other clusters that were promised it, by name.
     ``generation`` is how often that has changed.
     """
 
     inventories: Mapping[str, Inventories] = field(default_factory=dict)
     pools: Mapping[DesiredUnit, int] = field(default_factory=dict)
+    promised: Mapping[str, Mapping[DesiredUnit, int]] = field(default_factory=dict)
     generation: int = 0
 
 
-def revised(
-    known: Kept,
-    inventories: Mapping[str, Inventories],
-    pools: Mapping[DesiredUnit, int],
-) -> Kept:
-    """What is known now; of another generation if, and only if, something changed."""
-    if (known.inventories, known.pools) == (inventories, pools):
-        return known
-    return Kept(inventories, pools, known.generation + 1)
+def revised(known: Kept, now: Kept) -> Kept:
+    """What is known now; of another generation than before if, and only if, something changed."""
+    same = replace(now, generation=known.generation)
+    return known if same == known else replace(now, generation=known.generation + 1)
 
 
 def with_kept(cluster: Cluster, known: Kept) -> Cluster:

@@ -9,8 +9,9 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.planning.decision import Cache, Response, respond
+from ganeti_htools.planning.decision import Cache, Known, Response, respond
 from ganeti_htools.planning.promises import Promise, with_promises
 from tests.support import messages
 from tests.support.by_hand import cluster, instance
@@ -132,9 +133,11 @@ DATA = generated(5, Shape(nodes=4, instances=8, templates={"drbd": 1}, fill=0.3)
 LARGE = 3000
 
 
-def decided(request: Json, *promises: Promise, cache: Cache | None = None) -> Response:
+def decided(
+    request: Json, *promises: Promise, cache: Cache | None = None, known: Known | None = None
+) -> Response:
     text = messages.encode(messages.message(DATA, request)).encode()
-    return respond(text, Options(), cache, promises=promises)
+    return respond(text, Options(), cache, known, promises)
 
 
 def places(response: Response) -> list[str]:
@@ -165,11 +168,38 @@ def test_who_is_refused_is_told_of_the_promises() -> None:
     refused = next(response for response in single if not places(response))
     number = single.index(refused)
     told = f"; room is promised to new0, new1, new2 and {number - 3} more"
-    assert f"{told}, without which more would find a place" in refused.answer
-    assert '; room is promised to new0, new1"' in single[2].answer
+    assert f'{told}, without which more would find a place"' in refused.answer
     assert "promised" not in single[0].answer
     hopeless = decided(messages.allocate("huge", memory=1 << 30), *single[0].promises)
-    assert 'room is promised to new0"' in hopeless.answer
+    assert "promised" not in hopeless.answer
+
+
+def test_who_finds_a_place_is_told_whether_promises_have_changed_it() -> None:
+    """Where the same has just been decided without; otherwise, whose room was counted."""
+    first, *later = one_by_one(4, LARGE)
+    changed = [places(response) != places(first) for response in later]
+    told = [", without which other nodes would be chosen" in response.answer for response in later]
+    assert told == changed
+    assert any(changed)
+    assert '; room is promised to new0"' in decided(messages.allocate("new"), *first.promises).answer
+    moved = replace(first.promises[0].row, pnode=places(first)[1], snode=places(first)[0])
+    cache = Cache()
+    decided(messages.allocate("small", memory=1), cache=cache)
+    harmless = Promise(replace(moved, mem=0, dsk=0, disks=(), vcpus=0, spindle_use=0), new=True)
+    assert "promised" not in decided(messages.allocate("other", memory=1), harmless, cache=cache).answer
+
+
+POOL = DesiredUnit(StorageType.EXT, "san")
+
+
+def test_promises_of_other_clusters_are_told_of_where_they_matter() -> None:
+    pool = Pool(POOL, 10_000, reserved=9_000)
+    known = Known(replace(cluster({}, ()), pools=(pool,)), 0.0, promised={"other/web": {POOL: 8_000}})
+    request = messages.allocate("new", "ext", disks=[2_000])
+    request["disks"][0] |= {"provider": "san"}
+    answer = decided(request, known=known).answer
+    assert '; room is promised to other/web, without which more would find a place"' in answer
+    assert "promised" not in decided(messages.allocate("new"), known=known).answer
 
 
 def test_asked_again_the_own_promise_does_not_count() -> None:

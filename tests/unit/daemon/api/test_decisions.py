@@ -1,5 +1,4 @@
 import gc
-import os
 import queue
 from collections.abc import Collection, Iterator
 from math import inf
@@ -20,7 +19,7 @@ from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeErro
 from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
 from htoolsd.api import decisions as subject
-from htoolsd.api.decisions import Decisions, read_request
+from htoolsd.api.decisions import Decisions
 from htoolsd.api.turn import MOST_LOST
 from htoolsd.claims.booking import Booking
 from htoolsd.claims.claims import Claims
@@ -286,57 +285,6 @@ async def test_stopping_refuses_those_that_wait_and_finishes_the_one_that_runs(
         engine.outcomes.put("")
     assert counts(decisions) == {"served": 1, "refused": 2}
     await refused()
-
-
-def write_only(path: Path) -> int:
-    path.write_text("secret")
-    return os.open(path, os.O_WRONLY)
-
-
-def pipe(_path: Path) -> int:
-    reading, writing = os.pipe()
-    os.write(writing, b"{}")
-    os.close(writing)
-    return reading
-
-
-def directory(path: Path) -> int:
-    return os.open(path.parent, os.O_RDONLY)
-
-
-def name_only(path: Path) -> int:
-    path.write_text("secret")
-    return os.open(path, os.O_PATH)
-
-
-def too_long(path: Path) -> int:
-    return open_file(path, "x" * 1001)
-
-
-@pytest.mark.parametrize("make", [write_only, pipe, directory, name_only, too_long])
-def test_what_is_no_readable_file_of_sensible_size_is_refused_and_closed(make: Any, tmp_path: Path) -> None:
-    descriptor = make(tmp_path / "request")
-    with pytest.raises(RefusalError) as caught:
-        read_request(PassedFile(descriptor), 1000)
-    assert caught.value.kind is Refusal.FILE
-    assert not is_open(descriptor)
-
-
-def test_a_file_is_read_from_its_beginning_and_its_offset_left_alone(tmp_path: Path) -> None:
-    descriptor = open_file(tmp_path / "request", "x" * 1000)
-    same = os.dup(descriptor)
-    os.lseek(same, 10, os.SEEK_SET)
-    assert read_request(PassedFile(descriptor), 1000) == b"x" * 1000
-    assert os.lseek(same, 0, os.SEEK_CUR) == 10
-    os.close(same)
-
-
-def test_a_file_that_is_gone_is_not_read() -> None:
-    file = PassedFile(os.open("/dev/null", os.O_RDONLY))
-    file.close()
-    file.close()
-    with pytest.raises(RefusalError, match="closed before it could be read"):
-        read_request(file, 1000)
 
 
 async def test_a_decision_that_takes_too_long_is_given_up(engine: Engine, autojump_clock: MockClock) -> None:

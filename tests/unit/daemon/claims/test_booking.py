@@ -50,6 +50,7 @@ class Looking:
 
     def __init__(self, worker: Worker, *rows: Instance) -> None:
         self.agreed: Agreed | None = None
+        self.awaited = False
         self.worker = worker
         self.cluster = self.of(*rows)
         self.looks = 0
@@ -205,6 +206,28 @@ async def test_a_ledger_that_is_locked_does_not_matter(path: Path, mock_clock: M
         assert note.startswith("; decided without the ledger: ")
         assert here.claims.promises() == (promise("new"),)
         other.close()
+
+
+async def test_before_the_ledger_says_what_there_is_claims_wait(path: Path, mock_clock: MockClock) -> None:
+    async with daemon(path) as here:
+        here.view.agreed, here.view.awaited = None, True
+        told = "; decided without the ledger: it does not say yet what there is"
+        assert await here.decided(promise("new")) == told
+        here.view.awaited = False  # nothing is known of a cluster: memory has to do
+        assert await here.decided(promise("new")) == ""
+        await here.view.again()
+        await round_of(here)
+        assert await here.memory() == {"c/new": 1000}
+
+
+async def test_a_ledger_that_was_never_there_is_told_of(tmp_path: Path, mock_clock: MockClock) -> None:
+    here = Daemon(tmp_path)  # a directory
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.booking.run)
+        await round_of(here)
+        note = await here.decided(promise("new"))
+        assert note == f"; decided without the ledger: {tmp_path}: Is a directory"
+        nursery.cancel_scope.cancel()
 
 
 async def test_an_instance_that_appears_is_claimed_where_it_is(path: Path, mock_clock: MockClock) -> None:

@@ -28,7 +28,7 @@ def test_where_nothing_is_kept_the_cluster_is_the_same() -> None:
 
 
 def test_a_generation_is_of_a_change() -> None:
-    first = revised(Kept(), {"node2": GPU}, {})
+    first = revised(Kept(), Kept({"node2": GPU}))
     assert (first.inventories, first.generation) == ({"node2": GPU}, 1)
-    assert revised(first, {"node2": GPU}, {}) is first
-    assert revised(first, {}, {}).generation == 2
+    assert revised(first, Kept({"node2": GPU})) is first
+    assert revised(first, Kept()).generation == 2

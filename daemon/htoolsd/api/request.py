@@ -1,0 +1,53 @@
+"""What ``decide`` is asked: its arguments, and the request."""
+
+import os
+
+from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.commandline.parameters import parse_options
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.errors import UsageError
+from htoolsd import reading
+from htoolsd.claims.claim import Claimant
+from htoolsd.socket.methods import Args, File, words
+from htoolsd.socket.peer import PassedFile
+
+
+def read_request(file: PassedFile, largest: int) -> bytes:
+    """Everything in a passed file, which is closed. Raises RefusalError if it cannot or must not be read."""
+    descriptor = file.take()
+    if descriptor is None:
+        raise RefusalError(Refusal.FILE, "the request file was closed before it could be read")
+    try:
+        return reading.contents(descriptor, largest)
+    except OSError as err:
+        raise RefusalError(Refusal.FILE, f"the request cannot be read: {err.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def understand(args: Args, file: File) -> tuple[Options, PassedFile | str]:
+    """The options, and the file or text that is the request. Raises RefusalError."""
+    arguments, text = words("decide", args), args.get("request")
+    if text is not None and not isinstance(text, str):
+        raise RefusalError(Refusal.ARGUMENTS, "decide: request: expected a string")
+    try:
+        options = parse_options(arguments)
+    except UsageError as err:
+        raise RefusalError(Refusal.ARGUMENTS, str(err)) from None
+    if file is not None and text is None:
+        return options, file
+    if text is not None and file is None:
+        return options, text
+    raise RefusalError(Refusal.ARGUMENTS, "decide: expected either a file passed along or a request")
+
+
+def claimant_of(args: Args, file: File) -> Claimant | None:
+    """Who claims what is decided, if anybody: a job, which passes a file and says nothing of it, or somebody
+    who says so. Raises RefusalError.
+    """
+    match args.get("claim"):
+        case None:
+            return "job" if file is not None else None
+        case bool(claim):
+            return "hand" if claim else None
+    raise RefusalError(Refusal.ARGUMENTS, "decide: claim: expected true or false")
