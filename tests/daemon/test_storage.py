@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.backends import text
+from ganeti_htools.backends import iallocator, text
 from ganeti_htools.client.asking import ask
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
@@ -101,16 +101,35 @@ def test_without_the_daemons_wish_nothing_is_submitted(tmp_path: Path, ganeti: S
     assert ganeti.tell("jobs") == []
 
 
+def asked(template: str, size: int, disk: dict[str, object]) -> str:
+    """A request for an instance with this disk (MiB), on three empty nodes."""
+    request = messages.allocate("new.example.org", template, disks=[size])
+    request["disks"][0] |= disk
+    shape = Shape(nodes=3, instances=0, templates={template: 1})
+    return messages.encode(messages.message(cluster(3, shape), request))
+
+
+def decided(daemon: Daemon, request: str) -> Any:
+    answer: Any = ask(str(daemon.socket), "decide", {"request": request})
+    return json.loads(answer["stdout"])
+
+
+def test_the_first_disk_on_a_unit_goes_where_that_is(tmp_path: Path) -> None:
+    request = asked("plain", 1024, {"vg": "ssd"})
+    rows = iallocator.read(request.encode()).cluster
+    both = tuple(Unit(unit, 9000, 8000) for unit in (HDD, SSD))
+    nodes = tuple(replace(row, storage=both[: 1 + (row is rows.nodes[-1])]) for row in rows.nodes)
+    played = replace(rows, nodes=nodes, default_units=(HDD,))
+    with simulator(tmp_path, played, "--job-seconds=0.01"), running(tmp_path, config=OFTEN) as daemon:
+        wait_until(lambda: storage(daemon)["complete"])
+        assert decided(daemon, request)["result"] == [nodes[-1].name]
+
+
 def test_a_pool_of_the_configuration_binds_without_jobs(tmp_path: Path, ganeti: Simulator) -> None:
     config = 'config_seconds = 0.05\n[[pool]]\ntype = "ext"\nkey = "san"\ntotal = 5000\nreserved = 1000\n'
-    data = cluster(3, Shape(nodes=3, instances=0, templates={"ext": 1}))
 
     def decide(daemon: Daemon, size: int) -> Any:
-        request = messages.allocate("new.example.org", "ext", disks=[size])
-        request["disks"][0] |= {"provider": "san"}
-        text = messages.encode(messages.message(data, request))
-        answer: Any = ask(str(daemon.socket), "decide", {"request": text})
-        return json.loads(answer["stdout"])
+        return decided(daemon, asked("ext", size, {"provider": "san"}))
 
     with running(tmp_path / "daemon", config=config) as daemon:
         wait_until(lambda: daemon.status()["cluster"]["generations"].get("storage"))

@@ -6,12 +6,13 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 import structlog
 import trio
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.planning.decision import Known
 from htoolsd import reading
 from htoolsd.sync.following import Sync
@@ -111,9 +112,13 @@ def known(sync: Sync, ssconf: Ssconf) -> tuple[Known | None, dict[str, float]]:
     if sync.master is False and ssconf.surely_follows():
         raise RefusalError(Refusal.CLUSTER, "this is not the master node")
     ages, model = sync.ages(), sync.model
-    if model.cluster is None or model.plain is None:
+    plain, storage = model.plain, model.storage
+    if model.cluster is None or plain is None:
         return None, ages
-    naming = partial(furnished, model.plain, model.storage)
+
+    def naming(units: frozenset[DesiredUnit]) -> Cluster:
+        return furnished(plain, storage, units)
+
     known = Known(
         model.cluster,
         ages[LIVE],

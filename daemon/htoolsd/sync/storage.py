@@ -5,7 +5,7 @@ Everything here is immutable, as the model is.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.cluster import Cluster
@@ -109,8 +109,11 @@ def taken_of(cluster: Cluster) -> Taken:
     return taken
 
 
-def furnished(cluster: Cluster, known: Storage) -> Cluster:
-    """The cluster with its disks where they are, and its nodes with their units as they should be now."""
+def furnished(cluster: Cluster, known: Storage, others: Set[DesiredUnit] = frozenset()) -> Cluster:
+    """The cluster with its disks where they are, and its nodes with their units as they should be now.
+
+    Those are the units that disks name, the default ones, and ``others``.
+    """
     cluster = with_disks(replace(cluster, pools=known.pools) if known.pools else cluster, known.disks)
     if not (known.reports and known.complete):
         return cluster
@@ -120,7 +123,7 @@ def furnished(cluster: Cluster, known: Storage) -> Cluster:
         for name, report in known.reports.items()
         if name in up
     }
-    return with_storage(cluster, rooms, named_units(cluster))
+    return with_storage(cluster, rooms, named_units(cluster) | others)
 
 
 def _now(room: Room, report: Report, now: Mapping[DesiredUnit, int], unit: DesiredUnit) -> Room:

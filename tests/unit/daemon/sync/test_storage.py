@@ -52,6 +52,8 @@ def test_free_space_follows_the_disks_that_came_and_went() -> None:
     assert storage(web, mail) == (Unit(HDD, 9000, 8000), Unit(SSD, 9000, 8000 - 228))
     assert storage(mail) == (Unit(HDD, 9000, 8756), Unit(SSD, 9000, 8000 + 300 - 228))
     assert storage() == (Unit(HDD, 9000, 8756),)  # nothing names the other one
+    asked_for = furnished(cluster(), known, {SSD}).nodes[0].storage
+    assert asked_for == (Unit(HDD, 9000, 8756), Unit(SSD, 9000, 8300))
 
 
 def test_there_is_never_more_free_than_there_is() -> None:
