@@ -4,97 +4,60 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ganeti_htools.backends import units, values
+from ganeti_htools.backends import values
+from ganeti_htools.commandline import arguments
 from ganeti_htools.commandline.reading import Option, Takes, switch
-from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
 
 _TEMPLATES = {template.value: template for template in DiskTemplate}
 
 
-def _file(short: str, long: str, text: str, completion: str = "file") -> Option:
-    return Option(short, long, text, lambda _old, name: name, Takes.ARGUMENT, "FILE", completion)
-
-
-def _factor(long: str, text: str) -> Option:
-    return Option(
-        "", long, text, lambda _old, factor: values.number(factor), Takes.ARGUMENT, "FACTOR", "float"
-    )
-
-
 def _valued(
     short: str, long: str, text: str, read: Callable[[str], Any], metavar: str, completion: str
 ) -> Option:
+    """An option whose value is what its argument says."""
     return Option(
         short, long, text, lambda _old, argument: read(argument), Takes.ARGUMENT, metavar, completion
     )
 
 
-def _ratio(text: str) -> float:
-    ratio = values.number(text)
-    if not ratio:
-        raise DataError(f"expected a ratio above 0, not {values.shown(text)}")
-    return ratio
+def _file(short: str, long: str, text: str, completion: str = "file") -> Option:
+    return _valued(short, long, text, str, "FILE", completion)
 
 
-def _spec(name: str) -> Callable[[str], tuple[int, ...]]:
-    """A reader of instance sizes: disk and memory (MiB), CPUs, and spindles, which are 1 unless given."""
-    readers = {"disk": values.size, "memory": values.size, "cpus": values.whole, "spindles": values.whole}
-
-    def read(text: str) -> tuple[int, ...]:
-        parts = text.split(",")
-        if len(parts) not in (3, 4):
-            raise DataError(
-                f"Invalid {name} specification: {values.shown(text)}, expected disk,ram,cpu[,spindles]"
-            )
-        given = [
-            values.read(reader, part, f"{name} specs {field}")
-            for (field, reader), part in zip(readers.items(), parts, strict=False)
-        ]
-        return (*given, 1)[:4]
-
-    return read
+def _whole(long: str, text: str, metavar: str = "N") -> Option:
+    return _valued("", long, text, values.whole, metavar, "integer")
 
 
-def _storage_unit(text: str) -> DesiredUnit:
-    parts = text.split(",")
-    if len(parts) != 2:
-        raise DataError(f"expected TYPE,KEY, not {values.shown(text)}")
-    return units.named(*parts)
+def _number(short: str, long: str, text: str, metavar: str) -> Option:
+    return _valued(short, long, text, values.number, metavar, "float")
 
 
-def _disk(text: str) -> tuple[int, DesiredUnit | None]:
-    """The size (MiB) of a disk, and the unit that it is on, if that is given."""
-    size, _, unit = text.partition(",")
-    return values.size(size), _storage_unit(unit) if unit else None
+def _names(long: str, text: str, metavar: str, completion: str) -> Option:
+    return _valued("", long, text, arguments.names, metavar, completion)
 
 
-def _demand(text: str) -> tuple[str, int]:
-    found = tags.demands([f"{tags.RESOURCE}{text}"])
-    if not found:
-        raise DataError(f"expected CLASS:AMOUNT such as CUSTOM_GPU:1, not {values.shown(text)}")
-    return next(iter(found.items()))
+def _repeated(
+    short: str, long: str, text: str, read: Callable[[str], Any], metavar: str, completion: str
+) -> Option:
+    """An option whose value is what its arguments say, each time that it is given."""
+    once = _valued(short, long, text, read, metavar, completion)
+    return replace(once, update=lambda old, argument: (*old, read(argument)))
 
 
-def _priority(text: str) -> str:
-    if text not in ("low", "normal", "high"):
-        raise DataError(f"Unknown priority {values.shown(text)}, expected low, normal or high")
-    return text
+def _optional(
+    short: str, long: str, text: str, read: Callable[[str], Any], metavar: str, completion: str = "none"
+) -> Option:
+    """An option whose argument may be left out; it is empty then."""
+    return Option(
+        short, long, text, lambda _old, argument: read(argument), Takes.OPTIONAL, metavar, completion
+    )
 
 
-def _yes_no(_old: bool, argument: str) -> bool:
-    return values.choice(argument or "yes", {"yes": True, "no": False})
-
-
-def _list(argument: str) -> tuple[str, ...]:
-    return tuple(argument.split(",")) if argument else ()
-
-
-def _fields(_old: object, argument: str) -> tuple[str, ...]:
-    return ("+", *_list(argument[1:])) if argument.startswith("+") else _list(argument)
+def _yes_no(long: str, text: str) -> Option:
+    return _optional("", long, text, arguments.yes_no, "CHOICE", "choices=yes,no")
 
 
 def _with_storage(groups: tuple[str, ...], unit: str) -> tuple[str, ...]:
@@ -103,12 +66,11 @@ def _with_storage(groups: tuple[str, ...], unit: str) -> tuple[str, ...]:
     return (f"{groups[0]};{unit}", *groups[1:])
 
 
-PRINT_NODES = Option(
+PRINT_NODES = _optional(
     "p",
     "print-nodes",
     "list the nodes before and after; only these FIELDS, or with +FIELDS these too",
-    _fields,
-    Takes.OPTIONAL,
+    arguments.fields,
     "FIELDS",
 )
 SAVE = _file("S", "save", "save the cluster before and after to files starting with FILE", "none")
@@ -141,27 +103,13 @@ NO_CAPACITY_CHECKS = switch("", "no-capacity-checks", "do not check the global N
 ACCEPT_EXISTING_ERRORS = switch(
     "", "accept-existing-errors", "tolerate N+1 violations that are there already, but no new ones"
 )
-RESTRICT_ALLOCATION_TO = Option(
-    "",
-    "restrict-allocation-to",
-    "allocate on these nodes only",
-    lambda _old, names: _list(names),
-    Takes.ARGUMENT,
-    "NODE,...",
-    "manynodes",
+RESTRICT_ALLOCATION_TO = _names(
+    "restrict-allocation-to", "allocate on these nodes only", "NODE,...", "manynodes"
 )
-INTER_GROUP = replace(
-    switch("", "inter-group", "evacuate nodes into other groups where their own have no room"), whole=True
+INTER_GROUP = switch(
+    "", "inter-group", "evacuate nodes into other groups where their own have no room", whole=True
 )
-MOND = Option(
-    "",
-    "mond",
-    "ask all monitoring daemons for dynamic data (yes) or none (no)",
-    _yes_no,
-    Takes.OPTIONAL,
-    "CHOICE",
-    "choices=yes,no",
-)
+MOND = _yes_no("mond", "ask all monitoring daemons for dynamic data (yes) or none (no)")
 MOND_DATA = _file("", "mond-data", "with --mond, read this file instead of asking the monitoring daemons")
 MOND_XEN = switch("", "mond-xen", "with --mond, use what Xen reports of each instance")
 EXIT_ON_MISSING_MOND_DATA = switch(
@@ -172,146 +120,107 @@ STATE_OF_RECORD = switch(
     "state-of-record",
     "take the memory that instances are configured with, not what they run with, from the remote API",
 )
-STATIC_KVM_NODE_MEMORY = Option(
-    "",
+STATIC_KVM_NODE_MEMORY = _whole(
     "static-kvm-node-memory",
     "memory that KVM nodes use themselves (MiB), instead of what they report; 0 to trust the report",
-    lambda _old, text: values.whole(text),
-    Takes.ARGUMENT,
-    "N",
-    "integer",
 )
 
-MASTER = Option(
+MASTER = _valued(
     "m",
     "master",
     "take the cluster from the remote API at this address, or from the directory in file://PATH",
-    lambda _old, address: address,
-    Takes.ARGUMENT,
+    str,
     "ADDRESS",
     "host",
 )
-LUXI = Option(
+LUXI = _optional(
     "L",
     "luxi",
     "take the cluster from Ganeti on this machine, at the usual socket or at SOCKET",
-    lambda _old, path: path,
-    Takes.OPTIONAL,
+    str,
     "SOCKET",
     "file",
 )
 ASK_STORAGE = switch("", "ask-storage", "with -L: ask Ganeti for storage units, by jobs")
-DAEMON = Option(
+DAEMON = _optional(
     "D",
     "daemon",
     "take the cluster as htoolsd knows it, at the usual socket or at SOCKET",
-    lambda _old, path: path,
-    Takes.OPTIONAL,
+    str,
     "SOCKET",
     "file",
 )
 RAPI_CA = _file("", "rapi-ca", "trust the remote API only by the certificates (PEM) in this file")
-OUTPUT_DIR = Option(
-    "d", "output-dir", "write files in this directory", lambda _old, path: path, Takes.ARGUMENT, "PATH", "dir"
-)
+OUTPUT_DIR = _valued("d", "output-dir", "write files in this directory", str, "PATH", "dir")
 NO_HEADERS = switch("", "no-headers", "leave headers out")
 JSON = switch("", "json", "print the report as a JSON document and nothing else")
-PRINT_COMMANDS = Option(
+PRINT_COMMANDS = _optional(
     "C",
     "print-commands",
     "print the commands that carry out the plan, or write them to FILE as a shell script",
-    lambda _old, path: path or "-",
-    Takes.OPTIONAL,
+    lambda path: path or "-",
     "FILE",
 )
 EXEC = switch("X", "exec", "carry the plan out (possible only over LUXI)")
-MINIMAL_RESOURCES = _factor(
+MINIMAL_RESOURCES = _number(
+    "",
     "minimal-resources",
     "power nodes up if an online one has less free than this multiple of the standard instance",
+    "FACTOR",
 )
-PREFER = _valued("", "prefer", "power these nodes down first, by name or tag", _list, "NODES", "manynodes")
-NEVER = _valued("", "never", "do not power these nodes down, by name or tag", _list, "NODES", "manynodes")
-MAX_NODES = _valued("", "max-nodes", "power down at most so many nodes", values.whole, "N", "integer")
+PREFER = _names("prefer", "power these nodes down first, by name or tag", "NODES", "manynodes")
+NEVER = _names("never", "do not power these nodes down, by name or tag", "NODES", "manynodes")
+MAX_NODES = _whole("max-nodes", "power down at most so many nodes")
 STANDBY_DATA = _file("", "standby-data", "take what standby nodes have from this text file, saved before")
-TARGET_RESOURCES = _factor(
+TARGET_RESOURCES = _number(
+    "",
     "target-resources",
     "power nodes down as long as others keep this multiple of the standard instance free",
+    "FACTOR",
 )
 
 QUIET = Option("q", "quiet", "say less", lambda old, _argument: old - 1, field="verbose")
 IALLOC_SRC = _file("I", "ialloc-src", "take the cluster from this iallocator request")
-OFFLINE = Option(
-    "O",
-    "offline",
-    "take this node for offline; may be repeated",
-    lambda old, name: (*old, name),
-    Takes.ARGUMENT,
-    "NODE",
-    "onenode",
-)
+OFFLINE = _repeated("O", "offline", "take this node for offline; may be repeated", str, "NODE", "onenode")
 MAX_CPU = _valued(
     "",
     "max-cpu",
     "virtual CPUs that a node may have for each of its CPUs, instead of what the group's policy says",
-    _ratio,
+    arguments.ratio,
     "RATIO",
     "float",
 )
-MIN_DISK = _valued(
-    "",
-    "min-disk",
-    "part of a node's disk that has to stay free, from 0 to 1",
-    values.number,
-    "RATIO",
-    "float",
-)
+MIN_DISK = _number("", "min-disk", "part of a node's disk that has to stay free, from 0 to 1", "RATIO")
 PRINT_INSTANCES = switch("", "print-instances", "list the instances, too")
 GROUP = _valued("G", "group", "only this node group (name or UUID)", str, "ID", "onegroup")
-WORST_GROUP = replace(
-    switch("", "worst-group", "balance the node group with the worst score that can be improved"), whole=True
+WORST_GROUP = switch(
+    "", "worst-group", "balance the node group with the worst score that can be improved", whole=True
 )
-ALL_GROUPS = replace(
-    switch("", "all-groups", "balance all node groups one after the other, the worst score first"), whole=True
+ALL_GROUPS = switch(
+    "", "all-groups", "balance all node groups one after the other, the worst score first", whole=True
 )
-EXCLUSION_TAGS = _valued(
-    "",
-    "exclusion-tags",
-    "keep instances apart that share a tag with one of these prefixes",
-    _list,
-    "TAG,...",
-    "string",
+EXCLUSION_TAGS = _names(
+    "exclusion-tags", "keep instances apart that share a tag with one of these prefixes", "TAG,...", "string"
 )
-SELECT_INSTANCES = _valued(
-    "", "select-instances", "only move these instances", _list, "INSTS", "manyinstances"
-)
-EXCLUDE_INSTANCES = _valued(
-    "", "exclude-instances", "do not move these instances", _list, "INSTS", "manyinstances"
-)
+SELECT_INSTANCES = _names("select-instances", "only move these instances", "INSTS", "manyinstances")
+EXCLUDE_INSTANCES = _names("exclude-instances", "do not move these instances", "INSTS", "manyinstances")
 NO_DISK_MOVES = switch("", "no-disk-moves", "only fail over or migrate, which copies no disks")
-AVOID_DISK_MOVES = _factor(
+AVOID_DISK_MOVES = _number(
+    "",
     "avoid-disk-moves",
     "copy disks only where this gains more than FACTOR times what moves without copying gain",
+    "FACTOR",
 )
-AVOID_LONG_SOLUTIONS = _factor(
+AVOID_LONG_SOLUTIONS = _number(
+    "",
     "avoid-long-solutions",
     "once the plan is long, only steps that divide the score by more than FACTOR times how long it is",
+    "FACTOR",
 )
-LONG_SOLUTION_THRESHOLD = _valued(
-    "",
-    "long-solution-threshold",
-    "the plan is long if it takes so many SECONDS",
-    values.whole,
-    "SECONDS",
-    "integer",
+LONG_SOLUTION_THRESHOLD = _whole(
+    "long-solution-threshold", "the plan is long if it takes so many SECONDS", "SECONDS"
 )
-OPTIMISE = _valued(
-    "",
-    "optimise",
-    "look for a better plan than the usual one for so many SECONDS",
-    values.number,
-    "SECONDS",
-    "float",
-)
+OPTIMISE = _number("", "optimise", "look for a better plan than the usual one for so many SECONDS", "SECONDS")
 NO_INSTANCE_MOVES = switch(
     "", "no-instance-moves", "only change secondary nodes, which does not touch running instances"
 )
@@ -324,7 +233,12 @@ NO_WAIT = switch("", "no-wait", "with -D -X, leave the plan to htoolsd once it i
 WAIT_FOR_NODES = switch("", "wait-for-nodes", "with -D -X, wait for nodes that are in use but do not report")
 REASON = _valued("", "reason", "the reason that jobs carry", str, "REASON", "none")
 PRIORITY = _valued(
-    "", "priority", "priority of jobs: low, normal or high", _priority, "PRIO", "choices=low,normal,high"
+    "",
+    "priority",
+    "priority of jobs: low, normal or high",
+    arguments.priority,
+    "PRIO",
+    "choices=low,normal,high",
 )
 ON_CHANGE = _valued(
     "",
@@ -346,39 +260,17 @@ EXPLAIN_PLACES = Option(
     "", "explain", "only tell what each place of the instances would do", lambda _old, _argument: ""
 )
 MAX_LENGTH = _valued(
-    "l",
-    "max-length",
-    "stop after this many steps",
-    lambda text: values.whole(text, -MAX_MIB),
-    "N",
-    "integer",
+    "l", "max-length", "stop after this many steps", lambda text: values.whole(text, -MAX_MIB), "N", "integer"
 )
-MIN_SCORE = _valued(
-    "e",
-    "min-score",
-    "stop once the score is this close to the best possible",
-    values.number,
-    "EPSILON",
-    "float",
-)
-MIN_GAIN = _valued(
-    "g", "min-gain", "stop when a step would gain less than this", values.number, "DELTA", "float"
-)
-MIN_GAIN_LIMIT = _valued(
-    "", "min-gain-limit", "look at --min-gain only below this score", values.number, "SCORE", "float"
-)
-MACHINE_READABLE = Option(
-    "",
-    "machine-readable",
-    "print KEY=VALUE lines (yes, the default with the option) or text for people (no)",
-    _yes_no,
-    Takes.OPTIONAL,
-    "CHOICE",
-    "choices=yes,no",
+MIN_SCORE = _number("e", "min-score", "stop once the score is this close to the best possible", "EPSILON")
+MIN_GAIN = _number("g", "min-gain", "stop when a step would gain less than this", "DELTA")
+MIN_GAIN_LIMIT = _number("", "min-gain-limit", "look at --min-gain only below this score", "SCORE")
+MACHINE_READABLE = _yes_no(
+    "machine-readable", "print KEY=VALUE lines (yes, the default with the option) or text for people (no)"
 )
 NO_SIMULATION = switch("", "no-simulation", "do not try whether rebalancing would help")
 FORCE = switch("f", "force", "go on where a warning would otherwise be an error")
-NODE_TAGS = _valued("", "node-tags", "only nodes that have one of these tags", _list, "TAG,...", "string")
+NODE_TAGS = _names("node-tags", "only nodes that have one of these tags", "TAG,...", "string")
 OFFLINE_MAINTENANCE = switch("", "offline-maintenance", "take all instances to be shut down beforehand")
 ONE_STEP_ONLY = switch("", "one-step-only", "only the first group, a node a line")
 PRINT_MOVES = switch("", "print-moves", "list where instances move")
@@ -417,55 +309,63 @@ STANDARD_ALLOC = _valued(
     "",
     "standard-alloc",
     "the standard size: DISK,MEMORY,CPUS[,SPINDLES]",
-    _spec("standard"),
+    arguments.spec("standard"),
     "STDSPEC",
     "string",
 )
-STORAGE = replace(switch("", "storage", "show the storage units of the nodes, and the pools"), whole=True)
+STORAGE = switch("", "storage", "show the storage units of the nodes, and the pools", whole=True)
 STORAGE_UNIT = _valued(
     "",
     "storage-unit",
     "the storage unit or pool that the disks are on, instead of the default one: TYPE,KEY",
-    _storage_unit,
+    arguments.storage_unit,
     "UNIT",
     "string",
 )
-DISK = Option(
-    "",
-    "disk",
-    "a disk of the standard size, instead of the only one: SIZE[,TYPE,KEY]; may be repeated",
-    lambda old, text: (*old, _disk(text)),
-    Takes.ARGUMENT,
-    "DISK",
-    "string",
+DISK = replace(
+    _repeated(
+        "",
+        "disk",
+        "a disk of the standard size, instead of the only one: SIZE[,TYPE,KEY]; may be repeated",
+        arguments.disk,
+        "DISK",
+        "string",
+    ),
     whole=True,
 )
-RESOURCE = Option(
-    "",
-    "resource",
-    "what an instance demands of a custom resource class: CLASS:AMOUNT; may be repeated",
-    lambda old, text: (*old, _demand(text)),
-    Takes.ARGUMENT,
-    "DEMAND",
-    "string",
+RESOURCE = replace(
+    _repeated(
+        "",
+        "resource",
+        "what an instance demands of a custom resource class: CLASS:AMOUNT; may be repeated",
+        arguments.demand,
+        "DEMAND",
+        "string",
+    ),
     whole=True,
 )
 TIERED_ALLOC = _valued(
-    "", "tiered-alloc", "the size to start from in tiered allocation", _spec("tiered"), "TSPEC", "string"
+    "",
+    "tiered-alloc",
+    "the size to start from in tiered allocation",
+    arguments.spec("tiered"),
+    "TSPEC",
+    "string",
 )
 
-AMONG = Option(
+AMONG = _repeated(
     "G",
     "among",
     "only this node group and others named so give and take instances; may be repeated",
-    lambda old, name: (*old, name),
-    Takes.ARGUMENT,
+    str,
     "GROUP",
     "onegroup",
 )
 EMPTY = _valued("", "group", "the node group to be emptied", str, "GROUP", "onegroup")
-GROUPS = _valued("", "groups", "empty so many node groups", values.whole, "N", "integer")
-RESERVE = _factor("reserve", "so many standard instances stay free in each node group that is left")
+GROUPS = _whole("groups", "empty so many node groups")
+RESERVE = _number(
+    "", "reserve", "so many standard instances stay free in each node group that is left", "FACTOR"
+)
 ALLOW_PLAIN = switch(
     "", "allow-plain", "also move instances that have to be stopped while their disks are copied"
 )
@@ -473,5 +373,5 @@ ALLOW_DRBD = switch("", "allow-drbd", "also with mirrored instances, whose disks
 ALLOW_ALL = switch(
     "", "allow-all", "also with mirrored, plain and file instances; the latter are stopped and copied"
 )
-MAX_MOVES = _valued("", "max-moves", "move at most so many instances", values.whole, "N", "integer")
+MAX_MOVES = _whole("max-moves", "move at most so many instances")
 MAX_COPY = _valued("", "max-copy", "copy at most so much of disks and memory", values.size, "MIB", "integer")

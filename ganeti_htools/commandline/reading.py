@@ -156,9 +156,9 @@ class Option:
         return line._replace(**{field: self.update(getattr(line, field), argument)})
 
 
-def switch(short: str, long: str, text: str) -> Option:
+def switch(short: str, long: str, text: str, whole: bool = False) -> Option:
     """An option without argument."""
-    return Option(short, long, text, lambda _old, _argument: True)
+    return Option(short, long, text, lambda _old, _argument: True, whole=whole)
 
 
 HELP = switch("h", "help", "show this help")
