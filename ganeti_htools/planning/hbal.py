@@ -18,7 +18,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.planning import proposal, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.node_groups import select, worst_first
-from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
+from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, replanned, unwatched
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
@@ -291,17 +291,16 @@ def reviewer(
                 break
         if why is None:
             return Review()
-        if on_change == "stop":
-            return Review(why)
-        say(f"The plan does not fit the cluster any more: {why}", "Planning anew...")
+        ahead = list(scopes.items())[min(map(list(scopes).index, left)) :]
 
-        def balance(start: State, _name: str, scope: Bools, options: Options) -> Balanced:
-            return plan(start, scope, options, say, progress)
+        def again(progress: Progress) -> Sequence[GroupPlan]:
+            def balance(start: State, _name: str, scope: Bools, options: Options) -> Balanced:
+                return plan(start, scope, options, say, progress)
 
-        begun = min(map(list(scopes).index, left))
-        with watched() as progress:
-            new = list(in_turn(state, list(scopes.items())[begun:], _without(options, made), balance))
-        return Review(why, jobs(new, options))
+            return list(in_turn(state, ahead, _without(options, made), balance))
+
+        new = replanned(why, on_change, say, watched, again)
+        return Review(why, None if new is None else jobs(new, options))
 
     return check
 

@@ -18,7 +18,7 @@ from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 from ganeti_htools.planning.group_moves import Move, cost_of, jobs, moves_of
-from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
+from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, replanned, unwatched
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
@@ -204,12 +204,9 @@ def reviewer(
         obstacle = recheck.obstacle(Regrouping(state, rules_of(state, options)), moves)
         if obstacle is None:
             return _half_way(state, rest)
-        if on_change == "stop":
-            return Review(obstacle)
-        say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
         left = options.max_moves if options.max_moves < 0 else max(0, options.max_moves - made)
-        with watched() as progress:
-            new = plan(state, replace(options, max_moves=left), progress)
-        return Review(obstacle, jobs(state, moves_of(state, new)))
+        fewer = replace(options, max_moves=left)
+        new = replanned(obstacle, on_change, say, watched, lambda progress: plan(state, fewer, progress))
+        return Review(obstacle, None if new is None else jobs(state, moves_of(state, new)))
 
     return check

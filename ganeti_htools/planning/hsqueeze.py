@@ -25,7 +25,7 @@ from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import leftovers, proposal, standby, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
-from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, unwatched
+from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, replanned, unwatched
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
@@ -333,11 +333,9 @@ def reviewer(
         obstacle = recheck.obstacle(state, action, left, steps, wanted, movable)
         if obstacle is None:
             return Review()
-        if on_change == "stop":
+        new = replanned(obstacle, on_change, say, watched, lambda progress: plan(state, options, progress))
+        if new is None:
             return Review(obstacle)
-        say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
-        with watched() as progress:
-            new = plan(state, options, progress)
         action, nodes, enough = new.action, state.names(new.nodes), new.enough
         vainly = powered.intersection(nodes) if action is Action.ONLINE else ()
         if vainly:

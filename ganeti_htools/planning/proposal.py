@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ganeti_htools.backends.haskell import show
 from ganeti_htools.engine.balancing.balance import Step
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]  # called often, with how far the plan is; may raise to give up
 OnChange = Literal["replan", "stop"]
 Priority = Literal["low", "normal", "high"]
+Plan = TypeVar("Plan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,21 @@ def begin(tool: str, purpose: str, jobs: "Jobsets", execution: Execution) -> "Ru
 def unwatched() -> Iterator[Progress]:
     """Progress that is not shown."""
     yield lambda _text: None
+
+
+def replanned(
+    obstacle: str,
+    on_change: OnChange,
+    say: "Say",
+    watched: Callable[[], AbstractContextManager[Progress]],
+    plan: Callable[[Progress], Plan],
+) -> Plan | None:
+    """Another plan instead of the rest of one that does not fit, of which is told; None to stop there."""
+    if on_change == "stop":
+        return None
+    say(f"The plan does not fit the cluster any more: {obstacle}", "Planning anew...")
+    with watched() as progress:
+        return plan(progress)
 
 
 def told(state: State, steps: Sequence[Step]) -> list[dict[str, Any]]:
