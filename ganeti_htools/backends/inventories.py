@@ -22,7 +22,7 @@ _LEAST = {"total": 0, "reserved": 0, "min_unit": 1, "max_unit": 1, "step_size": 
 
 def read_inventories(text: str) -> Inventories:
     """Inventories of a node from text. Raises DataError."""
-    return _each_once(map(_inventory, text.split(";"))) if text else ()
+    return _each_once(map(_inventory, values.several(text, ";")))
 
 
 def _inventory(text: str) -> tuple[str, Inventory]:

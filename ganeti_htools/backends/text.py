@@ -6,35 +6,22 @@ gets their defaults. Columns and sections beyond those known are ignored.
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, replace
-from typing import TypeVar
+from collections.abc import Container, Iterable
+from dataclasses import replace
 
-from ganeti_htools.backends import haskell, inventories, units, values
-from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Group, Instance, Node, check
+from ganeti_htools.backends import haskell, inventories, text_policies, units
+from ganeti_htools.backends.sections import Row, Table, divided, rows
+from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node, check
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.policy import IPolicy, ISpec, MinMax
+from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.storage import Unit
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, Status
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """The columns of a section, and defaults for the last ones, which older files do not have."""
-
-    kind: str
-    section: str
-    columns: tuple[str, ...]
-    defaults: tuple[str, ...] = ()
-
 
 # In place of a column that is not there, which says less than an empty one.
 _ABSENT = "\0"
 
-_GROUPS = _Table("group", "groups", ("name", "UUID", "allocation policy", "tags", "networks"), ("",))
-_NODES = _Table(
+_GROUPS = Table("group", "groups", ("name", "UUID", "allocation policy", "tags", "networks"), ("",))
+_NODES = Table(
     "node",
     "nodes",
     (
@@ -44,7 +31,7 @@ _NODES = _Table(
     ),
     ("1", "", "N", "0", "1", "1.0", _ABSENT, ""),
 )
-_INSTANCES = _Table(
+_INSTANCES = Table(
     "instance",
     "instances",
     (
@@ -52,11 +39,6 @@ _INSTANCES = _Table(
         *("disk template", "tags", "spindle use", "spindles", "forthcoming", "disks"),
     ),
     ("1", "-", "N", _ABSENT),
-)
-_POLICIES = _Table(
-    "policy",
-    "policies",
-    ("name", "standard spec", "min and max specs", "disk templates", "vcpu ratio", "spindle ratio"),
 )
 
 _YES_NO = {"Y": True, "N": False}
@@ -69,114 +51,31 @@ _TEMPLATES = {template.value: template for template in DiskTemplate}
 _LIVE = ("total memory", "memory used by the node", "free memory", "total disk", "free disk", "cores")
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A line of a section: its fields by column, and errors about them."""
-
-    place: str
-    kind: str
-    fields: dict[str, str]
-
-    def error(self, column: str, problem: object) -> DataError:
-        return DataError(
-            f"{self.place}: {self.kind} {values.shown(self.fields['name'])}: {column}: {problem}"
-        )
-
-    def read(self, column: str, reader: Callable[[str], T]) -> T:
-        try:
-            return reader(self.fields[column])
-        except DataError as error:
-            raise self.error(column, error) from error
-
-    def whole(self, column: str) -> int:
-        return self.read(column, values.whole)
-
-    def signed(self, column: str) -> int:
-        """What is free, which is negative where more is promised than there is."""
-        return self.read(column, lambda text: values.whole(text, -MAX_MIB))
-
-    def number(self, column: str) -> float:
-        return self.read(column, values.number)
-
-    def name(self, column: str = "name") -> str:
-        return self.read(column, _name)
-
-    def known(self, column: str, kind: str, names: Container[str]) -> str:
-        name = self.fields[column]
-        if name not in names:
-            raise DataError(
-                f"{self.place}: {column}: Unknown {kind} {values.shown(name)} for {self.kind} {self.name()}"
-            )
-        return name
-
-    def names(self, column: str) -> tuple[str, ...]:
-        return _split(self.fields[column], ",")
-
-    def choice(self, column: str, choices: Mapping[str, T]) -> T:
-        return self.read(column, lambda text: values.choice(text, choices))
-
-
 def parse(text: str, source: str) -> Cluster:
     """The cluster that ``text`` describes; ``source`` names it in errors. Raises DataError."""
-    sections = _sections(text)
+    sections = divided(text)
     if len(sections) < 4:
         raise DataError(
             f"{source}: Invalid format of the input file: {len(sections)} sections instead of 4 or more"
         )
     groups, nodes, instances, tags, policies = (*sections, [])[:5]
     cluster = Cluster(
-        groups=tuple(map(_group, _rows(source, _GROUPS, groups))), tags=tuple(line for _, line in tags)
+        groups=tuple(map(_group, rows(source, _GROUPS, groups))), tags=tuple(line for _, line in tags)
     )
     uuids = {group.uuid for group in cluster.groups}
-    cluster = replace(cluster, nodes=tuple(_node(row, uuids) for row in _rows(source, _NODES, nodes)))
+    cluster = replace(cluster, nodes=tuple(_node(row, uuids) for row in rows(source, _NODES, nodes)))
     try:
         check(cluster)
     except DataError as error:
         raise DataError(f"{source}: {error}") from error
-    cluster = _with_policies(cluster, _rows(source, _POLICIES, policies))
+    cluster = _with_policies(cluster, rows(source, text_policies.POLICIES, policies))
     # Names of instances may repeat, unlike those of nodes: they do in files that Ganeti's tools accept.
     names = {node.name for node in cluster.nodes}
-    rows = _rows(source, _INSTANCES, instances)
-    return replace(cluster, instances=tuple(_instance(row, names) for row in rows))
+    found = (_instance(row, names) for row in rows(source, _INSTANCES, instances))
+    return replace(cluster, instances=tuple(found))
 
 
-def _sections(text: str) -> list[list[tuple[int, str]]]:
-    """Numbered lines, divided at empty ones."""
-    lines = text.removesuffix("\n").split("\n")
-    sections: list[list[tuple[int, str]]] = [[]]
-    for number, line in enumerate(lines, 1):
-        if line:
-            sections[-1].append((number, line))
-        else:
-            sections.append([])
-    return sections if text else []
-
-
-def _rows(source: str, table: _Table, lines: Iterable[tuple[int, str]]) -> Iterator[_Row]:
-    required = len(table.columns) - len(table.defaults)
-    for number, line in lines:
-        place = f"{source}: {table.section} section, line {number}"
-        fields = line.split("|")
-        if len(fields) < required:
-            raise DataError(
-                f"{place}: Invalid/incomplete {table.kind} data: {values.shown(line)} has"
-                f" {len(fields)} columns, expected at least {required}"
-            )
-        fields += table.defaults[len(fields) - required :]
-        yield _Row(place, table.kind, dict(zip(table.columns, fields, strict=False)))
-
-
-def _name(text: str) -> str:
-    if not text or not text.isprintable():
-        raise DataError(f"expected a name, not {values.shown(text)}")
-    return text
-
-
-def _split(text: str, separator: str) -> tuple[str, ...]:
-    return tuple(text.split(separator)) if text else ()
-
-
-def _group(row: _Row) -> Group:
+def _group(row: Row) -> Group:
     return Group(
         name=row.name(),
         uuid=row.name("UUID"),
@@ -186,7 +85,7 @@ def _group(row: _Row) -> Group:
     )
 
 
-def _node(row: _Row, groups: Container[str]) -> Node:
+def _node(row: Row, groups: Container[str]) -> Node:
     group = row.known("group", "group", groups)
     there = row.read("inventories", inventories.read_inventories)
     if any(row.fields[column] == "?" for column in _LIVE):
@@ -214,14 +113,14 @@ def _node(row: _Row, groups: Container[str]) -> Node:
     )
 
 
-def _storage(row: _Row) -> tuple[Unit, ...] | None:
+def _storage(row: Row) -> tuple[Unit, ...] | None:
     """The storage units of a node, None if they are not known."""
     if row.fields["storage"] in (_ABSENT, units.UNKNOWN):
         return None
     return row.read("storage", units.read_units)
 
 
-def _disks(row: _Row, space: int) -> tuple[Disk, ...]:
+def _disks(row: Row, space: int) -> tuple[Disk, ...]:
     """The disks of an instance; one of all its space where they are not told apart."""
     spindles = None if row.fields["spindles"] == "-" else row.whole("spindles")
     if row.fields["disks"] == _ABSENT:
@@ -233,7 +132,7 @@ def _disks(row: _Row, space: int) -> tuple[Disk, ...]:
     return tuple(replace(disk, spindles=0 if number else spindles) for number, disk in enumerate(disks))
 
 
-def _instance(row: _Row, nodes: Container[str]) -> Instance:
+def _instance(row: Row, nodes: Container[str]) -> Instance:
     disk = row.whole("disk")
     pnode = row.known("primary node", "node", nodes)
     snode = row.known("secondary node", "node", nodes) if row.fields["secondary node"] else None
@@ -256,7 +155,7 @@ def _instance(row: _Row, nodes: Container[str]) -> Instance:
     )
 
 
-def _with_policies(cluster: Cluster, rows: Iterable[_Row]) -> Cluster:
+def _with_policies(cluster: Cluster, rows: Iterable[Row]) -> Cluster:
     """The cluster with the policies of these lines: its own, and those of groups by name or UUID."""
     owners = Counter(name for group in cluster.groups for name in {group.name, group.uuid})
     policies = {}
@@ -264,7 +163,7 @@ def _with_policies(cluster: Cluster, rows: Iterable[_Row]) -> Cluster:
         owner = row.fields["name"]
         if owner and owners[owner] != 1:
             raise row.error("name", f"expected the name or UUID of one group, which {owners[owner]} have")
-        policies[owner] = _policy(row)
+        policies[owner] = text_policies.policy(row)
 
     def of(group: Group) -> IPolicy:
         return policies.get(group.name) or policies.get(group.uuid) or group.ipolicy
@@ -274,37 +173,6 @@ def _with_policies(cluster: Cluster, rows: Iterable[_Row]) -> Cluster:
         groups=tuple(replace(group, ipolicy=of(group)) for group in cluster.groups),
         ipolicy=policies.get("", cluster.ipolicy),
     )
-
-
-def _policy(row: _Row) -> IPolicy:
-    return IPolicy(
-        minmax=row.read("min and max specs", _minmax),
-        std=row.read("standard spec", _ispec),
-        disk_templates=row.read("disk templates", _templates),
-        vcpu_ratio=row.number("vcpu ratio"),
-        spindle_ratio=row.number("spindle ratio"),
-    )
-
-
-def _templates(text: str) -> tuple[DiskTemplate, ...]:
-    return tuple(values.choice(part, _TEMPLATES) for part in _split(text, ","))
-
-
-_SPEC = ("memory size", "CPU count", "disk size", "disk count", "NIC count", "spindle use")
-
-
-def _ispec(text: str) -> ISpec:
-    parts = _split(text, ",")
-    if len(parts) < len(_SPEC):
-        raise DataError(f"expected {', '.join(_SPEC)}, not {values.shown(text)}")
-    return ISpec(*(values.read(values.whole, *pair) for pair in zip(parts, _SPEC, strict=False)))
-
-
-def _minmax(text: str) -> tuple[MinMax, ...]:
-    specs = [_ispec(part) for part in _split(text, ";")]
-    if len(specs) % 2:
-        raise DataError(f"expected pairs of min and max specs, found {len(specs)} specs")
-    return tuple(map(MinMax, specs[::2], specs[1::2]))
 
 
 def dump(cluster: Cluster) -> str:
@@ -318,7 +186,7 @@ def dump(cluster: Cluster) -> str:
         map(_node_line, cluster.nodes),
         (_instance_line(instance, apart) for instance in cluster.instances),
         cluster.tags,
-        (_policy_line(owner, policy) for owner, policy in policies),
+        (text_policies.line(owner, policy) for owner, policy in policies),
     )
     return "\n".join("".join(f"{line}\n" for line in lines) for lines in sections)
 
@@ -360,14 +228,3 @@ def _instance_line(instance: Instance, apart: bool) -> str:
         f"|{'-' if spindles is None else spindles}|{_yes(instance.forthcoming)}"
         f"{'|' + units.write_disks(instance.disks) if apart else ''}"
     )
-
-
-def _policy_line(owner: str, policy: IPolicy) -> str:
-    pairs = (_spec_text(spec) for pair in policy.minmax for spec in (pair.min, pair.max))
-    templates = ",".join(template.value for template in policy.disk_templates)
-    ratios = f"{haskell.show(policy.vcpu_ratio)}|{haskell.show(policy.spindle_ratio)}"
-    return f"{owner}|{_spec_text(policy.std)}|{';'.join(pairs)}|{templates}|{ratios}"
-
-
-def _spec_text(spec: ISpec) -> str:
-    return ",".join(map(str, astuple(spec)))

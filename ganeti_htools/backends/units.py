@@ -58,7 +58,7 @@ def node_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
 
 def read_units(text: str) -> tuple[Unit, ...]:
     """Units of a node from text. Raises DataError."""
-    read = (_unit(part) for part in text.split(";")) if text else ()
+    read = (_unit(part) for part in values.several(text, ";"))
     return node_units(unit for unit in read if unit)
 
 
@@ -109,8 +109,7 @@ def decoded(text: str) -> str:
 
 def read_disks(text: str, template: DiskTemplate | None = None) -> tuple[Disk, ...]:
     """Disks of an instance, of that template if it is given, from text. Raises DataError."""
-    parts = text.split(";") if text else ()
-    return tuple(_disk(part, number, template) for number, part in enumerate(parts))
+    return tuple(_disk(part, number, template) for number, part in enumerate(values.several(text, ";")))
 
 
 def misplaced(unit: DesiredUnit, template: DiskTemplate) -> str | None:

@@ -43,6 +43,11 @@ def read(reader: Callable[[str], T], text: str, *place: str) -> T:
         raise DataError(": ".join((*place, str(error)))) from error
 
 
+def several(text: str, separator: str) -> tuple[str, ...]:
+    """The parts of a text; an empty one has none."""
+    return tuple(text.split(separator)) if text else ()
+
+
 def choice(text: str, choices: Mapping[str, T]) -> T:
     """What ``choices`` has for ``text``. Raises DataError."""
     if text not in choices:

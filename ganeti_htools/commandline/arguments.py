@@ -10,7 +10,7 @@ from ganeti_htools.model.storage import DesiredUnit
 
 def names(text: str) -> tuple[str, ...]:
     """Names with commas between them."""
-    return tuple(text.split(",")) if text else ()
+    return values.several(text, ",")
 
 
 def fields(text: str) -> tuple[str, ...]:

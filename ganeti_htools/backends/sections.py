@@ -1,0 +1,109 @@
+"""Sections of text files: lines of columns with ``|`` between them, and errors that say where they are."""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ganeti_htools.backends import values
+from ganeti_htools.model.cluster import MAX_MIB
+from ganeti_htools.model.errors import DataError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The columns of a section, and defaults for the last ones, which older files do not have."""
+
+    kind: str
+    section: str
+    columns: tuple[str, ...]
+    defaults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a section: its fields by column. All that reads them raises DataError."""
+
+    place: str
+    kind: str
+    fields: dict[str, str]
+
+    def error(self, column: str, problem: object) -> DataError:
+        """What is wrong with a column."""
+        return DataError(
+            f"{self.place}: {self.kind} {values.shown(self.fields['name'])}: {column}: {problem}"
+        )
+
+    def read(self, column: str, reader: Callable[[str], T]) -> T:
+        """What ``reader`` makes of a column."""
+        try:
+            return reader(self.fields[column])
+        except DataError as error:
+            raise self.error(column, error) from error
+
+    def whole(self, column: str) -> int:
+        """A whole number from 0 up."""
+        return self.read(column, values.whole)
+
+    def signed(self, column: str) -> int:
+        """What is free, which is negative where more is promised than there is."""
+        return self.read(column, lambda text: values.whole(text, -MAX_MIB))
+
+    def number(self, column: str) -> float:
+        """A number from 0 up."""
+        return self.read(column, values.number)
+
+    def name(self, column: str = "name") -> str:
+        """A name, which is not empty."""
+        return self.read(column, _name)
+
+    def known(self, column: str, kind: str, names: Container[str]) -> str:
+        """The name of a ``kind`` of object, which is one of these."""
+        name = self.fields[column]
+        if name not in names:
+            raise DataError(
+                f"{self.place}: {column}: Unknown {kind} {values.shown(name)} for {self.kind} {self.name()}"
+            )
+        return name
+
+    def names(self, column: str) -> tuple[str, ...]:
+        """Names with commas between them."""
+        return values.several(self.fields[column], ",")
+
+    def choice(self, column: str, choices: Mapping[str, T]) -> T:
+        """What ``choices`` has for a column."""
+        return self.read(column, lambda text: values.choice(text, choices))
+
+
+def divided(text: str) -> list[list[tuple[int, str]]]:
+    """The sections of a text: numbered lines, divided at empty ones."""
+    lines = text.removesuffix("\n").split("\n")
+    sections: list[list[tuple[int, str]]] = [[]]
+    for number, line in enumerate(lines, 1):
+        if line:
+            sections[-1].append((number, line))
+        else:
+            sections.append([])
+    return sections if text else []
+
+
+def rows(source: str, table: Table, lines: Iterable[tuple[int, str]]) -> Iterator[Row]:
+    """The rows of a section; ``source`` names the text in errors. Raises DataError."""
+    required = len(table.columns) - len(table.defaults)
+    for number, line in lines:
+        place = f"{source}: {table.section} section, line {number}"
+        fields = line.split("|")
+        if len(fields) < required:
+            raise DataError(
+                f"{place}: Invalid/incomplete {table.kind} data: {values.shown(line)} has"
+                f" {len(fields)} columns, expected at least {required}"
+            )
+        fields += table.defaults[len(fields) - required :]
+        yield Row(place, table.kind, dict(zip(table.columns, fields, strict=False)))
+
+
+def _name(text: str) -> str:
+    if not text or not text.isprintable():
+        raise DataError(f"expected a name, not {values.shown(text)}")
+    return text
