@@ -1,13 +1,10 @@
 """Makes a state of the rows that were read."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Instance, Node
 from ganeti_htools.model.columns import (
     NOWHERE,
@@ -22,8 +19,10 @@ from ganeti_htools.model.columns import (
 )
 from ganeti_htools.model.figures import Figures, tabulate
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.placed import Placed, placed_on, sum_by
 from ganeti_htools.model.reserved import Reserved, reserved
 from ganeti_htools.model.state import State
+from ganeti_htools.model.tag_columns import exclusion, location, location_columns, migrates
 from ganeti_htools.model.units import Units, sees, space_of, survey
 
 
@@ -39,73 +38,13 @@ def _bools(values: Iterable[bool]) -> Bools:
     return np.array(list(values), np.bool_)
 
 
-def _sum_by(rows: Ints, values: Any, size: int) -> Any:
-    """``values`` summed by row, in order, in their own type."""
-    total = np.zeros(size, np.asarray(values).dtype)
-    np.add.at(total, rows, values)
-    return total
-
-
 def _spindles_left(free: Ints, nodes: Ints, spindles: Ints, vague: Bools) -> Ints:
     """Free spindles after instances are placed in order; one that does not say what it needs leaves -1."""
     order, last = np.arange(len(nodes)), np.full(len(free), NOWHERE)
     np.maximum.at(last, nodes[vague], order[vague])
     after = order > last[nodes]
-    left: Ints = np.where(last == NOWHERE, free, -1) - _sum_by(nodes[after], spindles[after], len(free))
+    left: Ints = np.where(last == NOWHERE, free, -1) - sum_by(nodes[after], spindles[after], len(free))
     return left
-
-
-def _tag_columns(tag_sets: Sequence[frozenset[str]]) -> tuple[dict[str, int], Bools]:
-    """A row number for each tag that occurs, and a matrix of which node or instance has which tag."""
-    rows = {tag: row for row, tag in enumerate(sorted(frozenset().union(*tag_sets)))}
-    has = np.zeros((len(tag_sets), len(rows)), np.bool_)
-    for holder, held in enumerate(tag_sets):
-        for tag in held:
-            has[holder, rows[tag]] = True
-    return rows, has
-
-
-def _migrates(cluster_tags: Sequence[str], nodes: Sequence[Node]) -> Bools | None:
-    sent = [tags.migration_tags(cluster_tags, node.tags) for node in nodes]
-    received = [tags.receivable_migration_tags(cluster_tags, node.tags) for node in nodes]
-    if not any(sent):
-        return None
-    return np.array([[source <= target for target in received] for source in sent], np.bool_)
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """Instances where they are: their figures and, by row, primary and secondary node (or NOWHERE)."""
-
-    size: int  # number of nodes
-    values: NDArray[np.void]
-    pnode: Ints
-    snode: Ints
-    forthcoming: Bools
-
-    @property
-    def settled(self) -> Bools:
-        return ~self.forthcoming
-
-    @property
-    def everyone(self) -> Bools:
-        return np.ones_like(self.forthcoming)
-
-    @property
-    def doubled(self) -> Bools:
-        """Those with a secondary."""
-        doubled: Bools = self.snode != NOWHERE
-        return doubled
-
-    def on_primaries(self, amounts: Any, which: Bools) -> Any:
-        """Amounts of some instances summed for each node over its primaries, instances in order."""
-        return _sum_by(self.pnode[which], amounts[which], self.size)
-
-    def on_both(self, amounts: Any, which: Bools) -> Any:
-        """Amounts summed over primaries and secondaries, instances in order, an instance's primary first."""
-        keep = np.stack([which, which & self.doubled], axis=1)
-        both = np.stack([self.pnode, self.snode], axis=1)
-        return _sum_by(both[keep], np.stack([amounts, amounts], axis=1)[keep], self.size)
 
 
 def derive(
@@ -131,11 +70,11 @@ def derive(
     shape = Shape(*names, units.known, units.own_group, units.classes)
     held = reserved(nodes, units)
     figures = tabulate(cluster.instances, known, policies, units)
-    placed = _placed(cluster, figures, node_row)
-    tag_rows, tag_counts, settled_tag_counts = _exclusion(cluster, requested, placed)
-    location_rows, located = _tag_columns([tags.location_tags(cluster.tags, node.tags) for node in nodes])
-    peers = _peers(placed, placed.values["secondary_mem"])
-    class_peers = tuple(_peers(placed, kept) for kept in figures.kept.T)
+    placed = placed_on(cluster, figures, node_row)
+    tag_rows, tag_counts, settled_tag_counts = exclusion(cluster, requested, placed)
+    location_rows, located = location_columns(cluster)
+    peers = placed.peers(placed.values["secondary_mem"])
+    class_peers = tuple(map(placed.peers, figures.kept.T))
     spindle_ratio = _floats(policies[row].spindle_ratio for row in group.tolist())
     columns = columns_type(shape)(
         vcpu_ratio=_floats(policies[row].vcpu_ratio for row in group.tolist()),
@@ -144,7 +83,7 @@ def derive(
         primaries=placed.on_primaries(np.ones(len(placed.pnode), np.int64), placed.settled),
         secondaries=np.bincount(placed.snode[placed.settled & placed.doubled], minlength=size),
         conflicts=np.maximum(tag_counts - 1, 0).sum(axis=0),
-        location=_location(cluster, placed, location_rows, located),
+        location=location(cluster, placed, location_rows, located),
         **_memory(nodes, placed, peers, static_kvm_node_memory, held),
         **_disk(nodes, placed, figures, units, held),
         **_pools(cluster, units),
@@ -176,40 +115,19 @@ def derive(
         tag_rows=tag_rows,
         tag_counts=tag_counts,
         settled_tag_counts=settled_tag_counts,
-        migrates=_migrates(cluster.tags, nodes),
+        migrates=migrates(cluster.tags, nodes),
         located=located,
         location_rows=location_rows,
     )
 
 
-def _placed(cluster: Cluster, figures: Figures, node_row: Mapping[str, int]) -> _Placed:
-    rows: dict[str | None, int] = {None: NOWHERE}
-    rows.update(node_row)
-    return _Placed(
-        len(cluster.nodes),
-        figures.values,
-        pnode=_ints(node_row[instance.pnode] for instance in cluster.instances),
-        snode=_ints(rows[instance.snode] for instance in cluster.instances),
-        forthcoming=np.ascontiguousarray(figures.values["forthcoming"]),
-    )
-
-
-def _peers(placed: _Placed, amounts: Ints) -> Ints:
-    """What each node (column) keeps free for each other one (row), given that for each settled instance."""
-    peers = np.zeros((placed.size, placed.size), np.int64)
-    keeps = placed.settled & placed.doubled
-    np.add.at(peers, (placed.pnode[keeps], placed.snode[keeps]), amounts[keeps])
-    return peers
-
-
 def _memory(
-    nodes: Sequence[Node], placed: _Placed, peers: Ints, static: int, held: Reserved | None
+    nodes: Sequence[Node], placed: Placed, peers: Ints, static: int, held: Reserved
 ) -> dict[str, Any]:
     values = placed.values
     t_mem, f_mem = _floats(node.t_mem for node in nodes), _ints(node.f_mem for node in nodes)
     n_mem = _ints(static if static and node.hypervisor == "kvm" else node.n_mem for node in nodes)
-    if held is not None:
-        n_mem, f_mem = n_mem + held.memory, f_mem - held.memory
+    n_mem, f_mem = n_mem + held.memory, f_mem - held.memory
     i_mem = placed.on_primaries(values["record_mem"], placed.settled)
     not_running = np.where(values["record_mem"] > 0, 0, values["mem"])
     r_mem = peers.max(axis=0, initial=0)
@@ -229,7 +147,7 @@ def _pools(cluster: Cluster, units: Units) -> dict[str, Any]:
 
 
 def _classes(
-    nodes: Sequence[Node], placed: _Placed, figures: Figures, class_peers: Sequence[Ints]
+    nodes: Sequence[Node], placed: Placed, figures: Figures, class_peers: Sequence[Ints]
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     nothing = Inventory(0)
@@ -253,12 +171,12 @@ def _classes(
 
 
 def _disk(
-    nodes: Sequence[Node], placed: _Placed, figures: Figures, units: Units, held: Reserved | None
+    nodes: Sequence[Node], placed: Placed, figures: Figures, units: Units, held: Reserved
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for unit in range(len(units.local)):
         space = [space_of(node, units, unit) for node in nodes]
-        free = counted = _ints(room for _, room in space) - (0 if held is None else held.disk[unit])
+        free = counted = _ints(room for _, room in space) - held.disk[unit]
         if placed.forthcoming.any():
             coming = placed.on_both(figures.disk[:, unit], placed.forthcoming)
             there = np.array([total > 0 or not units.known for total, _ in space], np.bool_)
@@ -273,15 +191,12 @@ def _disk(
     return columns
 
 
-def _spindles(nodes: Sequence[Node], placed: _Placed, ratio: Floats, held: Reserved | None) -> dict[str, Any]:
+def _spindles(nodes: Sequence[Node], placed: Placed, ratio: Floats, held: Reserved) -> dict[str, Any]:
     """Free spindles count with exclusive storage, the use that instances make of them without."""
     total, exclusive = _ints(node.t_spindles for node in nodes), _bools(node.excl_stor for node in nodes)
     use = placed.values["spindle_use"].astype(np.float64)
-    free = free_counted = _ints(node.f_spindles for node in nodes) - (
-        0 if held is None else held.free_spindles
-    )
-    own = 0.0 if held is None else held.spindles
-    used = used_counted = np.where(exclusive, 0.0, own + placed.on_both(use, placed.settled))
+    free = free_counted = _ints(node.f_spindles for node in nodes) - held.free_spindles
+    used = used_counted = np.where(exclusive, 0.0, held.spindles + placed.on_both(use, placed.settled))
     if placed.forthcoming.any():
         coming = np.stack([placed.forthcoming, placed.forthcoming & placed.doubled], axis=1)
         places = np.stack([placed.pnode, placed.snode], axis=1)[coming]
@@ -289,7 +204,7 @@ def _spindles(nodes: Sequence[Node], placed: _Placed, ratio: Floats, held: Reser
         left = _spindles_left(free, places, wants["spindles"], wants["vague"])
         concerned = np.bincount(places, minlength=placed.size) > 0
         free_counted = np.where(exclusive, left, np.where(concerned, 0, free))
-        used_counted = np.where(exclusive, 0.0, own + placed.on_both(use, placed.everyone))
+        used_counted = np.where(exclusive, 0.0, held.spindles + placed.on_both(use, placed.everyone))
     return {
         "t_spindles": total,
         "hi_spindles": ratio * total,
@@ -300,10 +215,8 @@ def _spindles(nodes: Sequence[Node], placed: _Placed, ratio: Floats, held: Reser
     }
 
 
-def _cpus(nodes: Sequence[Node], placed: _Placed, held: Reserved | None) -> dict[str, Any]:
-    own, vcpus = _ints(node.n_cpu for node in nodes), placed.values["vcpus"]
-    if held is not None:
-        own = own + held.vcpus
+def _cpus(nodes: Sequence[Node], placed: Placed, held: Reserved) -> dict[str, Any]:
+    own, vcpus = _ints(node.n_cpu for node in nodes) + held.vcpus, placed.values["vcpus"]
     used = counted = own + placed.on_primaries(vcpus, placed.settled)
     if placed.forthcoming.any():
         counted = own + placed.on_primaries(vcpus, placed.everyone)
@@ -315,7 +228,7 @@ def _cpus(nodes: Sequence[Node], placed: _Placed, held: Reserved | None) -> dict
     }
 
 
-def _loads(nodes: Sequence[Node], placed: _Placed) -> dict[str, Any]:
+def _loads(nodes: Sequence[Node], placed: Placed) -> dict[str, Any]:
     """Sums of the instances' loads, but of CPUs what a monitor measured; equal sums are one object."""
     cpu, mem, dsk, net = placed.values["load"].T
     summed = placed.on_primaries(cpu, placed.settled)
@@ -333,39 +246,3 @@ def _loads(nodes: Sequence[Node], placed: _Placed) -> dict[str, Any]:
         "load_dsk": placed.on_both(dsk, placed.settled),
         "load_net": load_net,
     }
-
-
-def _location(cluster: Cluster, placed: _Placed, location_rows: dict[str, int], located: Bools) -> Ints:
-    """Summed over primaries: location tags that both nodes have, desired ones that the primary lacks."""
-    if not location_rows and not any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags):
-        return np.zeros(placed.size, np.int64)
-    together = (located[placed.pnode] & located[placed.snode]).sum(axis=1)
-    unmet = _ints(
-        len(
-            tags.desired_locations(cluster.tags, instance.tags)
-            - tags.location_tags(cluster.tags, cluster.nodes[node].tags)
-        )
-        for instance, node in zip(cluster.instances, placed.pnode.tolist(), strict=True)
-    )
-    score: Ints = placed.on_primaries(np.where(placed.doubled, together, 0) + unmet, placed.settled)
-    return score
-
-
-def _exclusion(
-    cluster: Cluster, requested: Sequence[Instance], placed: _Placed
-) -> tuple[dict[str, int], Ints, Ints]:
-    """Rows of all exclusion tags, and their counts on nodes, with and without forthcoming instances."""
-    prefixes, instances = tags.exclusion_prefixes(cluster.tags), cluster.instances
-    candidates = np.flatnonzero(placed.values["tagged"]).tolist() if prefixes else []
-    held = [(row, tags.exclusion_tags(prefixes, instances[row].tags)) for row in candidates]
-    wanted = [tags.exclusion_tags(prefixes, instance.tags) for instance in requested]
-    met = {tag for each in (*(found for _, found in held), *wanted) for tag in each}
-    tag_rows = {tag: row for row, tag in enumerate(sorted(met))}
-    counts = np.zeros((len(tag_rows), len(cluster.nodes)), np.int64)
-    waiting = np.zeros_like(counts)
-    for row, found in held:
-        for tag in found:
-            counts[tag_rows[tag], placed.pnode[row]] += 1
-            if placed.forthcoming[row]:
-                waiting[tag_rows[tag], placed.pnode[row]] += 1
-    return tag_rows, counts, counts - waiting if waiting.any() else counts

@@ -29,8 +29,7 @@ def missing_resources(state: State) -> list[str]:
         np.add.at(used, node[keep], taken[keep])
     lost_mem = columns.x_mem.tolist()
     room = [total.astype(np.int64) for total in by_unit(columns, "t_dsk")]
-    held = reserved(state.cluster.nodes, state.units)
-    kept = 0 if held is None else held.disk.sum(axis=0)
+    kept = reserved(state.cluster.nodes, state.units).disk.sum(axis=0)
     lost_dsk = (sum(room) - sum(by_unit(columns, "f_dsk")) - kept - used).tolist()
     return [
         f"node {on_one_line(node.name)} is missing {mem} MB ram and {dsk // 1024} GB disk"

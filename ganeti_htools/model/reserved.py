@@ -28,10 +28,13 @@ class Reserved(NamedTuple):
     disk: Ints
 
 
-def reserved(nodes: Sequence[Node], units: Units) -> Reserved | None:
-    """What is kept of each node; None if no node has inventories."""
+def reserved(nodes: Sequence[Node], units: Units) -> Reserved:
+    """What is kept of each node."""
     if not any(node.inventories for node in nodes):
-        return None
+        nothing = np.zeros(len(nodes), np.int64)
+        return Reserved(
+            nothing, nothing, nothing, nothing, np.zeros((len(units.local), len(nodes)), np.int64)
+        )
     kept = [{name: each.reserved for name, each in node.inventories} for node in nodes]
 
     def of(name: str) -> Ints:

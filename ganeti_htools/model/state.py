@@ -231,10 +231,8 @@ class State:
         """The cluster as a backend would describe it after the placements made on this state."""
         columns = self.columns
         free, held = np.array(by_unit(columns, "f_dsk")), reserved(self.cluster.nodes, self.units)
-        own, spindles = columns.n_mem, columns.f_spindles
-        if held is not None:
-            own, spindles, free = own - held.memory, spindles + held.free_spindles, free + held.disk
-        figures = (column.tolist() for column in (own, free.T, spindles))
+        own = columns.n_mem - held.memory, (free + held.disk).T, columns.f_spindles + held.free_spindles
+        figures = (column.tolist() for column in own)
         new = self.cluster.instances[len(self.figures.rows) :]
         taken = taken_of_pools(self.units, (row for row in new if not row.forthcoming)) if new else {}
         nodes = tuple(

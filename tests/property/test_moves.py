@@ -47,8 +47,7 @@ def described(state: State, new: Instance) -> State:
     """The state derived from a description of it, with live figures that belong to it."""
     cluster, columns = state.settled(), state.columns
     free = columns.t_mem.astype(np.int64) - columns.n_mem - columns.i_mem - columns.x_mem
-    if (held := reserved(cluster.nodes, state.units)) is not None:
-        free = free + held.memory
+    free += reserved(cluster.nodes, state.units).memory
     nodes = tuple(replace(node, f_mem=mem) for node, mem in zip(cluster.nodes, free.tolist(), strict=True))
     return derive(replace(cluster, nodes=nodes), (new,))
 

@@ -100,9 +100,8 @@ def _exclusion(state: State) -> list[str]:
 
 def _free_memory(state: State) -> Ints:
     """What nodes report as free (MiB), less what is reserved."""
-    held = reserved(state.cluster.nodes, state.units)
     free = np.array([node.f_mem for node in state.cluster.nodes], np.int64)
-    return free if held is None else free - held.memory
+    return free - reserved(state.cluster.nodes, state.units).memory
 
 
 def _shown(header: str, figures: Callable[[State], Floats]) -> _Field:
