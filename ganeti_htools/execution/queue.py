@@ -9,8 +9,8 @@ from ganeti_htools.execution.events import Away, News, Submitted, Submitting, Te
 from ganeti_htools.execution.run import Run
 from ganeti_htools.luxi import jobs
 from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import PATIENCE, Patience, Value
-from ganeti_htools.luxi.queries import JobStatus
 
 
 @dataclass(frozen=True, slots=True)

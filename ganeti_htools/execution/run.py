@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ganeti_htools.execution.jobs import Job, Jobsets
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Signature
-from ganeti_htools.luxi.queries import JobStatus
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ganeti_htools.execution.events import Away, Event, News, Submitted, Tell
 from ganeti_htools.execution.run import Ending, Run, Task
-from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import on_one_line
 
 _SAID = 60  # characters of what a job says that fit on a line with the rest

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from ganeti_htools.luxi import queries
+from ganeti_htools.luxi import job_queries
 from ganeti_htools.luxi.client import Client, LuxiError, NoAnswerError, RefusedError, told
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
-from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError, HtoolsError
 
 Value = TypeVar("Value")
@@ -108,7 +108,7 @@ async def submit(
             await absence.end()
             return [numbers[place] for place in range(len(work))]
         try:
-            answers = await queries.submit(ganeti, [work[place] for place in missing], patience.answer)
+            answers = await job_queries.submit(ganeti, [work[place] for place in missing], patience.answer)
         except RefusedError as error:
             answers = [str(error)] * len(missing)
         except NoAnswerError as error:
@@ -136,7 +136,7 @@ async def find(
 async def _in_queue(ganeti: Client, comments: Sequence[str], patience: Patience) -> dict[int, int]:
     places = {comment: place for place, comment in enumerate(comments)}
     found: dict[int, int] = {}
-    for number, opcodes in await queries.opcodes(ganeti, patience.answer):
+    for number, opcodes in await job_queries.opcodes(ganeti, patience.answer):
         comment = opcodes[0].get("comment") if opcodes else None
         if isinstance(comment, str) and comment in places:
             found.setdefault(places[comment], number)
@@ -149,7 +149,7 @@ async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, awa
     pending, look, serial = list(numbers), _FIRST_LOOK, None
 
     async def states() -> list[JobStatus | None]:
-        return await queries.job_statuses(ganeti, pending, patience.answer)
+        return await job_queries.job_statuses(ganeti, pending, patience.answer)
 
     async def listen() -> None:
         """Listen to the first job's log until its state changes or all jobs are due to be looked at."""
@@ -158,7 +158,7 @@ async def follow(ganeti: Client, numbers: Sequence[int], patience: Patience, awa
         while (left := until - trio.current_time()) > 0:
             state = [known[first].value]
             try:
-                change = await queries.wait_for_change(
+                change = await job_queries.wait_for_change(
                     ganeti, first, ["status"], state, serial, math.ceil(left), patience.answer
                 )
             except RefusedError as error:
@@ -196,7 +196,7 @@ async def results(ganeti: Client, number: int, patience: Patience, away: Away) -
     """The results of a job's opcodes, a list; None if Ganeti does not know the job. Raises GivenUpError."""
 
     async def ask() -> list[Any]:
-        return await queries.each_job(ganeti, [number], ["opresult"], lambda told: told, patience.answer)
+        return await job_queries.each_job(ganeti, [number], ["opresult"], lambda told: told, patience.answer)
 
     return (await persistently(ask, patience, away))[0]
 
@@ -206,7 +206,7 @@ async def failures(ganeti: Client, numbers: Sequence[int], patience: Patience, a
 
     async def ask() -> list[str]:
         fields = ["summary", "opstatus", "opresult"]
-        return await queries.each_job(ganeti, numbers, fields, failure, patience.answer)
+        return await job_queries.each_job(ganeti, numbers, fields, failure, patience.answer)
 
     told = await persistently(ask, patience, away) if numbers else []
     return dict(zip(numbers, told, strict=True))

@@ -10,11 +10,11 @@ from typing import Any
 
 import trio
 
-from ganeti_htools.luxi import queries
+from ganeti_htools.luxi import job_queries
 from ganeti_htools.luxi.client import Client, LuxiError
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import failure
 from ganeti_htools.luxi.opcodes import PRIORITIES, Opcode, Signature
-from ganeti_htools.luxi.queries import JobStatus
 
 _PAUSE = 1.0  # seconds before the next question after an answer that came too early
 _GOODBYE = 5.0  # seconds to cancel a job
@@ -28,7 +28,7 @@ async def answered(ganeti: Client, opcodes: Sequence[Opcode], about: str, second
     """
     now = time.time_ns()
     signature = Signature("htoolsd", "asks for storage", f"asks for {about}", f"{now:x}", PRIORITIES["low"])
-    [number] = await queries.submit(ganeti, [signature.sign(opcodes, "1", now)])
+    [number] = await job_queries.submit(ganeti, [signature.sign(opcodes, "1", now)])
     if isinstance(number, str):
         raise LuxiError(f"Ganeti does not take a job that asks for {about}: {number}")
     ended = False
@@ -43,7 +43,7 @@ async def answered(ganeti: Client, opcodes: Sequence[Opcode], about: str, second
                 await _cancel(ganeti, number)
     if not ended:
         raise LuxiError(f"job {number}, which asks for {about}, has not ended within {seconds:g} s")
-    [result] = await queries.each_job(ganeti, [number], ["summary", "opstatus", "opresult"], _results)
+    [result] = await job_queries.each_job(ganeti, [number], ["summary", "opstatus", "opresult"], _results)
     if isinstance(result, str):
         raise LuxiError(f"job {number}, which asks for {about}: {result}")
     return result
@@ -53,7 +53,7 @@ async def _end(ganeti: Client, number: int) -> None:
     """Wait until a job has ended."""
     known, serial = None, None
     while True:
-        change = await queries.wait_for_change(ganeti, number, ["status"], known, serial)
+        change = await job_queries.wait_for_change(ganeti, number, ["status"], known, serial)
         if change is None:
             continue
         if JobStatus(change.fields[0]).final:
@@ -67,7 +67,7 @@ async def _cancel(ganeti: Client, number: int) -> None:
     """Cancel a job, over a connection of its own: the usual one may be waiting."""
     with suppress(LuxiError):  # it only asks, and ends by itself
         async with ganeti.another() as cancelling:
-            await queries.cancel(cancelling, number)
+            await job_queries.cancel(cancelling, number)
 
 
 def _results(summary: Any, states: Any, results: Any) -> list[Any] | str:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.queries import (
     GROUP_FIELDS,
     INSTANCE_FIELDS,
     NETWORK_FIELDS,
     NODE_FIELDS,
-    AnswerError,
     ClusterAnswers,
     Row,
     info,

@@ -13,8 +13,8 @@ from typing import Any
 
 import trio
 
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
-from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.simulator.logical_units import begun, carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check, seconds, subjects, summary

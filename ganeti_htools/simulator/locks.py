@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Opcode
-from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.simulator import fields, storage
 from ganeti_htools.simulator.fields import QueryTable
 from ganeti_htools.simulator.jobs import QueuedJob

@@ -15,7 +15,7 @@ from ganeti_htools.execution.review import Check
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.execution.wording import Say, complaint, summary
-from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.planning.proposal import OnChange
 from htoolsd import reading

@@ -9,7 +9,7 @@ import trio
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
-from ganeti_htools.luxi import queries
+from ganeti_htools.luxi import job_queries, queries
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.view import View, state_of
@@ -66,7 +66,7 @@ async def situations(
         raise HtoolsError(f"there is no node group {', '.join(sorted(unknown))}")
     async with sync.client() as ganeti:
         paused = await queries.watcher_pause(ganeti)
-        jobs = await queries.unfinished(ganeti)
+        jobs = await job_queries.unfinished(ganeti)
     found = await trio.to_thread.run_sync(measured, remedy, settings, cluster, abandon_on_cancel=True)
     now, away, names = clock(), drained(model), _names(cluster)
     everything = frozenset[str]().union(*names.values())

@@ -13,7 +13,8 @@ from operator import attrgetter, is_
 from typing import TypeVar
 
 from ganeti_htools.backends import luxi
-from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, AnswerError, ClusterAnswers, Missing, Row
+from ganeti_htools.luxi.client import AnswerError
+from ganeti_htools.luxi.queries import NODE_LIVE_FIELDS, ClusterAnswers, Missing, Row
 from ganeti_htools.model.cluster import Cluster
 from htoolsd.sync.kept import Kept, with_kept
 from htoolsd.sync.last_seen import LastSeen, revised, with_last_seen

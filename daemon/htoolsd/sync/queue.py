@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti_htools.luxi.queries import JobStatus, Row
+from ganeti_htools.luxi.job_queries import JobStatus
+from ganeti_htools.luxi.queries import Row
 
 FIELDS = ("id", "status")
 WORK_FIELDS = ("id", "ops")

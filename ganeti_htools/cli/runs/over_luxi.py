@@ -19,7 +19,7 @@ from ganeti_htools.execution.record import record
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import Say, going_on, summary, teller
-from ganeti_htools.luxi import jobs, queries
+from ganeti_htools.luxi import job_queries, jobs, queries
 from ganeti_htools.luxi.client import Client, LuxiError
 from ganeti_htools.luxi.opcodes import sources
 from ganeti_htools.model.cluster import Cluster
@@ -58,7 +58,7 @@ async def _let_end(path: str, program: str) -> None:
 
     async with Client(path) as ganeti:
         try:
-            known = await queries.unfinished(ganeti)
+            known = await job_queries.unfinished(ganeti)
         except LuxiError:
             return  # nobody can be asked; whoever reads the cluster says so
         left = [number for number, work in known if work and program in sources(work[0])]

@@ -13,8 +13,8 @@ from ganeti_htools.execution.review import Review
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi import client, queries
 from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import Patience
-from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
 from tests.support.simulators import PATIENCE, Simulator, simulator
 from tests.support.worlds import world

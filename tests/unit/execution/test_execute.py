@@ -19,9 +19,9 @@ from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import going_on
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.opcodes import Signature
-from ganeti_htools.luxi.queries import JobStatus
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.simulator.world import lose

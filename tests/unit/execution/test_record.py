@@ -7,7 +7,7 @@ import pytest
 from ganeti_htools.execution.record import INTERRUPTED, RUN, VERSION, current, record, restored, versioned
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.shape import fits
-from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.luxi.job_queries import JobStatus
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.run import Task
-from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.luxi.job_queries import JobStatus
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
 POWER = Job("power off one", ({"OP_ID": "OP_OOB_COMMAND"},), ("gnt-node power off one",))

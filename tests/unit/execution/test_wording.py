@@ -6,7 +6,7 @@ from ganeti_htools.execution.events import Away, Event, News, Submitted
 from ganeti_htools.execution.record import record
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.execution.wording import complaint, going_on, summary, teller
-from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.luxi.job_queries import JobStatus
 from tests.unit.execution.test_execute import MIRRORED, SHARED, new
 
 

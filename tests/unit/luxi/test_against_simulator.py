@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from ganeti_htools.backends import luxi, text
-from ganeti_htools.luxi import client, queries
+from ganeti_htools.luxi import client, job_queries, queries
 from ganeti_htools.luxi.client import Client, NoAnswerError, RefusedError
-from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.luxi.job_queries import JobStatus
 from tests.support.clusters import Shape, cluster
 from tests.support.simulators import PATIENCE, Simulator, simulator
 from tests.support.text_format import text as text_of
@@ -44,7 +44,7 @@ async def until_final(asking: Client, job: int) -> list[JobStatus]:
     known = None
     with trio.fail_after(PATIENCE):
         while not (states and states[-1].final):
-            change = await queries.wait_for_change(asking, job, ["status"], known)
+            change = await job_queries.wait_for_change(asking, job, ["status"], known)
             if change is not None:
                 known = change.fields
                 states.append(JobStatus(known[0]))
@@ -56,27 +56,15 @@ async def test_jobs_are_followed_to_their_end(ganeti: Simulator) -> None:
     good = {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "reason": REASON}
     bad = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "name": "", "tags": ["a"], "reason": REASON}
     async with Client(str(ganeti.socket)) as asking:
-        jobs = await queries.submit(asking, [[good], [bad]])
+        jobs = await job_queries.submit(asking, [[good], [bad]])
         assert jobs == [1, 2]
         assert (await until_final(asking, 1))[-1] is JobStatus.SUCCESS
         assert (await until_final(asking, 2))[-1] is JobStatus.ERROR
-        assert await queries.job_statuses(asking, [2, 1, 3]) == [JobStatus.ERROR, JobStatus.SUCCESS, None]
-        assert (await queries.cancel(asking, 1))[0] is False
+        assert await job_queries.job_statuses(asking, [2, 1, 3]) == [JobStatus.ERROR, JobStatus.SUCCESS, None]
+        assert (await job_queries.cancel(asking, 1))[0] is False
         with pytest.raises(RefusedError, match="JobLost") as caught:
-            await queries.wait_for_change(asking, 3, ["status"])
+            await job_queries.wait_for_change(asking, 3, ["status"])
         assert caught.value.kind == "JobLost"
-
-
-async def test_tags_are_those_that_were_set(ganeti: Simulator) -> None:
-    opcode = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "name": "", "tags": ["x"], "reason": REASON}
-    async with Client(str(ganeti.socket)) as asking:
-        (job,) = await queries.submit(asking, [[opcode]])
-        assert isinstance(job, int)
-        await until_final(asking, job)
-        assert "x" in await queries.tags(asking, "cluster")
-        with pytest.raises(RefusedError, match=r"OpPrereqError: .*nosuch"):
-            await queries.tags(asking, "instance", "nosuch")
-        await queries.set_watcher_pause(asking, None)
 
 
 async def test_a_request_that_is_not_understood(ganeti: Simulator) -> None:
@@ -113,7 +101,7 @@ async def outcome(asking: Client) -> bool | None:
     """Whether Ganeti took a job; None if it may have."""
     opcode = {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "reason": REASON}
     try:
-        await queries.submit(asking, [[opcode]])
+        await job_queries.submit(asking, [[opcode]])
     except NoAnswerError as error:
         return None if error.sent else False
     return True

@@ -8,9 +8,9 @@ from trio.testing import MockClock
 
 from ganeti_htools.luxi import jobs
 from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import GivenUpError, Patience
 from ganeti_htools.luxi.opcodes import Signature
-from ganeti_htools.luxi.queries import JobStatus
 from tests.support.simulated import Simulated, simulated
 from tests.support.worlds import delay, migrate, opcode, world
 

@@ -5,9 +5,10 @@ import orjson
 import pytest
 import trio
 
-from ganeti_htools.luxi import queries
-from ganeti_htools.luxi.client import Client, RefusedError
-from ganeti_htools.luxi.queries import AnswerError, Change, JobStatus, Missing, Row
+from ganeti_htools.luxi import job_queries, queries
+from ganeti_htools.luxi.client import AnswerError, Client, RefusedError
+from ganeti_htools.luxi.job_queries import Change, JobStatus
+from ganeti_htools.luxi.queries import Missing, Row
 from tests.support.clusters import Shape, cluster
 from tests.support.luxi_answers import answers
 from tests.support.memory_luxid import MemoryLuxid
@@ -40,6 +41,10 @@ def table(*data: list[list[Any]]) -> dict[str, Any]:
     return {"fields": [{"name": "name", "title": "Name", "kind": "text", "doc": "Name"}], "data": data}
 
 
+def cells(*values: Any) -> list[Any]:
+    return list(values)
+
+
 @pytest.mark.parametrize(
     ("asking", "request_", "result", "outcome"),
     [
@@ -62,71 +67,58 @@ def table(*data: list[list[Any]]) -> dict[str, Any]:
             [],
         ),
         (queries.cluster_info, ["QueryClusterInfo", []], {"name": "cluster"}, {"name": "cluster"}),
-        (lambda luxi: queries.tags(luxi, "cluster"), ["QueryTags", ["cluster", ""]], ["a", "b"], ("a", "b")),
-        (lambda luxi: queries.tags(luxi, "node", "n"), ["QueryTags", ["node", "n"]], [], ()),
         (
-            lambda luxi: queries.jobs(luxi, [1, 99], ["id", "status", "summary"]),
+            lambda luxi: job_queries.each_job(luxi, [1, 99], ["id", "status", "summary"], cells),
             ["QueryJobs", [[1, 99], ["id", "status", "summary"]]],
             [[1, "success", ["CLUSTER_POST_INIT"]], [99, None, None]],
             [[1, "success", ["CLUSTER_POST_INIT"]], [99, None, None]],
         ),
         (
-            lambda luxi: queries.jobs(luxi, [], ["id"]),
+            lambda luxi: job_queries.each_job(luxi, [], ["id"], cells),
             ["QueryJobs", [None, ["id"]]],
             [[1], [2], [3]],
             [[1], [2], [3]],
         ),
         (
-            lambda luxi: queries.job_statuses(luxi, [26, 27, 99]),
+            lambda luxi: job_queries.job_statuses(luxi, [26, 27, 99]),
             ["QueryJobs", [[26, 27, 99], ["status"]]],
             [["running"], ["success"], [None]],
             [JobStatus.RUNNING, JobStatus.SUCCESS, None],
         ),
         (
-            lambda luxi: queries.submit(luxi, [[{"OP_ID": "OP_A"}, {"OP_ID": "OP_B"}], [{"OP_ID": "OP_C"}]]),
+            lambda luxi: job_queries.submit(
+                luxi, [[{"OP_ID": "OP_A"}, {"OP_ID": "OP_B"}], [{"OP_ID": "OP_C"}]]
+            ),
             ["SubmitManyJobs", [[[{"OP_ID": "OP_A"}, {"OP_ID": "OP_B"}], [{"OP_ID": "OP_C"}]]]],
             [[True, 26], [False, "Job queue is drained"]],
             [26, "Job queue is drained"],
         ),
         (
-            lambda luxi: queries.wait_for_change(luxi, 7, ["status"], timeout=5),
+            lambda luxi: job_queries.wait_for_change(luxi, 7, ["status"], timeout=5),
             ["WaitForJobChange", [7, ["status"], None, None, 5]],
             [["success"], []],
             Change(["success"], []),
         ),
         (
-            lambda luxi: queries.wait_for_change(luxi, 7, ["status"], ["running"], 3),
+            lambda luxi: job_queries.wait_for_change(luxi, 7, ["status"], ["running"], 3),
             ["WaitForJobChange", [7, ["status"], ["running"], 3, 89]],
             [["running"], [[4, [1795242548, 5], "message", "text"]]],
             Change(["running"], [[4, [1795242548, 5], "message", "text"]]),
         ),
         (
-            lambda luxi: queries.wait_for_change(luxi, 7, ["status"], ["running"], 3, timeout=1000),
+            lambda luxi: job_queries.wait_for_change(luxi, 7, ["status"], ["running"], 3, timeout=1000),
             ["WaitForJobChange", [7, ["status"], ["running"], 3, 89]],
             "nochange",
             None,
         ),
         (
-            lambda luxi: queries.cancel(luxi, 1),
+            lambda luxi: job_queries.cancel(luxi, 1),
             ["CancelJob", [1, False]],
             [False, "Job 1 not found in queue"],
             (False, "Job 1 not found in queue"),
         ),
-        (
-            lambda luxi: queries.cancel(luxi, 1, kill=True),
-            ["CancelJob", [1, True]],
-            [True, "Job 1 canceled"],
-            (True, "Job 1 canceled"),
-        ),
-        (
-            lambda luxi: queries.set_watcher_pause(luxi, 1795242548.5),
-            ["SetWatcherPause", [1795242548.5]],
-            1795242548.5,
-            None,
-        ),
         (queries.watcher_pause, ["QueryConfigValues", [["watcher_pause"]]], [1795242548], 1795242548.0),
         (queries.watcher_pause, ["QueryConfigValues", [["watcher_pause"]]], [None], None),
-        (lambda luxi: queries.set_watcher_pause(luxi, None), ["SetWatcherPause", [None]], None, None),
     ],
 )
 async def test_requests_and_answers(asking: Asking, request_: list[Any], result: Any, outcome: Any) -> None:
@@ -153,18 +145,21 @@ WRONG: list[tuple[Asking, list[Any]]] = [
         ],
     ),
     (queries.cluster_info, [None, [], "a", 1]),
-    (lambda luxi: queries.tags(luxi, "cluster"), [None, {}, [1], "tag", [None]]),
-    (lambda luxi: queries.jobs(luxi, [1], ["id"]), [None, [], [[1], [2]], [[]], [1], [[1, 2]], {}]),
-    (lambda luxi: queries.job_statuses(luxi, [1]), [[["finished"]], [[1]], [["success", 1]]]),
+    (job_queries.unfinished, [{"data": [[[0, "1"], [0, []]]]}, {"data": [[[0, 1], [0, ["OP_TEST_DELAY"]]]]}]),
     (
-        lambda luxi: queries.submit(luxi, [[{"OP_ID": "OP_A"}]]),
+        lambda luxi: job_queries.each_job(luxi, [1], ["id"], cells),
+        [None, [], [[1], [2]], [[]], [1], [[1, 2]], {}],
+    ),
+    (lambda luxi: job_queries.job_statuses(luxi, [1]), [[["finished"]], [[1]], [["success", 1]]]),
+    (
+        lambda luxi: job_queries.submit(luxi, [[{"OP_ID": "OP_A"}]]),
         [None, [], [[True, 1], [True, 2]], [[True, "1"]], [[True, True]], [[False, 1]], [[True]], [1]],
     ),
     (
-        lambda luxi: queries.wait_for_change(luxi, 7, ["status"]),
+        lambda luxi: job_queries.wait_for_change(luxi, 7, ["status"]),
         [None, [], [[], []], [["a"]], [["a"], [1]], "no"],
     ),
-    (lambda luxi: queries.cancel(luxi, 7), [None, [], [1, "a"], [True, None], [True]]),
+    (lambda luxi: job_queries.cancel(luxi, 7), [None, [], [1, "a"], [True, None], [True]]),
 ]
 
 
@@ -179,7 +174,7 @@ async def test_answers_of_another_shape(asking: Asking, answer: Any) -> None:
 
 async def test_a_lost_job() -> None:
     _, outcome = await exchange(
-        lambda luxi: queries.wait_for_change(luxi, 99999, ["status"]),
+        lambda luxi: job_queries.wait_for_change(luxi, 99999, ["status"]),
         ["JobLost", ["Can't load job file"]],
         success=False,
     )
@@ -189,7 +184,7 @@ async def test_a_lost_job() -> None:
 
 
 async def test_nobody_is_asked_about_no_jobs() -> None:
-    assert await exchange(lambda luxi: queries.job_statuses(luxi, [])) == ([], [])
+    assert await exchange(lambda luxi: job_queries.job_statuses(luxi, [])) == ([], [])
 
 
 # What Ganeti's tools send, byte for byte, and a few fields more.

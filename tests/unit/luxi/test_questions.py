@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.luxi import opcodes, queries
+from ganeti_htools.luxi import job_queries, opcodes
 from ganeti_htools.luxi.client import LuxiError
 from ganeti_htools.luxi.questions import answered
 from tests.support.simulated import Simulated, simulated
@@ -19,7 +19,7 @@ DISKS = opcodes.query_disks(["stuck"])
 async def keep(master: Simulated, client: Any, seconds: float) -> None:
     """Have a job hold the locks of a node."""
     master.jobs.behaviour.seconds = seconds
-    await queries.submit(client, [[role("one", drained=True)]])
+    await job_queries.submit(client, [[role("one", drained=True)]])
 
 
 async def test_the_results_of_all_opcodes(autojump_clock: MockClock) -> None:

@@ -1,6 +1,6 @@
 from typing import Any
 
-from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.simulator.jobs import QueuedJob, QueuedOpcode
 from ganeti_htools.simulator.locks import locks
 from ganeti_htools.simulator.opcodes import check, subjects

@@ -12,7 +12,7 @@ import pytest
 
 from ganeti_htools.execution.record import VERSION
 from ganeti_htools.execution.run import Ending, Run
-from ganeti_htools.luxi.queries import JobStatus
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import DataError
 from htoolsd.plans.plan import Plan, PlanState, kept, restored
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new

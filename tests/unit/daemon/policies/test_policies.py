@@ -10,7 +10,6 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.luxi import queries
 from htoolsd.history import entries
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies.settings import Rebalance
@@ -150,7 +149,7 @@ async def test_jobs_hold_it_back(autojump_clock: MockClock, tmp_path: Path) -> N
 async def test_a_paused_watcher_holds_it_back(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=EAGER) as daemon:
         async with daemon.sync.client() as client:
-            await queries.set_watcher_pause(client, now() + 100)
+            await client.call("SetWatcherPause", [now() + 100])
         assert "watcher is paused" in (await daemon.decided()).reason
         await trio.sleep(100)
         assert (await daemon.decided()).outcome == "begun"

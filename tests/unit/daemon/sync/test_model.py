@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.luxi.queries import AnswerError, Missing, Row
+from ganeti_htools.luxi.client import AnswerError
+from ganeti_htools.luxi.queries import Missing, Row
 from ganeti_htools.model.errors import DataError
 from htoolsd.sync.model import CONFIGURATION, LIVE, TABLES, Model, learnt
 from tests.property.test_model import read

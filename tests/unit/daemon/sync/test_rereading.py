@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti_htools.luxi import queries
+from ganeti_htools.luxi.client import AnswerError
 from ganeti_htools.luxi.framing import FramingError, decode
-from ganeti_htools.luxi.queries import AnswerError
 from htoolsd.sync.rereading import Rereader
 
 FIELDS = ("name", "value")

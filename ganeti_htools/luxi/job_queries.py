@@ -1,0 +1,144 @@
+"""What is asked of luxid about jobs, as in :mod:`.queries`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+from ganeti_htools.luxi.asking import ask, expecting, listed, of
+from ganeti_htools.luxi.client import PATIENCE, Client
+from ganeti_htools.luxi.queries import query
+
+Value = TypeVar("Value")
+
+LONGEST_WAIT = 89  # seconds that luxid waits for a job to change; it accepts no longer wait
+
+
+class JobStatus(Enum):
+    """State of a job."""
+
+    QUEUED = "queued"
+    WAITING = "waiting"
+    CANCELING = "canceling"
+    RUNNING = "running"
+    CANCELED = "canceled"
+    SUCCESS = "success"
+    ERROR = "error"
+
+    @property
+    def final(self) -> bool:
+        """Whether the job has ended."""
+        return self in (JobStatus.CANCELED, JobStatus.SUCCESS, JobStatus.ERROR)
+
+
+async def each_job(
+    client: Client,
+    ids: Sequence[int],
+    fields: Sequence[str],
+    read: Callable[..., Value],
+    patience: float = PATIENCE,
+) -> list[Value]:
+    """What ``read`` makes of the ``fields`` of each job; without ids, of each job in the queue.
+
+    ``read`` may raise TypeError, ValueError and LookupError for fields of an unexpected shape.
+    """
+
+    def rows(answer: Any) -> list[Value]:
+        return [read(*listed(row, len(fields))) for row in listed(answer, len(ids) or None)]
+
+    return await ask(client, "QueryJobs", [list(ids) or None, fields], rows, patience)
+
+
+async def job_statuses(
+    client: Client, ids: Sequence[int], patience: float = PATIENCE
+) -> list[JobStatus | None]:
+    """States of jobs, in the order of ``ids``; None for a job that is not there."""
+    return await each_job(client, ids, ["status"], _status, patience) if ids else []
+
+
+def _status(value: object) -> JobStatus | None:
+    return None if value is None else JobStatus(value)
+
+
+async def opcodes(client: Client, patience: float = PATIENCE) -> list[tuple[int, list[Mapping[str, Any]]]]:
+    """The number and the opcodes of each job in the queue; no opcodes for a job that has just left it."""
+    return await each_job(client, [], ["id", "ops"], _work, patience)
+
+
+def _work(number: object, opcodes: object) -> tuple[int, list[Mapping[str, Any]]]:
+    return of(int, number), [of(dict, opcode) for opcode in listed(opcodes or [])]
+
+
+async def unfinished(client: Client) -> list[tuple[int, list[Mapping[str, Any]]]]:
+    """The number and the opcodes of each job that has not ended."""
+    states = ["|", *(["=", "status", status.value] for status in JobStatus if not status.final)]
+    rows = await query(client, "job", ["id", "ops"], states)
+    with expecting("Query of jobs"):
+        return [_work(row.values["id"], row.values.get("ops")) for row in rows]
+
+
+async def submit(
+    client: Client, work: Sequence[Sequence[Mapping[str, Any]]], patience: float = PATIENCE
+) -> list[int | str]:
+    """Submit jobs, each a sequence of opcodes: the id of each, or why Ganeti did not take it.
+
+    When NoAnswerError says that the request was sent, luxid may have accepted the jobs.
+    """
+
+    def read(answer: Any) -> list[int | str]:
+        pairs = listed(answer, len(work))
+        results = [of(int, told) if of(bool, taken) else of(str, told) for taken, told in pairs]
+        numbers = [result for result in results if isinstance(result, int)]
+        if len(set(numbers)) < len(numbers):
+            raise ValueError
+        return results
+
+    return await ask(client, "SubmitManyJobs", [work], read, patience)
+
+
+class Change(NamedTuple):
+    """News of a job: the fields asked for, and entries of its log: [serial, time, kind, message]."""
+
+    fields: list[Any]
+    log: list[list[Any]]
+
+
+async def wait_for_change(
+    client: Client,
+    job: int,
+    fields: Sequence[str],
+    known: Sequence[Any] | None = None,
+    log_serial: int | None = None,
+    timeout: int = LONGEST_WAIT,
+    patience: float = PATIENCE,
+) -> Change | None:
+    """Wait until ``fields`` of a job differ from ``known`` or its log is longer; None if nothing changed.
+
+    ``timeout`` is seconds, at most LONGEST_WAIT; ``patience`` for the answer is added. The connection is
+    busy that long, so it should be one of its own.
+    """
+    args = [job, fields, known, log_serial, min(timeout, LONGEST_WAIT)]
+
+    def read(answer: Any) -> Change | None:
+        if answer == "nochange":
+            return None
+        news, log = answer
+        for field, value in zip(fields, listed(news), strict=True):
+            if field == "status":
+                JobStatus(value)
+        return Change(news, [_entry(*listed(entry)) for entry in log or ()])
+
+    return await ask(client, "WaitForJobChange", args, read, timeout + patience)
+
+
+def _entry(serial: object, time: object, kind: object, message: object) -> list[Any]:
+    return [of(int, serial), time, kind, message]
+
+
+async def cancel(client: Client, job: int) -> tuple[bool, str]:
+    """Cancel a job that waits: whether it worked, and what Ganeti says."""
+
+    def read(answer: Any) -> tuple[bool, str]:
+        done, told = answer
+        return of(bool, done), of(str, told)
+
+    return await ask(client, "CancelJob", [job, False], read)
