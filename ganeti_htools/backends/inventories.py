@@ -53,10 +53,11 @@ def inventories_of(fields: Fields, key: str = "inventories") -> Inventories:
 def _told(fields: Fields, name: str) -> tuple[str, Inventory]:
     each = fields.object(name)
     each.owner = f"{fields.owner}: inventory of {values.shown(name)}"
-    figures: dict[str, Any] = {"total": each.integer("total")}
-    for figure, least in _LEAST.items():
-        if each.has(figure):
-            figures[figure] = each.integer(figure, least)
+    figures: dict[str, Any] = {
+        figure: each.integer(figure, least)
+        for figure, least in _LEAST.items()
+        if figure == "total" or each.has(figure)
+    }
     if each.has("allocation_ratio"):
         figures["allocation_ratio"] = each.number("allocation_ratio")
     return values.read(lambda name: _made(name, figures), name, fields.owner)

@@ -80,21 +80,14 @@ class _Fields(Fields):
 
 
 def _node(fields: Fields) -> Node:
-    exclusive, live = fields.boolean("ndp/exclusive_storage"), queried.live(fields)
-    node = Node(
-        fields.text("name"),
+    exclusive = fields.boolean("ndp/exclusive_storage")
+    return queried.node(
+        fields,
         fields.text("group.uuid"),
-        n_cpu=0,
-        t_spindles=0 if exclusive else fields.count("ndp/spindle_count"),
-        cpu_speed=fields.number("ndp/cpu_speed"),
-        offline=fields.boolean("drained") or not live,
-        excl_stor=exclusive,
-        tags=fields.texts("tags"),
-        drained=fields.boolean("drained"),
-        powered=fields.boolean("powered") if fields.has("powered") else None,
-        master_capable=queried.master_capable(fields),
+        exclusive,
+        0 if exclusive else fields.count("ndp/spindle_count"),
+        fields.number("ndp/cpu_speed"),
     )
-    return queried.with_live(node, fields) if live else node
 
 
 def _instance(fields: Fields) -> Instance:

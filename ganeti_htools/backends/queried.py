@@ -81,17 +81,36 @@ def nics(fields: Fields) -> tuple[Nic, ...]:
     return tuple(Nic(network=network) for network in networks if network is not None)
 
 
-def live(fields: Fields) -> bool:
-    """Whether a node runs instances, and so reports its figures."""
-    return not fields.boolean("offline") and (not fields.has("vm_capable") or fields.boolean("vm_capable"))
+def node(fields: Fields, group: str, exclusive: bool, spindles: int, cpu_speed: float = 1.0) -> Node:
+    """A node of a group. Its parameters are elsewhere in each source; with exclusive storage its ``spindles``
+    are those that it reports.
+    """
+
+    def told(key: str) -> bool | None:
+        return fields.boolean(key) if fields.has(key) else None
+
+    # Only nodes that run instances report their figures.
+    live, drained = (
+        not fields.boolean("offline") and told("vm_capable") is not False,
+        fields.boolean("drained"),
+    )
+    found = Node(
+        fields.text("name"),
+        group,
+        n_cpu=0,
+        t_spindles=spindles,
+        cpu_speed=cpu_speed,
+        offline=drained or not live,
+        excl_stor=exclusive,
+        tags=fields.texts("tags"),
+        drained=drained,
+        powered=told("powered"),
+        master_capable=told("master_capable"),
+    )
+    return _with_live(found, fields) if live else found
 
 
-def master_capable(fields: Fields) -> bool | None:
-    """Whether a node may become a master candidate; None if that is not told."""
-    return fields.boolean("master_capable") if fields.has("master_capable") else None
-
-
-def with_live(node: Node, fields: Fields) -> Node:
+def _with_live(node: Node, fields: Fields) -> Node:
     """The node with what it reports; without local storage it reports no disk."""
     return replace(
         node,

@@ -49,19 +49,9 @@ def _objects(data: bytes, kind: str) -> list[Fields]:
 
 def _node(fields: Fields) -> Node:
     params = fields.object("ndparams")
-    exclusive, live = params.boolean("exclusive_storage"), queried.live(fields)
-    node = Node(
-        fields.text("name"),
-        fields.text("group.uuid") if fields.has("group.uuid") else _DEFAULT_GROUP,
-        n_cpu=0,
-        t_spindles=0 if exclusive else params.count("spindle_count"),
-        offline=fields.boolean("drained") or not live,
-        excl_stor=exclusive,
-        tags=fields.texts("tags"),
-        drained=fields.boolean("drained"),
-        master_capable=queried.master_capable(fields),
-    )
-    return queried.with_live(node, fields) if live else node
+    exclusive = params.boolean("exclusive_storage")
+    group = fields.text("group.uuid") if fields.has("group.uuid") else _DEFAULT_GROUP
+    return queried.node(fields, group, exclusive, 0 if exclusive else params.count("spindle_count"))
 
 
 def _instance(fields: Fields, state_of_record: bool) -> Instance:
