@@ -90,10 +90,8 @@ def node(fields: Fields, group: str, exclusive: bool, spindles: int, cpu_speed: 
         return fields.boolean(key) if fields.has(key) else None
 
     # Only nodes that run instances report their figures.
-    live, drained = (
-        not fields.boolean("offline") and told("vm_capable") is not False,
-        fields.boolean("drained"),
-    )
+    live = not fields.boolean("offline") and told("vm_capable") is not False
+    drained = fields.boolean("drained")
     found = Node(
         fields.text("name"),
         group,

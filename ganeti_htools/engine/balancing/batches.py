@@ -80,19 +80,19 @@ class NodeFacts:
         for kept, peers in zip(self.kept, state.class_peers, strict=True):
             kept[:, nodes] = _two_largest(peers[:, nodes])
 
-    def reserved_without(self, batch: Batch, p: Ints, s: Ints) -> Ints:
-        """The largest reservation (MiB) on each secondary once it is no longer the instance's secondary.
+    def kept_without(self, batch: Batch, p: Ints, s: Ints) -> tuple[Ints, list[Ints]]:
+        """What each secondary keeps free for the worst of its peers once it is no longer the instance's
+        secondary: memory (MiB), and of each custom class.
 
-        For one instance :func:`.placements.reserved_without` says it; a test compares moves by both.
+        For one instance :func:`.placements.kept_without` says it; a test compares moves by both.
         """
-        own = 0 if batch.asked.forthcoming else batch.asked.secondary_mem
-        return _without(self.state.peers[p, s], self.reserved[:, s], own)
-
-    def kept_without(self, batch: Batch, p: Ints, s: Ints) -> list[Ints]:
-        """The same of each custom class."""
-        own = (0,) * len(self.kept) if batch.asked.forthcoming else batch.asked.kept
-        tables = zip(self.state.class_peers, self.kept, own, strict=True)
-        return [_without(peers[p, s], kept[:, s], amounts) for peers, kept, amounts in tables]
+        state, asked = self.state, batch.asked
+        own = (0,) * (1 + len(self.kept)) if asked.forthcoming else (asked.secondary_mem, *asked.kept)
+        tables = zip((state.peers, *state.class_peers), (self.reserved, *self.kept), own, strict=True)
+        memory, *classes = [
+            _without(peers[p, s], largest[:, s], amounts) for peers, largest, amounts in tables
+        ]
+        return memory, classes
 
 
 def _without(kept: Ints, largest: Ints, own: Any) -> Ints:

@@ -77,8 +77,7 @@ def own_node_changes(
         return {kind: (change, passing(kind, free)) for kind in kinds}
     old_s = columns.take(s)
     sources = node_rules.copy_codes(old_p, asked), node_rules.copy_codes(old_s, asked)
-    reserved, left = facts.reserved_without(batch, p, s), facts.kept_without(batch, p, s)
-    bare_s = node_rules.remove_secondary(old_s, asked, reserved, left)  # type: ignore[arg-type]
+    bare_s = node_rules.remove_secondary(old_s, asked, *facts.kept_without(batch, p, s))
     conflicts, desired_s = facts.present[batch.tags, s], facts.unmet[batch.desires, s]
     beside = {"primary": p, "new": new} if located else {}
     known: dict[str | None, tuple[Columns, Codes]] = {}

@@ -8,7 +8,7 @@ than that does not count.)
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,26 +46,25 @@ def surely_found(displaced: Displaced, rows: Ints, reach: Bools, free: Free, exc
     """
     share = np.where(reach, shares(free.memory, displaced.memory, rows), 0.0)
     room, full = share > 0, np.zeros(len(rows))
-    for unit, amounts in enumerate(displaced.disk):
-        on_disk = (amounts.largest[rows] > 0)[:, np.newaxis]
-        if not on_disk.any():
-            continue
-        others = [np.where(on_disk, shares(free.disk[unit], amounts, rows), np.inf)]
-        if unit == 0 and exclusive.any():  # spindles are those of the default unit
-            left = free.spindles + 1  # none need be left
-            others.append(np.where(on_disk & exclusive, shares(left, displaced.spindles, rows, 1), np.inf))
-        for other in others:
-            room = room & (other > 0)
-            if (other <= 1 + ROUNDING).any():
-                full = full + largest_sum(share, other)
-    for left, amounts in zip(free.classes, displaced.classes, strict=True):
-        demanded = (amounts.largest[rows] > 0)[:, np.newaxis]
-        other = np.where(demanded, shares(left, amounts, rows), np.inf)
+    for other in _other_shares(displaced, rows, free, exclusive):
         room = room & (other > 0)
         if (other <= 1 + ROUNDING).any():
             full = full + largest_sum(share, other)
     enough = np.count_nonzero(room, axis=1) >= displaced.number[rows]
     return np.asarray(enough | (share.sum(axis=1) - full > 1 + ROUNDING))
+
+
+def _other_shares(displaced: Displaced, rows: Ints, free: Free, exclusive: Bools) -> Iterator[Any]:
+    """The shares of all but memory of which any is wanted; infinite where none is (rows by targets)."""
+    amounts = zip((*free.disk, *free.classes), (*displaced.disk, *displaced.classes), strict=True)
+    for place, (left, taken) in enumerate(amounts):
+        wanted = (taken.largest[rows] > 0)[:, np.newaxis]
+        if not wanted.any():
+            continue
+        yield np.where(wanted, shares(left, taken, rows), np.inf)
+        if place == 0 and exclusive.any():  # spindles are those of the default unit
+            spindles = free.spindles + 1  # none need be left
+            yield np.where(wanted & exclusive, shares(spindles, displaced.spindles, rows, 1), np.inf)
 
 
 def surely_missing(displaced: Displaced, node: int, free: Free) -> bool:

@@ -137,7 +137,7 @@ def add_primary(
     return new, _codes(columns, new, free, asked, PRIMARY, force)
 
 
-def remove_secondary(columns: Columns, asked: Asked, r_mem: int, kept: Sequence[Any] = ()) -> Columns:
+def remove_secondary(columns: Columns, asked: Asked, r_mem: Any, kept: Sequence[Any] = ()) -> Columns:
     """The columns once a secondary is gone; ``r_mem`` (MiB) is the largest reservation that remains there,
     ``kept`` that of each custom class.
     """

@@ -21,23 +21,17 @@ def _row(row: int) -> Ints:
     return np.array([row], np.int64)
 
 
-def reserved_without(state: State, node: int, primary: int, asked: Asked) -> int:
-    """The largest reservation (MiB) on a node once it is no longer secondary of an instance."""
-    peers = state.peers[:, node].copy()
-    if not asked.forthcoming:
-        peers[primary] -= asked.secondary_mem
-    return int(peers.max())
+def kept_without(state: State, node: int, primary: int, asked: Asked) -> tuple[int, list[int]]:
+    """What a node keeps free for the worst of its peers once it is no longer secondary of an instance: memory
+    (MiB), and of each custom class.
+    """
 
+    def largest(peers: Ints, own: int) -> int:
+        left = peers[:, node].copy()
+        left[primary] -= 0 if asked.forthcoming else own
+        return int(left.max())
 
-def kept_without(state: State, node: int, primary: int, asked: Asked) -> list[int]:
-    """The same of each custom class."""
-    left = []
-    for peers, own in zip(state.class_peers, asked.kept, strict=True):
-        kept = peers[:, node].copy()
-        if not asked.forthcoming:
-            kept[primary] -= own
-        left.append(int(kept.max()))
-    return left
+    return largest(state.peers, asked.secondary_mem), list(map(largest, state.class_peers, asked.kept))
 
 
 def _as_secondary(
@@ -61,8 +55,7 @@ def class_peers(state: State, primary: Any, secondary: Any) -> list[Any]:
 
 def _without_secondary(state: State, columns: Columns, asked: Asked, node: int, primary: int) -> Columns:
     """The columns of a node (row) once it is no longer secondary of an instance with that primary (row)."""
-    reserved, kept = reserved_without(state, node, primary, asked), kept_without(state, node, primary, asked)
-    return node_rules.remove_secondary(columns, asked, reserved, kept)
+    return node_rules.remove_secondary(columns, asked, *kept_without(state, node, primary, asked))
 
 
 def allocate_one(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:

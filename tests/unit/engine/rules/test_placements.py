@@ -137,4 +137,4 @@ def test_migration_tags_do_not_keep_an_instance_from_being_copied() -> None:
 def test_what_is_kept_free_without_an_instance_is_the_most_for_another_node() -> None:
     state = state_of(MIRRORED, NEIGHBOUR)
     assert state.columns.r_mem.tolist() == [0, 3_000, 0, 0]
-    assert placements.reserved_without(state, 1, 0, state.instance(0)) == 2_000
+    assert placements.kept_without(state, 1, 0, state.instance(0)) == (2_000, [])
