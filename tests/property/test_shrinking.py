@@ -7,9 +7,10 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
-from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
+from ganeti_htools.engine.capacity.shrinking import Shrinking
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, ranked, worst
+from ganeti_htools.engine.capacity.verdicts import Verdicts
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.model.derive import derive
@@ -25,7 +26,7 @@ from tests.support.text_format import text as text_of
 TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.EXT)
 
 
-def any_verdicts(rng: random.Random) -> SizeVerdicts:
+def any_shrinking(rng: random.Random) -> Shrinking:
     shape = Shape(
         nodes=rng.randint(4, 6),
         instances=rng.randint(0, 12),
@@ -45,7 +46,7 @@ def any_verdicts(rng: random.Random) -> SizeVerdicts:
     units = sorted((unit for unit in there if unit.type is TYPE_OF[template]), key=str)
     demands = tuple((name, 1) for name in state.units.classes if rng.random() < 0.6)
     kind = InstanceKind(template, 1, rng.choice((None, *units)), demands=demands)
-    return SizeVerdicts(state, kind, site(state, Options(capacity=rng.random() < 0.5)))
+    return Shrinking(state, kind, site(state, Options(capacity=rng.random() < 0.5)))
 
 
 def site(state: State, options: Options) -> Site:
@@ -57,13 +58,13 @@ def any_size(rng: random.Random) -> Size:
     return Size(rng.randrange(64, 40_000), rng.randrange(256, 200_000), rng.randint(1, 12), rng.randint(1, 4))
 
 
-def one_by_one(verdicts: SizeVerdicts, size: Size, failures: Failures) -> Size | None:
+def one_by_one(shrinking: Shrinking, size: Size, failures: Failures) -> Size | None:
     """The first size with a redundant place, less of the most frequent reason, or else of the next."""
     for fail in ranked(failures):
         step = size.smaller(fail) if failures[fail] else None
         while step is not None and (smaller := step.smaller(fail)) is not None:
-            (verdict,) = verdicts.of(step)
-            if verdict.fits and not verdicts.barren(step) and verdicts._has_place(step):
+            (verdict,) = shrinking.verdicts.of(step)
+            if verdict.fits and not shrinking.barren(step) and shrinking._has_place(step):
                 return step
             step = smaller if verdict.failures[fail] else None
     return None
@@ -72,49 +73,49 @@ def one_by_one(verdicts: SizeVerdicts, size: Size, failures: Failures) -> Size |
 @pytest.mark.parametrize("seed", range(40))
 def test_a_run_has_one_verdict(seed: int) -> None:
     rng = random.Random(seed)
-    verdicts = any_verdicts(rng)
+    shrinking = any_shrinking(rng)
     for _ in range(5):
         size = any_size(rng)
-        if not verdicts.barren(size):
+        if not shrinking.barren(size):
             continue
-        run = verdicts.failed(size)
+        run = shrinking.failed(size)
         assert run is not None
         for at in rng.sample(range(run.number), min(run.number, 40)):
-            assert verdicts.barren(run[at])
-            assert verdicts.of(run[at]) == verdicts.of(size)
+            assert shrinking.barren(run[at])
+            assert shrinking.verdicts.of(run[at]) == shrinking.verdicts.of(size)
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_a_sidestep_is_the_first_that_leads_to_a_place(seed: int) -> None:
     rng = random.Random(seed)
-    verdicts = any_verdicts(rng)
+    shrinking = any_shrinking(rng)
     for _ in range(3):
         size = any_size(rng)
-        if not verdicts.barren(size):
+        if not shrinking.barren(size):
             continue
-        run = verdicts.failed(size)
+        run = shrinking.failed(size)
         assert run is not None
         run = SizeRun(size, run.failures, min(run.number, 12))
         found = None
         for at in reversed(range(run.number)):
-            if (end := one_by_one(verdicts, run[at], run.failures)) is not None:
+            if (end := one_by_one(shrinking, run[at], run.failures)) is not None:
                 found = at, end
                 break
         if found is not None and worst(run.failures) is Fail.N1:
             assert run.number == 1
-        assert verdicts.sidestep(run) == found
+        assert shrinking.sidestep(run) == found
 
 
 def test_few_of_many_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = 0
-    plain = SizeVerdicts._verdicts
+    plain = Verdicts._verdicts
 
-    def counted(self: SizeVerdicts, sizes, refused):  # type: ignore[no-untyped-def]
+    def counted(self: Shrinking, sizes, refused):  # type: ignore[no-untyped-def]
         nonlocal looked
         looked += len(sizes)
         return plain(self, sizes, refused)
 
-    monkeypatch.setattr(SizeVerdicts, "_verdicts", counted)
+    monkeypatch.setattr(Verdicts, "_verdicts", counted)
     state = derive(simu.parse(["p,3,8T,2T,64"]))
     # Disk, memory and CPUs are far more than the policy allows.
     largest = Size(1 << 20, 1 << 22, 16)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
 from ganeti_htools.engine.capacity.redundant_places import filled_redundantly
-from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
+from ganeti_htools.engine.capacity.shrinking import Shrinking
 from ganeti_htools.engine.capacity.site import Site, by_group
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, worst
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
@@ -83,14 +83,14 @@ def _tiers(before: Capacity, kind: InstanceKind, start: _Level | None, site: Sit
     that size: so do Ganeti's htools.
     """
     state, tiers, placed, result = before.state, list(before.tiers), before.placed, None
-    verdicts = SizeVerdicts(state, kind, site)
+    shrinking = Shrinking(state, kind, site)
     while start is not None:
         level: _Level | None = start
         passed: list[tuple[int | None, SizeRun]] = []
         while level is not None:
-            failed = None if level is start else verdicts.failed(level.size)
+            failed = None if level is start else shrinking.failed(level.size)
             if failed is None:
-                known = verdicts.redundancy if site.guards(kind.mirrored) else None
+                known = shrinking.redundancy if site.guards(kind.mirrored) else None
                 state, filled = _filled(state, kind, level.size, site, placed, level.limit, known)
                 run = SizeRun(level.size, filled.failures)
                 if filled.placed or result is None:
@@ -98,18 +98,18 @@ def _tiers(before: Capacity, kind: InstanceKind, start: _Level | None, site: Sit
                     placed += filled.placed
                     tiers += [(level.size, filled.placed)] * (filled.placed > 0)
                     result = filled.failures
-                    verdicts = SizeVerdicts(state, kind, site, filled.redundancy)
+                    shrinking = Shrinking(state, kind, site, filled.redundancy)
             else:
                 run = _within(failed, level.limit, placed)
             if level.limit is not None and level.limit <= placed:
                 break
             passed.append((level.limit, run))
-            hopeless = verdicts.hopeless(level.size.least())
+            hopeless = shrinking.hopeless(level.size.least())
             smaller = None if hopeless else run[run.number - 1].smaller(worst(run.failures))
             level = None if smaller is None else _Level(smaller, _less(level.limit, placed * run.number))
         start = None
         for limit, run in reversed(passed):
-            if (found := verdicts.sidestep(run)) is not None:
+            if (found := shrinking.sidestep(run)) is not None:
                 at, size = found
                 start = _Level(size, _less(limit, placed * (at + 1)))
                 break

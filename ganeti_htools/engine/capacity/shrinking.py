@@ -6,51 +6,34 @@ until some size, and never again from there on, as long as policies see no diffe
 much smaller one have the same verdict, so have all between them.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from ganeti_htools.engine.allocation.solution import PATIENCE
-from ganeti_htools.engine.capacity.site import Site, by_group, on_all_pairs
+from ganeti_htools.engine.capacity.site import Site, on_all_pairs
 from ganeti_htools.engine.capacity.sizes import (
     BOUNDED,
     SHRINKS,
     UNIT,
-    Failures,
     InstanceKind,
     Size,
     SizeRun,
     ranked,
     worst,
 )
+from ganeti_htools.engine.capacity.verdicts import Verdicts
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
-from ganeti_htools.engine.rules import instance_policy, node_rules, placements
-from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
-from ganeti_htools.engine.rules.pools import fit
+from ganeti_htools.engine.rules import placements
 from ganeti_htools.model.columns import Ints
-from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
-# How many candidates are looked at in one go, and how many sizes between two that differ, at most.
-BATCH, PROBES = 1 << 18, 16
+PROBES = 16  # sizes between two that differ are looked at in one go, at most
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """How many candidates take an instance, redundancy of the whole aside, and why others do not.
-
-    ``nodes`` are the rows of those that do, if candidates are nodes and not pairs.
-    """
-
-    fits: int
-    failures: Failures
-    nodes: Ints | None = field(default=None, compare=False)
-
-
-class SizeVerdicts:
+class Shrinking:
     """Which sizes fit on a state; the state must not change.
 
     ``redundancy`` is what holds of it, if it is known.
@@ -60,9 +43,7 @@ class SizeVerdicts:
         self, state: State, kind: InstanceKind, site: Site, redundancy: Redundancy | None = None
     ) -> None:
         self.state, self.kind, self.site, self._redundancy = state, kind, site, redundancy
-        self.columns = state.columns.take(site.nodes)
-        self.groups = by_group(state, site.nodes)
-        self.pools = site.pools.left(state)
+        self.verdicts = Verdicts(state, kind, site)
         pairs = [pair for policy in state.policies for pair in policy.minmax]
         # From these amounts on, policies may say something else.
         self.bounds = {
@@ -74,7 +55,6 @@ class SizeVerdicts:
             min((getattr(pair.min, BOUNDED[fail]) for pair in pairs), default=0)
             for fail in (Fail.MEM, Fail.DISK, Fail.CPU)
         ]
-        self.known: dict[Size, Verdict] = {}
         self.runs: dict[tuple[Size, Fail], int] = {}
         self.places: dict[Size, bool] = {}
         self.ends: dict[tuple[Size, Fail], tuple[Size | None, list[Size] | None]] = {}
@@ -84,7 +64,6 @@ class SizeVerdicts:
         self.ahead = 1
         self.unfit: list[Size] = []
         self.hopeful: set[Size] = set()
-        self.refused = self._always_refused(state.policies)
 
     @property
     def redundancy(self) -> Redundancy:
@@ -93,36 +72,16 @@ class SizeVerdicts:
             self._redundancy = self.site.redundancy(self.state)
         return self._redundancy
 
-    def _always_refused(self, policies: Sequence[IPolicy]) -> Codes:
-        """Why the policies of nodes refuse instances of this kind whatever their size, in one row."""
-        smallest = {pair.min for policy in policies for pair in policy.minmax}
-        sizes = [
-            Size(each.memory_size, each.disk_size, each.cpu_count, each.spindle_use) for each in smallest
-        ]
-        demands = [self.kind.instance(size).demand for size in sizes]
-        codes = instance_policy.codes_of(self.state, demands, self.site.nodes)
-        refused: Codes = codes.min(axis=0, initial=np.iinfo(np.int8).max if demands else FITS, keepdims=True)
-        return refused
-
-    def of(self, *sizes: Size) -> list[Verdict]:
-        """About sizes."""
-        new = [size for size in dict.fromkeys(sizes) if size not in self.known]
-        if new:
-            demands = [self.kind.instance(size).demand for size in new]
-            refused = instance_policy.codes_of(self.state, demands, self.site.nodes)
-            self.known.update(zip(new, self._verdicts(new, refused), strict=True))
-        return [self.known[size] for size in sizes]
-
     def barren(self, size: Size) -> bool:
         """Whether there is certainly no place, or none that leaves the whole redundant, if it has to."""
-        return not self.of(size)[0].fits or self._ruled_out(size)
+        return not self.verdicts.of(size)[0].fits or self._ruled_out(size)
 
     def failed(self, size: Size) -> SizeRun | None:
         """A size that has no place, and the smaller ones that are barren for the same reasons.
 
         None if it may have one.
         """
-        (verdict,) = self.of(size)
+        (verdict,) = self.verdicts.of(size)
         failures = verdict.failures | {Fail.N1: verdict.failures[Fail.N1] + verdict.fits}
         fail = worst(failures)
         if self.barren(size):
@@ -136,15 +95,19 @@ class SizeVerdicts:
     def _look_ahead(self, size: Size, fail: Fail) -> None:
         """Find verdicts about the next sizes together: one failed, and each has to be tried by itself."""
         self.ahead = min(2 * self.ahead, PROBES)
-        self.of(*(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)))
+        self.verdicts.of(
+            *(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1))
+        )
 
     def _run(self, size: Size, fail: Fail) -> int:
         """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""
         if (size, fail) not in self.runs:
-            (verdict,) = self.of(size)
+            (verdict,) = self.verdicts.of(size)
 
             def alike(steps: list[int]) -> list[bool]:
-                return [each == verdict for each in self.of(*(size.less(fail, step) for step in steps))]
+                return [
+                    each == verdict for each in self.verdicts.of(*(size.less(fail, step) for step in steps))
+                ]
 
             def ruled_out(steps: list[int]) -> list[bool]:
                 return [self._ruled_out(size.less(fail, step)) for step in steps]
@@ -172,7 +135,7 @@ class SizeVerdicts:
         if size in self.hopeful:
             return False
         if not any(size.holds(unfit) for unfit in self.unfit):
-            if self._verdicts([size], self.refused)[0].fits and not self._ruled_out(size):
+            if self.verdicts.at_best(size).fits and not self._ruled_out(size):
                 self.hopeful.add(size)
                 return False
             self.unfit.append(size)
@@ -186,7 +149,7 @@ class SizeVerdicts:
         if any(size.holds(known) for known in self.ruled_out):
             return True
         asked = self.state.ask(self.kind.instance(size))
-        groups = [self.site.nodes[at] for at in self.groups] if mirrored else [self.site.nodes]
+        groups = [self.site.nodes[at] for at in self.verdicts.groups] if mirrored else [self.site.nodes]
         found = all(self.redundancy.rules_out(asked, nodes) for nodes in groups)
         (self.ruled_out if found else self.not_ruled_out).append(size)
         return found
@@ -215,10 +178,12 @@ class SizeVerdicts:
         """For how many sizes of a run, before one at which all was ``seen`` in vain, the same is seen."""
         if seen is None:
             return 0
-        verdicts, fail = self.of(*seen), worst(run.failures)
+        verdicts, fail = self.verdicts.of(*seen), worst(run.failures)
 
         def alike(steps: list[int]) -> list[bool]:
-            return [self.of(*(size.less(fail, -step) for size in seen)) == verdicts for step in steps]
+            return [
+                self.verdicts.of(*(size.less(fail, -step) for size in seen)) == verdicts for step in steps
+            ]
 
         return _reach(at, alike)
 
@@ -247,7 +212,7 @@ class SizeVerdicts:
             else:
                 self._look_ahead(size, fail)
                 seen = None
-            if not self.of(size)[0].failures[fail] or not last.steps(fail):
+            if not self.verdicts.of(size)[0].failures[fail] or not last.steps(fail):
                 break
             size = last.less(fail, 1)
         for number, start in enumerate(starts):
@@ -265,7 +230,7 @@ class SizeVerdicts:
                 found = on_all_pairs(state, asked, site, self.redundancy)
                 self.places[size] = any(each.trial is not None for each in found)
             else:
-                self.places[size] = self._has_node(asked, self.of(size)[0].nodes)
+                self.places[size] = self._has_node(asked, self.verdicts.of(size)[0].nodes)
         return self.places[size]
 
     def _has_node(self, asked: Asked, nodes: Ints | None) -> bool:
@@ -288,60 +253,6 @@ class SizeVerdicts:
             if redundancy.confirms(trial.only(tries), self.suspects):
                 return True
         return False
-
-    def _verdicts(self, sizes: Sequence[Size], refused: Codes) -> list[Verdict]:
-        """About sizes, given which nodes (columns) refuse them (rows) anyway."""
-        _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, (-1, 1)), 0, 0)
-        if self.pools:
-            rooms = [fit(self.pools, self.state, self.kind.instance(size)) for size in sizes]
-            codes[[room == 0 for room in rooms]] = CODE[Fail.DISK]
-        codes = np.where(refused != FITS, refused, codes)
-        nodes: list[Ints | None] = [None] * len(sizes)
-        if self.kind.template.required_nodes == 1:
-            counts = np.array([_counts(each) for each in codes])
-            nodes = [self.site.nodes[each == FITS] for each in codes]
-        else:
-            counts = np.sum([self._pairs(sizes, codes, at) for at in self.groups], axis=0)
-        return [
-            Verdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}, fitting)
-            for each, fitting in zip(counts.tolist(), nodes, strict=True)
-        ]
-
-    def _cohort(self, sizes: Sequence[Size], shape: tuple[int, ...]) -> Asked:
-        """Instances of all these sizes as one, with figures of this shape."""
-        figures: dict[str, Any] = {
-            name: np.array([getattr(size, name) for size in sizes]).reshape(shape)
-            for name in ("mem", "dsk", "vcpus", "spindles")
-        }
-        figures |= dict.fromkeys(("record_mem", "secondary_mem"), figures["mem"])
-        space, asked = figures.pop("dsk"), self.state.ask(self.kind.instance(sizes[0]))
-        # All of it is on one unit, if it takes of any.
-        disk = tuple(space if wanted else 0 for wanted in asked.wants[: len(asked.disk)])
-        return replace(asked, disk=disk, **figures)
-
-    def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints) -> Ints:
-        """How often each code occurs among the pairs of a group, for each size."""
-        codes, nodes, columns = codes[:, at], self.site.nodes[at], self.columns.take(at)
-        counts = np.array([_counts(each) for each in codes]) * (len(at) - 1)
-        counts[:, FITS] = 0
-        rows, primaries = np.nonzero(codes == FITS)
-        for start in range(0, len(rows), BATCH // len(at)):
-            row, primary = (each[start : start + BATCH // len(at)] for each in (rows, primaries))
-            cohort = self._cohort([sizes[each] for each in row.tolist()], (-1, 1))
-            at, peers = nodes[primary][:, np.newaxis], self.state.peers[nodes[primary]][:, nodes]
-            kept = placements.class_peers(self.state, at, nodes)
-            _, second = node_rules.add_secondary(columns, cohort, peers, peers=kept)
-            second[np.arange(len(row)), primary] = APART
-            np.add.at(counts, row, np.array([_counts(each) for each in second]))
-        return counts
-
-
-# The code of what is no pair.
-APART = len(FAIL) + 1
-
-
-def _counts(codes: Codes) -> Ints:
-    return np.bincount(codes, minlength=APART + 1)
 
 
 def _reach(end: int, holds: Callable[[list[int]], list[bool]]) -> int:

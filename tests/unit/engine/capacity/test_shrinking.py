@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.shrinking import SizeVerdicts
+from ganeti_htools.engine.capacity.shrinking import Shrinking
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.rules.options import Options
@@ -15,16 +15,16 @@ from tests.support.by_hand import node
 EVERYTHING = IPolicy((), DEFAULT_IPOLICY.std, tuple(DiskTemplate), 64.0, 64.0)
 
 
-def verdicts(template: DiskTemplate = DiskTemplate.PLAIN, capacity: bool = False) -> SizeVerdicts:
+def shrinking(template: DiskTemplate = DiskTemplate.PLAIN, capacity: bool = False) -> Shrinking:
     """About two nodes of one group, with 1,000 and 2,000 MiB of memory."""
     nodes = node("a", mem=1000), node("b", mem=2000)
     state = derive(Cluster((Group("group1", "uuid-1", ipolicy=EVERYTHING),), nodes))
     site = Site(np.arange(2), np.zeros(2, np.bool_), Options(capacity=capacity))
-    return SizeVerdicts(state, InstanceKind(template, 1), site)
+    return Shrinking(state, InstanceKind(template, 1), site)
 
 
 def test_nodes_that_take_a_size_and_why_others_do_not() -> None:
-    both, one, none = verdicts().of(Size(900, 1024, 1), Size(1500, 1024, 1), Size(3000, 1024, 1))
+    both, one, none = shrinking().verdicts.of(Size(900, 1024, 1), Size(1500, 1024, 1), Size(3000, 1024, 1))
     assert (both.fits, one.fits, none.fits) == (2, 1, 0)
     assert (one.failures[Fail.MEM], none.failures[Fail.MEM]) == (1, 2)
     assert one.nodes is not None
@@ -32,21 +32,21 @@ def test_nodes_that_take_a_size_and_why_others_do_not() -> None:
 
 
 def test_candidates_of_mirrored_instances_are_pairs() -> None:
-    both, one = verdicts(DiskTemplate.DRBD).of(Size(900, 1024, 1), Size(1500, 1024, 1))
+    both, one = shrinking(DiskTemplate.DRBD).verdicts.of(Size(900, 1024, 1), Size(1500, 1024, 1))
     assert (both.fits, one.fits) == (2, 0)
     assert one.failures[Fail.MEM] == 2
 
 
 def test_sizes_that_fail_alike_are_one_run() -> None:
     """Of memory units of 64 MiB: 2,088 MiB is too much on both nodes, so are 2,024, but 1,960 fit on one."""
-    run = verdicts().failed(Size(2088, 1024, 1))
+    run = shrinking().failed(Size(2088, 1024, 1))
     assert run is not None
     assert (run.number, run.failures[Fail.MEM]) == (2, 2)
-    assert verdicts().failed(Size(1960, 1024, 1)) is None
+    assert shrinking().failed(Size(1960, 1024, 1)) is None
 
 
 def test_what_is_larger_in_everything_is_as_hopeless() -> None:
-    found = verdicts()
+    found = shrinking()
     assert found.hopeless(Size(2001, 1024, 1))
     assert found.hopeless(Size(3000, 2048, 2))
     assert not found.hopeless(Size(500, 1024, 1))
@@ -54,5 +54,5 @@ def test_what_is_larger_in_everything_is_as_hopeless() -> None:
 
 def test_one_node_must_take_all_should_the_other_be_lost() -> None:
     """1,500 MiB fit on one node only, and nowhere else when that is lost."""
-    assert verdicts(capacity=True).failed(Size(900, 1024, 1)) is None
-    assert verdicts(capacity=True).failed(Size(1500, 1024, 1)) is not None
+    assert shrinking(capacity=True).failed(Size(900, 1024, 1)) is None
+    assert shrinking(capacity=True).failed(Size(1500, 1024, 1)) is not None

@@ -1,0 +1,122 @@
+"""How many candidates take an instance of a size, and why others do not: many sizes at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.capacity.site import Site, by_group
+from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size
+from ganeti_htools.engine.rules import instance_policy, node_rules, placements
+from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
+from ganeti_htools.engine.rules.pools import fit
+from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.policy import IPolicy
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import Fail
+
+BATCH = 1 << 18  # candidates that are looked at in one go
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many candidates take an instance, redundancy of the whole aside, and why others do not.
+
+    ``nodes`` are the rows of those that do, if candidates are nodes and not pairs.
+    """
+
+    fits: int
+    failures: Failures
+    nodes: Ints | None = field(default=None, compare=False)
+
+
+class Verdicts:
+    """What is so for instances of a kind on a state, which must not change."""
+
+    def __init__(self, state: State, kind: InstanceKind, site: Site) -> None:
+        self.state, self.kind, self.site = state, kind, site
+        self.columns = state.columns.take(site.nodes)
+        self.groups = by_group(state, site.nodes)
+        self.pools = site.pools.left(state)
+        self.known: dict[Size, Verdict] = {}
+        self.refused = self._always_refused(state.policies)
+
+    def of(self, *sizes: Size) -> list[Verdict]:
+        """About sizes."""
+        new = [size for size in dict.fromkeys(sizes) if size not in self.known]
+        if new:
+            demands = [self.kind.instance(size).demand for size in new]
+            refused = instance_policy.codes_of(self.state, demands, self.site.nodes)
+            self.known.update(zip(new, self._verdicts(new, refused), strict=True))
+        return [self.known[size] for size in sizes]
+
+    def at_best(self, size: Size) -> Verdict:
+        """About a size, were policies to allow it wherever they allow any."""
+        [verdict] = self._verdicts([size], self.refused)
+        return verdict
+
+    def _always_refused(self, policies: Sequence[IPolicy]) -> Codes:
+        """Why the policies of nodes refuse instances of this kind whatever their size, in one row."""
+        smallest = {pair.min for policy in policies for pair in policy.minmax}
+        sizes = [
+            Size(each.memory_size, each.disk_size, each.cpu_count, each.spindle_use) for each in smallest
+        ]
+        demands = [self.kind.instance(size).demand for size in sizes]
+        codes = instance_policy.codes_of(self.state, demands, self.site.nodes)
+        refused: Codes = codes.min(axis=0, initial=np.iinfo(np.int8).max if demands else FITS, keepdims=True)
+        return refused
+
+    def _verdicts(self, sizes: Sequence[Size], refused: Codes) -> list[Verdict]:
+        """About sizes, given which nodes (columns) refuse them (rows) anyway."""
+        _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, (-1, 1)), 0, 0)
+        if self.pools:
+            rooms = [fit(self.pools, self.state, self.kind.instance(size)) for size in sizes]
+            codes[[room == 0 for room in rooms]] = CODE[Fail.DISK]
+        codes = np.where(refused != FITS, refused, codes)
+        nodes: list[Ints | None] = [None] * len(sizes)
+        if self.kind.template.required_nodes == 1:
+            counts = np.array([_counts(each) for each in codes])
+            nodes = [self.site.nodes[each == FITS] for each in codes]
+        else:
+            counts = np.sum([self._pairs(sizes, codes, at) for at in self.groups], axis=0)
+        return [
+            Verdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}, fitting)
+            for each, fitting in zip(counts.tolist(), nodes, strict=True)
+        ]
+
+    def _cohort(self, sizes: Sequence[Size], shape: tuple[int, ...]) -> Asked:
+        """Instances of all these sizes as one, with figures of this shape."""
+        figures: dict[str, Any] = {
+            name: np.array([getattr(size, name) for size in sizes]).reshape(shape)
+            for name in ("mem", "dsk", "vcpus", "spindles")
+        }
+        figures |= dict.fromkeys(("record_mem", "secondary_mem"), figures["mem"])
+        space, asked = figures.pop("dsk"), self.state.ask(self.kind.instance(sizes[0]))
+        # All of it is on one unit, if it takes of any.
+        disk = tuple(space if wanted else 0 for wanted in asked.wants[: len(asked.disk)])
+        return replace(asked, disk=disk, **figures)
+
+    def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints) -> Ints:
+        """How often each code occurs among the pairs of a group, for each size."""
+        codes, nodes, columns = codes[:, at], self.site.nodes[at], self.columns.take(at)
+        counts = np.array([_counts(each) for each in codes]) * (len(at) - 1)
+        counts[:, FITS] = 0
+        rows, primaries = np.nonzero(codes == FITS)
+        for start in range(0, len(rows), BATCH // len(at)):
+            row, primary = (each[start : start + BATCH // len(at)] for each in (rows, primaries))
+            cohort = self._cohort([sizes[each] for each in row.tolist()], (-1, 1))
+            at, peers = nodes[primary][:, np.newaxis], self.state.peers[nodes[primary]][:, nodes]
+            kept = placements.class_peers(self.state, at, nodes)
+            _, second = node_rules.add_secondary(columns, cohort, peers, peers=kept)
+            second[np.arange(len(row)), primary] = APART
+            np.add.at(counts, row, np.array([_counts(each) for each in second]))
+        return counts
+
+
+# The code of what is no pair.
+APART = len(FAIL) + 1
+
+
+def _counts(codes: Codes) -> Ints:
+    return np.bincount(codes, minlength=APART + 1)
