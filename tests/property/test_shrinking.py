@@ -110,7 +110,7 @@ def test_few_of_many_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
     looked = 0
     plain = Verdicts._verdicts
 
-    def counted(self: Shrinking, sizes, refused):  # type: ignore[no-untyped-def]
+    def counted(self: Verdicts, sizes, refused):  # type: ignore[no-untyped-def]
         nonlocal looked
         looked += len(sizes)
         return plain(self, sizes, refused)

@@ -178,12 +178,10 @@ class Shrinking:
         """For how many sizes of a run, before one at which all was ``seen`` in vain, the same is seen."""
         if seen is None:
             return 0
-        verdicts, fail = self.verdicts.of(*seen), worst(run.failures)
+        known, fail = self.verdicts.of(*seen), worst(run.failures)
 
         def alike(steps: list[int]) -> list[bool]:
-            return [
-                self.verdicts.of(*(size.less(fail, -step) for size in seen)) == verdicts for step in steps
-            ]
+            return [self.verdicts.of(*(size.less(fail, -step) for size in seen)) == known for step in steps]
 
         return _reach(at, alike)
 
