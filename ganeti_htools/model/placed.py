@@ -65,11 +65,13 @@ class Placed:
 
 def placed_on(cluster: Cluster, figures: Figures, node_row: Mapping[str, int]) -> Placed:
     """The instances of a cluster, whose nodes have these rows."""
-    rows: dict[str | None, int] = {None: NOWHERE, **node_row}
+    instances = cluster.instances
     return Placed(
         len(cluster.nodes),
         figures.values,
-        pnode=np.array([node_row[instance.pnode] for instance in cluster.instances], np.int64),
-        snode=np.array([rows[instance.snode] for instance in cluster.instances], np.int64),
+        pnode=np.array([node_row[row.pnode] for row in instances], np.int64),
+        snode=np.array(
+            [NOWHERE if row.snode is None else node_row[row.snode] for row in instances], np.int64
+        ),
         forthcoming=np.ascontiguousarray(figures.values["forthcoming"]),
     )
