@@ -13,6 +13,7 @@ from typing import Any
 from ganeti_htools import streams
 from ganeti_htools.cli import ledger_commands
 from ganeti_htools.cli.report import daemon, daemon_plans, decisions, history, policies, storage
+from ganeti_htools.cli.terminal.arguments import count
 from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socket
 from ganeti_htools.client.following import changes
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
@@ -104,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     past.add_argument("--node", metavar="NODE", help="only what names this node")
     since = "only since then: 2026-01-31, 2026-01-31T18:00, or 2h or 3d ago"
     past.add_argument("--since", metavar="TIME", type=_time, help=since)
-    past.add_argument("--most", metavar="N", type=_count, help="at most so many, the newest (100)")
+    past.add_argument("--most", metavar="N", type=count, help="at most so many, the newest (100)")
     why = add("why", _why, "Tells why an instance is where it is.")
     why.add_argument("instance", metavar="INSTANCE", help="its name, or the beginning up to a dot")
     for command in (listed, wanted, past, why):
@@ -116,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     decide.add_argument(
         "--alternates",
         metavar="N",
-        type=_count,
+        type=count,
         help="list the group of each new instance, and up to so many others that could take it, too",
     )
     decide.add_argument("--claim", action="store_true", help="have later decisions count what it promises")
@@ -233,13 +234,6 @@ def _decide(options: Namespace) -> int:
     if options.alternates is not None:
         sys.stdout.write(decisions.ranking(relay.get("ranking", ()), options.alternates))
     return int(relay["exit_status"])
-
-
-def _count(text: str) -> int:
-    """A whole number from 0 on. Raises ArgumentTypeError."""
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
-    return int(text[:9])
 
 
 def _time(text: str) -> float:

@@ -1,11 +1,11 @@
 """The commands of ``htoolsctl`` about the ledger."""
 
-import argparse
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from typing import Any
 
 from ganeti_htools.cli.report import ledger
+from ganeti_htools.cli.terminal.arguments import count, number
 from ganeti_htools.client.asking import ask
 
 _PATIENCE = 30.0  # seconds; the database may keep the daemon waiting
@@ -18,7 +18,6 @@ _COUNTS = {
 }
 _SET = " ".join(f"[--{name.replace('_', '-')} N]" for name in _COUNTS) + " [--allocation-ratio X] [--remove]"
 _ANY = "none"  # as the largest amount
-_DIGITS = 15
 
 # Adds a command: its name, the function that carries it out, what it does.
 Add = Callable[[str, Callable[[Namespace], int], str], ArgumentParser]
@@ -47,10 +46,10 @@ def declare(add: Add, show: Print) -> None:
     inventory.set_defaults(refuse=inventory.error)
     inventory.add_argument("words", metavar="PROVIDER", nargs="*", help="a node or pool; all without it")
     for name, meaning in _COUNTS.items():
-        read = _most if name == "max_unit" else _count
+        read = _most if name == "max_unit" else count
         inventory.add_argument(f"--{name.replace('_', '-')}", metavar="N", type=read, help=meaning)
     inventory.add_argument(
-        "--allocation-ratio", metavar="X", type=float, help="how often what is not reserved may be allocated"
+        "--allocation-ratio", metavar="X", type=number, help="how often what is not reserved may be allocated"
     )
     inventory.add_argument("--remove", action="store_true", help="it has none any more")
     usage = add(
@@ -76,7 +75,7 @@ def declare(add: Add, show: Print) -> None:
         type=_amount,
         help="how much of a node's or pool's class",
     )
-    claim.add_argument("--seconds", metavar="SECONDS", type=float, help="how long it lasts")
+    claim.add_argument("--seconds", metavar="SECONDS", type=number, help="how long it lasts")
     ended = asking("release", ledger.released, "consumer")
     release = add("release", ended, "Ends a claim.")
     release.add_argument("consumer", metavar="INSTANCE", help="whose claim")
@@ -121,16 +120,9 @@ def _amount(text: str) -> tuple[str, str, int]:
     place, _, amount = text.rpartition("=")
     provider, _, resource_class = place.rpartition(":")
     if not provider or not resource_class:
-        raise argparse.ArgumentTypeError(f"expected PROVIDER:CLASS=N, got {text!r}")
-    return provider, resource_class, _count(amount)
+        raise ArgumentTypeError(f"expected PROVIDER:CLASS=N, got {text!r}")
+    return provider, resource_class, count(amount)
 
 
 def _most(text: str) -> int | str:
-    return text if text == _ANY else _count(text)
-
-
-def _count(text: str) -> int:
-    """A whole number from 0 on. Raises ArgumentTypeError."""
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
-    return int(text)
+    return text if text == _ANY else count(text)

@@ -86,6 +86,8 @@ def test_what_is_set_rests_on_what_was_read(asked: list[Any], words: list[str], 
         (["claim", "web", "VCPU=1"], "expected PROVIDER:CLASS=N, got 'VCPU=1'"),
         (["claim", "web", "n:=1"], "expected PROVIDER:CLASS=N, got 'n:=1'"),
         (["claim", "web", "n:VCPU=1", "n:VCPU=2"], "n:VCPU is named twice"),
+        (["claim", "web", "n:VCPU=1", "--seconds=nan"], "expected a number, got 'nan'"),
+        (["inventory", "set", "n", "C", "--allocation-ratio=much"], "expected a number, got 'much'"),
         (["claim", "web", "n:VCPU=1.5"], "expected a whole number, got '1.5'"),
     ],
 )
