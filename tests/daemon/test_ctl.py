@@ -11,16 +11,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import htoolsctl as program
-from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.planning import group_health
-from htoolsd.ledger.identities import provider_uuid
-from htoolsd.ledger.ledger import Ledger
-from htoolsd.ledger.records import Changes, Provider
-from htoolsd.ledger.urls import of_file
-from tests.support.clusters import Shape
 from tests.support.programs import PATIENCE, PROGRAMS, Daemon, Finished, hail, request_file, run, running
-from tests.support.rows import generated
-from tests.unit.test_json_keys import check
 
 
 @pytest.fixture(scope="module")
@@ -81,20 +72,6 @@ def test_decide_lists_the_groups(daemon: Daemon, tmp_path: Path) -> None:
     assert answer == hail(request).stdout.removesuffix("\n")
     assert (shown.returncode, header.split()[0]) == (0, "Instance")
     assert all(node in row for node in json.loads(answer)["result"])
-
-
-def test_the_manual_has_every_key_of_the_status(daemon: Daemon) -> None:
-    groups = group_health.told(generated(1, Shape()))  # this daemon knows of none
-    decided = dict.fromkeys(("time", "remedy", "group", "outcome", "reason"))  # and has decided nothing
-    provider = Provider(provider_uuid("c/node"), "c/node")
-    changes = Changes(providers=(provider,), inventories={provider.uuid: {"VCPU": Inventory(4)}})
-    ledger = Ledger(of_file(str(daemon.state)))
-    ledger.synchronise(changes)
-    ledger.close()
-    commands = ["status"], ["providers"], ["inventory"], ["usage"], ["claim", "c/web", "c/node:VCPU=1"]
-    told = [json.loads(htoolsctl(daemon, *command, "--json").stdout) for command in commands]
-    kinds = {"node", "instance", "plan", "claim"}
-    check("htoolsctl.1.md", [*told, groups, decided], kinds)
 
 
 def test_decide_relays_the_exit_status(daemon: Daemon) -> None:

@@ -1,0 +1,61 @@
+"""The manual page of htoolsctl tells of every key of ``--json``, which prints answers as they are."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.daemon.planning import OFTEN, call, ctl, following, made, until
+from tests.support.programs import Daemon, request_file, wait_until
+from tests.support.worlds import uneven
+from tests.unit.test_json_keys import check
+
+SHADOW = f"""{OFTEN}
+[rebalance]
+mode = "shadow"
+start = 0.02
+stop = 0.001
+hold = 1
+min_gain = 0.000001
+"""
+WORDS = {"node", "claim", "execute", "cancel"}  # kinds of consumers, and commands
+
+
+def considered(daemon: Daemon, count: int) -> Any:
+    """The policy's decision of that number, which comes of having it considered."""
+
+    def decided() -> Any:
+        return [entry for entry in call(daemon, "history") if entry["kind"] == "policy"][count - 1 :]
+
+    call(daemon, "run", policy="rebalance")
+    wait_until(decided)
+    return decided()[0]
+
+
+def without(document: Any, *keys: str) -> Any:
+    return {key: value for key, value in document.items() if key not in keys}
+
+
+def test_htoolsctl(tmp_path: Path) -> None:
+    with following(tmp_path, uneven(), config=SHADOW) as (daemon, _):
+        instance = considered(daemon, 1)["moves"][0]["instance"]
+        considered(daemon, 2)
+        assert ctl(daemon, "decide", request_file(tmp_path)).returncode == 0
+        call(daemon, "execute", plan=made(daemon)["id"])
+        plan = until(daemon, "done")
+        wait_until(lambda: call(daemon, "why", instance=instance)["entry"])
+        wait_until(lambda: call(daemon, "status")["groups"])
+        documents = [
+            call(daemon, "status"),
+            call(daemon, "refresh"),
+            without(call(daemon, "storage"), "nodes", "units", "pools"),  # which hinfo has as well
+            *(without(method, "arguments") for method in call(daemon, "methods")),
+            *(without(plan, "options") for plan in call(daemon, "plans")),
+            without(plan, "options", "execution"),  # which hbal has as well
+            call(daemon, "policies"),
+            call(daemon, "explain", policy="rebalance"),
+            call(daemon, "run", policy="squeeze"),
+            call(daemon, "history"),
+            call(daemon, "why", instance=instance),
+            *(call(daemon, method) for method in ("providers", "inventory", "usage", "allocations")),
+            {"arguments": None, "options": None, "execution": None},
+        ]
+    check("htoolsctl.1.md", documents, WORDS)
