@@ -12,6 +12,7 @@ from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.model.cluster import Cluster, Group, Load
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal
+from htoolsd.policies.bounds import Bounds
 from htoolsd.policies.conditions import Situation, counted, holding
 from htoolsd.policies.looking import measured
 from htoolsd.policies.memory import DAY, Memory, Room, Spent, resting
@@ -58,20 +59,17 @@ class Weeks:
         now = Situation(
             self.now,
             datetime.fromtimestamp(self.now, UTC),
-            group,
+            Bounds(group, n1, room, resting=tuple(resting(self.moved, self.settings, self.now))),
             score,
             need,
-            n1,
             rounds=self.memory.of("rebalance", group),
-            resting=resting(self.moved, self.settings, self.now),
-            room=room,
         )
         seen = counted(self.settings, now)
         self.memory.note("rebalance", group, seen.rounds)
         held = next(holding(self.settings, self.memory, seen), None)
         if held is not None:
             return held[0]
-        found = REBALANCE.planned(self.cluster, self.settings, seen, lambda _text: None)
+        found = REBALANCE.planned(self.cluster, self.settings, seen.bounds, lambda _text: None)
         if found.refusal is not None:
             return "gain"
         targets = {move["instance"]: move["to"][0] for move in found.told()}

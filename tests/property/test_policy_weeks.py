@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from htoolsd.policies.decision import BEGUN, Decision
 from htoolsd.policies.memory import DAY
-from htoolsd.policies.policy import BEGUN, Decision
 from htoolsd.policies.settings import Rebalance, Settings, Squeeze
 from tests.support.days import Log, Site, lived
 from tests.support.policies_at_work import without_threads

@@ -24,9 +24,9 @@ from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.view import View, state_of
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, begin
-from htoolsd.policies.policy import Decision
+from htoolsd.policies.decision import Decision
+from htoolsd.policies.group_plans import part
 from htoolsd.policies.settings import Settings, Squeeze
-from htoolsd.policies.squeeze import part
 from tests.support.policies_at_work import BEGINNING, Working, now, working
 
 STANDARD = 2048  # MiB, the memory of a standard instance

@@ -1,13 +1,16 @@
 """What policies see of a node group, made by hand."""
 
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
-from htoolsd.policies.conditions import Need, Situation
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning.proposal import Proposal
+from htoolsd.policies.bounds import Bounds
+from htoolsd.policies.conditions import Need
 from htoolsd.policies.looking import measured
 from htoolsd.policies.memory import Room
 from htoolsd.policies.policy import Facts, Planned, Remedy
@@ -22,17 +25,12 @@ def facts(score: float, n1: int = 0) -> Facts:
     return Facts(cluster, "rack1", derive(cluster), np.zeros(0, np.bool_), score, n1)
 
 
-def seen(group: str = "default", **changes: Any) -> Situation:
-    """A group in which something has to be done, and nothing holds that back."""
-    known: dict[str, Any] = {"need": Need(True, False, "it is needed"), "room": WIDE} | changes
-    return Situation(0.0, datetime(2026, 1, 1), group, 1.0, **known)
-
-
 def planned(
-    remedy: Remedy, cluster: Cluster, settings: Settings, group: str = "default", **changes: Any
+    remedy: Remedy, cluster: Cluster, settings: Settings, group: str = "default", **bounds: Any
 ) -> Planned:
-    """What would be done there."""
-    return remedy.planned(cluster, settings, seen(group, **changes), lambda _text: None)
+    """What would be done there, where budgets leave much room."""
+    known: dict[str, Any] = {"room": WIDE} | bounds
+    return remedy.planned(cluster, settings, Bounds(group, **known), lambda _text: None)
 
 
 def needed(remedy: Remedy, cluster: Cluster, settings: Settings) -> dict[str, Need]:
@@ -43,3 +41,8 @@ def needed(remedy: Remedy, cluster: Cluster, settings: Settings) -> dict[str, Ne
 def all_off(**settings: Settings) -> dict[str, Settings]:
     """The settings of all policies: those that are not told are off."""
     return {"redistribute": Redistribute(), "squeeze": Squeeze(), "rebalance": Rebalance()} | settings
+
+
+async def none_again(_facts: Mapping[str, Any]) -> Proposal:
+    """Of a policy's plan where there are no policies."""
+    raise HtoolsError("there are no policies")

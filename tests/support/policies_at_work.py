@@ -14,8 +14,8 @@ from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, begin
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
+from htoolsd.policies.decision import Decision
 from htoolsd.policies.policies import Policies
-from htoolsd.policies.policy import Decision
 from htoolsd.policies.settings import Settings
 from htoolsd.sync.following import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti

@@ -1,6 +1,6 @@
 """The methods about plans. A plan is made in a thread, with the code of the tools."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast, get_args
 
@@ -25,15 +25,21 @@ from htoolsd.socket.methods import Args, File
 from htoolsd.socket.peer import caller
 from htoolsd.sync.following import Sync
 
+Again = Callable[[Mapping[str, Any]], Awaitable[Proposal]]
+
 _ON_CHANGE = get_args(OnChange)
 
 
 class PlanMethods:
-    """Answers about plans. They are made one at a time, from the model as it was when the call came."""
+    """Answers about plans. They are made one at a time, from the model as it was when the call came.
 
-    def __init__(self, plans: Plans, sync: Sync) -> None:
+    ``again`` makes a plan of a policy once more, from its facts; it may raise HtoolsError.
+    """
+
+    def __init__(self, plans: Plans, sync: Sync, again: Again) -> None:
         self._plans = plans
         self._sync = sync
+        self._again = again
         self._turn = trio.CapacityLimiter(1)
 
     # All of these raise RefusalError.
@@ -86,14 +92,20 @@ class PlanMethods:
         if model.silent:
             raise RefusalError(Refusal.CLUSTER, unheard(model.silent))
         options = _options(tool, plan.facts["options"])
-        proposal = await self._proposed(tool, options, model.cluster)
+        changed = f"plan {plan.id} was made by an earlier htoolsd, and of the cluster as it is now"
+        if "policy" in plan.facts:
+            try:
+                proposal = await self._again(plan.facts)
+            except HtoolsError as error:
+                raise RefusalError(Refusal.PLAN, f"{changed} there would be none: {error}") from None
+        else:
+            proposal = await self._proposed(tool, options, model.cluster)
         if plan.state is not PlanState.PLANNED or plan.review is not None:
             return  # another call was faster
         run = begin(tool, proposal.purpose, proposal.jobs, options.execution)
         again, told = ((each.signature.purpose, record(each)["not_submitted"]) for each in (run, plan.run))
         if again != told or set(plan.facts["groups"]) != set(proposal.groups):
-            changed = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"
-            raise RefusalError(Refusal.PLAN, f"plan {plan.id} {changed}; make a new one")
+            raise RefusalError(Refusal.PLAN, f"{changed} it would be another; make a new one")
         run.signature = replace(run.signature, run=plan.id)
         plan.run, plan.review = run, proposal.review
 

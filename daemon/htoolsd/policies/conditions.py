@@ -1,15 +1,17 @@
 """The conditions under which a policy does something in a node group. Pure functions over plain data."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from htoolsd.policies.memory import Memory, Room, Rounds
+from htoolsd.policies.bounds import Bounds
+from htoolsd.policies.memory import Memory, Rounds
 from htoolsd.policies.settings import WEEKDAYS, Settings
 
 _LONG = 3  # rounds: what was longer ago was not in a row
-_NONE, _FULL = Rounds(), Room(0, 0)
+_SHORT = 60.0  # seconds: what is considered sooner belongs to the same round
+_NONE = Rounds()
 
 
 class Need(NamedTuple):
@@ -26,26 +28,22 @@ class Need(NamedTuple):
 class Situation:
     """What is known of a node group when something is thought of there.
 
-    ``local`` is the local time of ``now`` (seconds of the epoch). ``n1`` counts nodes that fail N+1.
-    ``drained``, ``silent`` and ``updating`` (figures older than their instances) are nodes, ``late`` whether
-    the cluster is not known well enough. ``paused`` is until when the watcher is, 0 if it is not. ``jobs``
-    have not ended and touch the group. ``plan`` is one that is carried out there, ``proposal`` one of a
-    policy that waits. ``others`` says what has just been done there, or would be. ``rounds`` tell for how
-    long there has been a reason.
-
-    ``quiet`` are the other groups in which nothing goes on either. ``resting`` are instances that moved
-    lately, ``switched`` nodes that were powered or came back lately, ``claimed`` nodes of which somebody has
-    claimed something; ``room`` is what the budgets leave for a plan, ``reserve`` how many standard instances
-    each node keeps room for. ``moves``: whether nothing can be done without moves.
+    ``local`` is the local time of ``now`` (seconds of the epoch); ``bounds`` are those of a plan.
+    ``drained``, ``silent`` and ``updating`` (figures older than their instances) are nodes, ``left`` those
+    that somebody is squeezing, or was; ``late`` whether the cluster is not known well enough. ``paused`` is
+    until when the watcher is, 0 if it is not. ``jobs`` have not ended and touch the group. ``plan`` is one
+    that is carried out there, ``proposal`` one of a policy that waits. ``others`` says what has just been
+    done there, or would be. ``rounds`` tell for how long there has been a reason. ``moves``: whether nothing
+    can be done without moves.
     """
 
     now: float
     local: datetime
-    group: str
+    bounds: Bounds
     score: float
     need: Need
-    n1: int = 0
     drained: Sequence[str] = ()
+    left: Sequence[str] = ()
     silent: Sequence[str] = ()
     updating: Sequence[str] = ()
     late: bool = False
@@ -55,32 +53,35 @@ class Situation:
     proposal: str | None = None
     others: str | None = None
     rounds: Rounds = _NONE
-    quiet: Sequence[str] = ()
-    resting: Sequence[str] = ()
-    switched: Sequence[str] = ()
-    claimed: Sequence[str] = ()
-    room: Room = _FULL
-    reserve: float = 0.0
     moves: bool = True
+
+    @property
+    def group(self) -> str:
+        """The name of the group."""
+        return self.bounds.group
 
     @property
     def calm(self) -> bool:
         """Whether nothing goes on in the group."""
-        return not (self.drained or self.silent or self.updating or self.jobs or self.plan)
+        return not (self.drained or self.left or self.silent or self.updating or self.jobs or self.plan)
 
 
 def counted(settings: Settings, seen: Situation) -> Situation:
     """The situation after one more round: hysteresis between beginning and stopping. Rounds in which the
-    group cannot be judged, or that are too long ago, begin the count anew.
+    group cannot be judged, in which somebody else squeezes it, or that are too long ago, begin the count
+    anew; events make no more rounds than the timer and those who ask now and then.
     """
     rounds, none = seen.rounds, seen.rounds._replace(over=0, working=False, last=seen.now)
-    if seen.late or seen.silent or seen.drained:
+    squeezed = seen.left and seen.jobs and seen.plan is None
+    if seen.late or seen.silent or seen.drained or squeezed:
         return replace(seen, rounds=none)
     if seen.now - rounds.last > _LONG * settings.every_seconds:
         rounds = none
-    over = min(rounds.over + 1, settings.hold) if seen.need.begin else 0
+    again = rounds.over > 0 and seen.now - rounds.last < min(_SHORT, settings.every_seconds / 2)
+    over = min(rounds.over + (not again), settings.hold) if seen.need.begin else 0
     working = not seen.need.stop and (rounds.working or over >= settings.hold)
-    return replace(seen, rounds=rounds._replace(over=over, working=working, last=seen.now))
+    last = rounds.last if again else seen.now
+    return replace(seen, rounds=rounds._replace(over=over, working=working, last=last))
 
 
 def holding(settings: Settings, memory: Memory, seen: Situation) -> Iterator[tuple[str, str]]:
@@ -104,11 +105,14 @@ def _failures(settings: Settings, memory: Memory, seen: Situation) -> str | None
 
 
 def _hours(settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    day = WEEKDAYS[seen.local.weekday()]
-    if settings.weekdays and day not in settings.weekdays:
-        return f"today is {day}, not {' or '.join(settings.weekdays)}"
     minute = f"{seen.local:%H:%M}"
-    return None if settings.within_hours(minute) else f"it is {minute}, not within {settings.hours}"
+    if not settings.within_hours(minute):
+        return f"it is {minute}, not within {settings.hours}"
+    night = settings.after_midnight(minute)
+    day = WEEKDAYS[(seen.local.weekday() - night) % len(WEEKDAYS)]
+    if not settings.weekdays or day in settings.weekdays:
+        return None
+    return f"{'this is the night of' if night else 'today is'} {day}, not {' or '.join(settings.weekdays)}"
 
 
 def _data(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
@@ -176,29 +180,6 @@ _CONDITIONS: Mapping[str, Condition] = {
     "budget": _budget,
     "hold": _hold,
 }
-
-
-def touching(opcodes: Sequence[Mapping[str, Any]], here: Set[str], known: Set[str]) -> bool:
-    """Whether a job touches a node group: one that names something of it (``here`` has the group's name and
-    those of its nodes and instances), or nothing that is ``known`` in the cluster. Jobs that only ask do not.
-    """
-    working = [each for each in opcodes if "_QUERY" not in str(each.get("OP_ID"))]
-    if not working:
-        return False
-    names = {text for each in working for text in _texts(each)}
-    return bool(names & here) or not names & known
-
-
-def _texts(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict():
-            for each in value.values():
-                yield from _texts(each)
-        case list() | tuple():
-            for each in value:
-                yield from _texts(each)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,13 +1,16 @@
 """What would be done in node groups now, and what holds it back. Nothing is done, nothing remembered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import trio
 
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning.proposal import Proposal
 from htoolsd.plans.plans import Plans
+from htoolsd.policies.bounds import Bounds, restored
 from htoolsd.policies.conditions import Situation, counted, holding
 from htoolsd.policies.kept import Kept
 from htoolsd.policies.looking import situations
@@ -41,7 +44,13 @@ class Judging:
         cluster, seen = await situations(
             remedy, settings, self._kept.known, self._sync, self._plans, self._clock
         )
-        return cluster, [replace(each, reserve=self._reserve(each.group)) for each in seen]
+        quiet = [each.group for each in seen if each.calm and not each.need.begin]
+        return cluster, [self._bounded(each, quiet) for each in seen]
+
+    def _bounded(self, seen: Situation, quiet: Sequence[str]) -> Situation:
+        others = tuple(group for group in quiet if group != seen.group)
+        reserve = self._reserve(seen.group)
+        return replace(seen, bounds=seen.bounds._replace(quiet=others, reserve=reserve))
 
     def _reserve(self, group: str) -> float:
         """How many standard instances nodes keep room for, so that no others are powered up for that."""
@@ -55,17 +64,40 @@ class Judging:
         memory = self._kept.known.memories[remedy.policy]
         return list(holding(self._settings[remedy.policy], memory, seen))
 
-    async def planned(self, remedy: Remedy, cluster: Cluster, seen: Situation) -> Planned:
+    async def held_now(self, remedy: Remedy, group: str) -> str | None:
+        """Why a remedy is held back in a group by now, if it is; what others do aside. Raises HtoolsError."""
+        _, found = await self.situations(remedy)
+        for seen in found:
+            if seen.group == group:
+                return next((why for _, why in self.held(remedy, seen)), None)
+        return "there is nothing left to do"
+
+    async def planned(self, remedy: Remedy, cluster: Cluster, bounds: Bounds) -> Planned:
         """What would be done in a group. Raises HtoolsError."""
         return await trio.to_thread.run_sync(
             remedy.planned,
             cluster,
             self._settings[remedy.policy],
-            seen,
+            bounds,
             lambda _text: trio.from_thread.check_cancelled(),
             abandon_on_cancel=True,
             limiter=self._turn,
         )
+
+    async def again(self, facts: Mapping[str, Any]) -> Proposal:
+        """The plan of an earlier daemon's policy as it would be made of the cluster as it is now, in the same
+        bounds. Raises HtoolsError where there would be none.
+        """
+        remedy = next((each for each in ORDER if each.title == facts["remedy"]), None)
+        bounds, cluster = restored(facts.get("bounds")), self._sync.model.cluster
+        if remedy is None or bounds is None or cluster is None:
+            raise HtoolsError("it cannot be made again")
+        if all(row.name != bounds.group for row in cluster.groups):
+            raise HtoolsError(f"node group {bounds.group} is gone")
+        found = await self.planned(remedy, cluster, bounds)
+        if found.refusal is not None:
+            raise HtoolsError(found.refusal)
+        return found.proposal
 
     async def others(self, remedy: Remedy, seen: Situation) -> str | None:
         """What else has been done in a group within the time that it takes to begin, or would be done there;
@@ -88,7 +120,7 @@ class Judging:
         cluster, found = await self.situations(remedy)
         for seen in found:
             if seen.group == group and not self.held(remedy, seen):
-                return (await self.planned(remedy, cluster, seen)).refusal is None
+                return (await self.planned(remedy, cluster, seen.bounds)).refusal is None
         return False
 
     async def explained(self, name: str) -> list[dict[str, Any]]:
@@ -99,7 +131,7 @@ class Judging:
             for each in found:
                 others = await self.others(remedy, each)
                 seen = replace(counted(self._settings[name], each), others=others)
-                planned = await self.planned(remedy, cluster, seen)
+                planned = await self.planned(remedy, cluster, seen.bounds)
                 held = self.held(remedy, seen)
                 if planned.refusal is not None:
                     held.append(("gain", planned.refusal))
@@ -108,7 +140,7 @@ class Judging:
                         "group": seen.group,
                         "remedy": remedy.title,
                         "score": {"before": seen.score, "after": planned.after},
-                        "n1": seen.n1,
+                        "n1": seen.bounds.n1,
                         "held": [{"condition": what, "reason": reason} for what, reason in held],
                         "moves": planned.told(),
                         "mib": planned.mib,

@@ -13,6 +13,7 @@ from ganeti_htools.files import write_text
 from ganeti_htools.model.errors import HtoolsError
 from htoolsd import reading
 from htoolsd.policies.memory import Memory, restored
+from htoolsd.policies.settings import Settings
 
 _log = structlog.get_logger()
 
@@ -22,8 +23,7 @@ _LARGEST = 64 << 20  # bytes
 
 @dataclass(slots=True)
 class Remembered:
-    """What policies (by name) remember, when instances have moved, and when nodes were
-    powered or came back."""
+    """What policies (by name) remember, when instances have moved, and when nodes were powered or came back."""
 
     memories: dict[str, Memory] = field(default_factory=dict)
     moved: dict[str, float] = field(default_factory=dict)
@@ -33,6 +33,13 @@ class Remembered:
         """Forget what moved, and nodes that were powered or came back, before a time."""
         self.moved = _since(self.moved, before)
         self.switched = _since(self.switched, before)
+
+    def not_after(self, now: float, settings: Mapping[str, Settings]) -> None:
+        """Take what was later than now for what is now: the clock was wrong then."""
+        self.moved = {name: min(when, now) for name, when in self.moved.items()}
+        self.switched = {name: min(when, now) for name, when in self.switched.items()}
+        for name, memory in self.memories.items():
+            memory.not_after(now, settings[name])
 
 
 def _since(times: Mapping[str, float], before: float) -> dict[str, float]:

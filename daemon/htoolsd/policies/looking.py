@@ -1,7 +1,6 @@
 """What is known of each node group at the moment, as policies judge it."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,15 +11,17 @@ from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.luxi import job_queries, queries
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.planning.view import View, state_of
 from htoolsd.plans.plan import Plan, PlanState
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.changes import drained
-from htoolsd.policies.conditions import Need, Situation, touching
+from htoolsd.policies.bounds import Bounds
+from htoolsd.policies.conditions import Need, Situation
 from htoolsd.policies.kept import Remembered
 from htoolsd.policies.memory import DAY, resting
 from htoolsd.policies.policy import Facts, Remedy
 from htoolsd.policies.settings import Settings
+from htoolsd.policies.touching import touching
 from htoolsd.sync.following import Sync
 
 
@@ -34,7 +35,10 @@ class Measured(NamedTuple):
 
 
 def measured(remedy: Remedy, settings: Settings, cluster: Cluster) -> list[Measured]:
-    """Each node group that has nodes and that the settings name. Raises HtoolsError."""
+    """Each node group that has nodes, that the settings name, and of which there is something to tell.
+
+    Raises HtoolsError.
+    """
     state = state_of(cluster, View())
     found = []
     for number, row in enumerate(cluster.groups):
@@ -46,7 +50,8 @@ def measured(remedy: Remedy, settings: Settings, cluster: Cluster) -> list[Measu
             need = remedy.need(Facts(cluster, row.name, state, scope, score, n1), settings)
         except HtoolsError as error:
             need = Need(False, True, str(error))
-        found.append(Measured(row.name, score, n1, need))
+        if need is not None:
+            found.append(Measured(row.name, score, n1, need))
     return found
 
 
@@ -68,21 +73,30 @@ async def situations(
         paused = await queries.watcher_pause(ganeti)
         jobs = await job_queries.unfinished(ganeti)
     found = await trio.to_thread.run_sync(measured, remedy, settings, cluster, abandon_on_cancel=True)
-    now, away, names = clock(), drained(model), _names(cluster)
+    now, names = clock(), _names(cluster)
     everything = frozenset[str]().union(*names.values())
     memory, seen = known.memories[remedy.policy], []
+    bounds = Bounds(
+        "",
+        room=memory.room(settings, now),
+        resting=tuple(resting(known.moved, settings, now)),
+        switched=tuple(resting(known.switched, settings, now)),
+        claimed=tuple(sorted(plans.claimed())),
+    )
     for name, score, n1, need in found:
         here = names[name]
         there = [plan for plan in plans.all if name in plan.facts["groups"]]
+        nodes = [node for node in cluster.nodes if node.name in here]
+        left = [node.name for node in nodes if remedy.resumes and SQUEEZING in node.tags]
         seen.append(
             Situation(
                 now,
                 datetime.fromtimestamp(now),
-                name,
+                bounds._replace(group=name, n1=n1),
                 score,
                 need,
-                n1,
-                drained=[node for node in away if node in here],
+                drained=[node.name for node in nodes if node.drained and node.name not in left],
+                left=left,
                 silent=model.silent,
                 updating=[node for node in model.updating if node in here],
                 late=sync.late,
@@ -91,17 +105,10 @@ async def situations(
                 plan=next((plan.id for plan in there if plan.state.going), None),
                 proposal=next((plan.id for plan in there if _waits(plan, now)), None),
                 rounds=memory.of(remedy.title, name),
-                resting=resting(known.moved, settings, now),
-                switched=resting(known.switched, settings, now),
-                claimed=sorted(plans.claimed()),
-                room=memory.room(settings, now),
                 moves=remedy.moves,
             )
         )
-    quiet = [each.group for each in seen if each.calm and not each.need.begin]
-    return cluster, [
-        replace(each, quiet=tuple(name for name in quiet if name != each.group)) for each in seen
-    ]
+    return cluster, seen
 
 
 def _waits(plan: Plan, now: float) -> bool:

@@ -79,7 +79,22 @@ class Memory:
         """Count a plan that failed."""
         self.failed += 1
         self.error = error
-        self.rests_until = now + settings.back_off_seconds * 2 ** min(self.failed - 1, 10)
+        self.rests_until = now + self._pause(settings)
+
+    def _pause(self, settings: Settings) -> float:
+        return settings.back_off_seconds * 2.0 ** min(self.failed - 1, 10)
+
+    def not_after(self, now: float, settings: Settings) -> None:
+        """Take what was later than now for what is now: the clock was wrong then."""
+        self.spent = [each._replace(time=min(each.time, now)) for each in self.spent]
+        self.rests_until = min(self.rests_until, now + self._pause(settings))
+        self.rounds = {
+            title: {
+                group: each._replace(last=min(each.last, now), acted=min(each.acted, now))
+                for group, each in groups.items()
+            }
+            for title, groups in self.rounds.items()
+        }
 
     def off(self, settings: Settings) -> bool:
         """Whether plans that failed have switched the policy off."""

@@ -1,6 +1,6 @@
-"""What a policy does about a node group, when, and what it has decided."""
+"""What a policy does about a node group, and when."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,7 +10,8 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import view
 from ganeti_htools.planning.proposal import Progress, Proposal
-from htoolsd.policies.conditions import Need, Situation
+from htoolsd.policies.bounds import Bounds
+from htoolsd.policies.conditions import Need
 from htoolsd.policies.settings import Settings
 
 
@@ -31,7 +32,8 @@ class Facts(NamedTuple):
 class Planned:
     """What would be done in a node group: the options of the tool and its proposal, how many moves these are
     and how many MiB they copy. ``after`` is the score of the group then, ``nodes`` those that are powered
-    down or up. ``refusal`` is why it is not worth doing, if so.
+    down or up, ``stops`` how many instances are stopped while they are copied. ``refusal`` is why it is not
+    worth doing, if so.
     """
 
     options: Any
@@ -40,13 +42,15 @@ class Planned:
     mib: int
     after: float | None = None
     nodes: tuple[str, ...] = ()
+    stops: int = 0
     refusal: str | None = None
 
     @property
     def summary(self) -> str:
         """What it comes to, in words."""
         powered = f"{len(self.nodes)} nodes ({', '.join(self.nodes)}), " if self.nodes else ""
-        return f"{powered}{self.moves} moves, {self.mib} MiB"
+        stops = f", {self.stops} instances are stopped for it" if self.stops else ""
+        return f"{powered}{self.moves} moves, {self.mib} MiB{stops}"
 
     def refused(self, why: str | None) -> "Planned":
         """The same, not worth doing for a reason; if there is one."""
@@ -67,18 +71,20 @@ class Remedy:
     """Something that a policy does: ``title`` says what, ``policy`` is the table of its settings, ``tool``
     the one whose plans it makes.
 
-    ``need`` tells whether there is a reason for it in a group; ``planned`` what would be done there. Both are
-    pure and may raise HtoolsError. One that ``yields`` leaves groups alone where others have just acted, or
-    would act; one without ``moves`` is worth something though the budgets allow none.
+    ``need`` tells whether there is a reason for it in a group, None where there is nothing to tell of;
+    ``planned`` what would be done there. Both are pure and may raise HtoolsError. One that ``yields`` leaves groups alone where others have just acted, or
+    would act; one without ``moves`` is worth something though the budgets allow none; one that ``resumes``
+    finds the nodes that an hsqueeze has left in their places.
     """
 
     title: str
     policy: str
     tool: str
-    need: Callable[[Facts, Any], Need]
-    planned: Callable[[Cluster, Any, Situation, Progress], Planned]
+    need: Callable[[Facts, Any], Need | None]
+    planned: Callable[[Cluster, Any, Bounds, Progress], Planned]
     yields: bool = False
     moves: bool = True
+    resumes: bool = False
 
 
 def staying(cluster: Cluster, settings: Settings, resting: Iterable[str]) -> tuple[str, ...]:
@@ -90,31 +96,3 @@ def staying(cluster: Cluster, settings: Settings, resting: Iterable[str]) -> tup
     pinned = {instance.name for instance in cluster.instances if PINNED in instance.tags}
     here = {instance.name for instance in cluster.instances} & {*resting}
     return (*excluded, *sorted(pinned | here))
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What was decided about a node group (empty: about none, for the cluster could not be judged), and why.
-
-    ``remedy`` is what was thought of. ``outcome`` is "held back", "would act", "proposed", "begun" or
-    "failed"; ``plan`` the id of the plan that was made, ``moves`` what it does, ``powered`` the nodes that it
-    powers down or up. ``since`` tells how the last moves that were only computed (in the mode shadow) compare
-    with what came: the score that was expected, and what has moved without them.
-    """
-
-    time: float
-    policy: str
-    remedy: str
-    mode: str
-    trigger: str
-    group: str
-    outcome: str
-    reason: str
-    score: Mapping[str, float | None]
-    plan: str | None = None
-    moves: tuple[Mapping[str, Any], ...] = ()
-    powered: tuple[str, ...] = ()
-    since: Mapping[str, Any] | None = None
-
-
-HELD, WOULD, PROPOSED, BEGUN, FAILED = "held back", "would act", "proposed", "begun", "failed"

@@ -1,6 +1,9 @@
 """What no single move of a policy may cost: redundancy, and what has to stay free. Pure functions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from ganeti_htools.engine.balancing.recheck import NamedStep, retrace
 from ganeti_htools.engine.redundancy.check import fragile_nodes
@@ -54,6 +57,10 @@ def guarded(check: Check, options: View, group: str, reserve: float = 0.0) -> Ch
 
 
 def _weak(state: State, scope: Bools) -> Bools:
-    """Nodes that fail N+1, or that cannot be lost; those that are offline take nothing."""
+    """Nodes that fail N+1, or that cannot be lost; those that are offline take nothing.
+
+    Instances leave a lost node in the order in which they will be read, whichever came to it first.
+    """
+    state = replace(state, stamp=np.arange(len(state.pnode)))
     found: Bools = bad_nodes(state, scope) | fragile_nodes(state, scope & ~state.columns.offline)
     return found

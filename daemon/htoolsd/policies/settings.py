@@ -31,7 +31,11 @@ class Settings:
     every_seconds: float = key(600.0, "how often it is considered, a round")
     hold: int = key(3, "begin once there has been a reason for so many rounds in a row")
     hours: str = key("", "local time of day, like 22:00-06:00; empty: always", read=_hours)
-    weekdays: tuple[str, ...] = key((), f"some of {', '.join(WEEKDAYS)}; empty: all", read=texts(*WEEKDAYS))
+    weekdays: tuple[str, ...] = key(
+        (),
+        f"days on which hours begin, of {', '.join(WEEKDAYS)}; empty: all",
+        read=texts(*WEEKDAYS),
+    )
     groups: tuple[str, ...] = key((), "names of node groups; empty: all", read=texts())
     exclude_instances: tuple[str, ...] = key(
         (), "instances that stay, like those with the tag htools:pinned", read=texts()
@@ -52,6 +56,11 @@ class Settings:
         if not begin or begin == end:
             return True
         return begin <= minute < end if begin < end else minute >= begin or minute < end
+
+    def after_midnight(self, minute: str) -> bool:
+        """Whether a time of day within ``hours`` belongs to those that began the day before."""
+        begin, _, end = self.hours.partition("-")
+        return begin > end > minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,9 @@ class Squeeze(Settings):
     prefer: tuple[str, ...] = key((), "nodes, or tags of nodes, that are powered down first", read=texts())
     never: tuple[str, ...] = key((), "nodes, or tags of nodes, that are not powered down", read=texts())
     allow_drbd: bool = key(False, "whether nodes with DRBD instances are powered down as well")
+    allow_all: bool = key(
+        False, "whether also those with plain or file ones, which are stopped while they are copied"
+    )
 
     def __post_init__(self) -> None:
         """Raises DataError for bounds that exclude each other."""

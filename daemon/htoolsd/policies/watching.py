@@ -9,14 +9,14 @@ from ganeti_htools.model.errors import HtoolsError
 from htoolsd.policies.changes import back, events, lost, moved
 from htoolsd.policies.kept import Kept
 from htoolsd.sync.following import Sync
+from htoolsd.sync.model import Model
 
 _EVERY = 5.0  # seconds between looks at what has changed
 
 
 class Watch:
-    """Watches as long as any policy is ``active`` (which are); ``want`` has one considered, and is told why.
-
-    What has moved or come back is forgotten after ``longest`` seconds.
+    """Notes what has moved or come back, and forgets it after ``longest`` seconds. For policies that are
+    ``active`` (which are) there are events; ``want`` has one considered, and is told why.
     """
 
     def __init__(
@@ -41,22 +41,21 @@ class Watch:
         """Watch until cancelled."""
         while True:
             await trio.sleep(_EVERY)
-            active = self._active()
-            if active and self._sync.model.cluster is not self._seen.cluster:
-                for event in await self._news():
-                    for name in active:
-                        self._want(name, event)
-                await self._kept.save_if_possible()
+            if self._sync.model.cluster is not self._seen.cluster:
+                before, self._seen = self._seen, self._sync.model
+                if before.cluster is not None and self._seen.cluster is not None:
+                    self._note(before.cluster, self._seen.cluster)
+                if active := self._active():
+                    for event in await self._news(before):
+                        for name in active:
+                            self._want(name, event)
+                    await self._kept.save_if_possible()
 
-    async def _news(self) -> list[str]:
-        """What has happened since the last look. Moves, and nodes that came back, are noted."""
-        before, self._seen = self._seen, self._sync.model
+    async def _news(self, before: Model) -> list[str]:
+        """What has happened since the last look."""
         if self._seen.cluster is None:
             return []
-        told: list[str] = []
-        if before.cluster is not None:
-            self._note(before.cluster, self._seen.cluster)
-            told += events(before, self._seen)
+        told = [] if before.cluster is None else list(events(before, self._seen))
         try:
             now = await trio.to_thread.run_sync(lost, self._seen.cluster, abandon_on_cancel=True)
         except HtoolsError:

@@ -149,7 +149,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         *methods.declared(
             decisions,
             ClusterMethods(sync),
-            PlanMethods(plans, sync),
+            PlanMethods(plans, sync, policies.again),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
             LedgerMethods(ledger, named, lambda: sync.master is False, follower.heed, claims.cancel),

@@ -18,6 +18,7 @@ from htoolsd.policies.policies import Policies
 from htoolsd.policies.settings import Settings
 from htoolsd.socket.methods import Args, File, Method
 from htoolsd.sync.following import Sync
+from tests.support.policies import none_again
 
 
 async def nobody() -> bool:
@@ -32,7 +33,7 @@ async def status(_args: Args, _file: File) -> object:
 def methods(tmp_path: Path) -> tuple[Method, ...]:
     sync = Sync("nowhere", nobody, 1.0, 1.0)
     kept = Plans(str(tmp_path), sync)
-    plans = PlanMethods(kept, sync)
+    plans = PlanMethods(kept, sync, none_again)
     policies = Policies(
         str(tmp_path / "policies"), sync, kept, {"rebalance": Settings()}, lambda _decision: None
     )

@@ -15,6 +15,7 @@ from htoolsd.api.plans import PlanMethods
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from tests.support.memory_ganeti import following, ganeti
+from tests.support.policies import none_again
 
 
 @asynccontextmanager
@@ -23,7 +24,7 @@ async def known(tmp_path: Path) -> AsyncIterator[PlanMethods]:
     caller.set(Credentials(pid=1, uid=2, gid=3))
     async with ganeti() as luxid, following(luxid) as sync:
         await trio.sleep(2)
-        yield PlanMethods(Plans(str(tmp_path), sync), sync)
+        yield PlanMethods(Plans(str(tmp_path), sync), sync, none_again)
 
 
 async def made(methods: PlanMethods) -> Any:

@@ -23,6 +23,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from htoolsd.sync.following import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
+from tests.support.policies import none_again
 from tests.support.worlds import instance
 
 
@@ -40,7 +41,7 @@ class Daemon:
     async def made(self) -> Plan:
         """A plan: drained nodes are emptied, which takes jobs."""
         before = {plan.id for plan in self.plans.all}
-        await PlanMethods(self.plans, self.sync).make({"tool": "hbal"}, None)
+        await PlanMethods(self.plans, self.sync, none_again).make({"tool": "hbal"}, None)
         (plan,) = (plan for plan in self.plans.all if plan.id not in before)
         return plan
 
@@ -189,7 +190,7 @@ async def test_nodes_with_claims_are_not_powered_down(autojump_clock: MockClock,
         await here.claim(consumer, {provider: {"MEMORY_MB": 1}})
         await here.follower.again()
         assert here.plans.claimed() == {"one"}
-        told: Any = await PlanMethods(here.plans, here.sync).make(
+        told: Any = await PlanMethods(here.plans, here.sync, none_again).make(
             {"tool": "hsqueeze", "options": {"never": ["two"]}}, None
         )
         assert told["options"]["never"] == ["two", "one"]

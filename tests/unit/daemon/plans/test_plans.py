@@ -20,6 +20,7 @@ from htoolsd.plans.plans import Plans
 from htoolsd.socket.peer import Credentials, caller
 from htoolsd.sync.following import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
+from tests.support.policies import none_again
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Kept:
     async def made(self) -> Plan:
         """One more plan: drained nodes are emptied, which takes jobs."""
         before = {plan.id for plan in self.plans.all}
-        await PlanMethods(self.plans, self.sync).make({"tool": "hbal"}, None)
+        await PlanMethods(self.plans, self.sync, none_again).make({"tool": "hbal"}, None)
         (plan,) = (plan for plan in self.plans.all if plan.id not in before)
         return plan
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from htoolsd.policies.conditions import Need, Situation, counted, holding, touching
+from htoolsd.policies.bounds import Bounds
+from htoolsd.policies.conditions import Need, Situation, counted, holding
 from htoolsd.policies.memory import Memory, Rounds, Spent
 from htoolsd.policies.rebalance import need
 from htoolsd.policies.settings import Rebalance, Settings
@@ -16,7 +17,7 @@ SATURDAY = datetime(2026, 1, 31, 23, 30)
 NOW = 1e6
 ACTING = Rebalance(mode="act", start=2.0, stop=1.0, hold=2)
 HIGH = Need(True, False, "it is high")
-SEEN = Situation(NOW, SATURDAY, "rack1", 3.0, HIGH, rounds=Rounds(2, True))
+SEEN = Situation(NOW, SATURDAY, Bounds("rack1"), 3.0, HIGH, rounds=Rounds(2, True))
 
 
 def held(settings: Settings = ACTING, memory: Memory | None = None, **seen: Any) -> dict[str, str]:

@@ -14,8 +14,9 @@ from ganeti_htools.model.tags import PINNED, STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.policies.memory import Room
 from htoolsd.policies.policy import Planned
+from htoolsd.policies.power_down import POWER_DOWN
+from htoolsd.policies.power_up import POWER_UP
 from htoolsd.policies.settings import Squeeze
-from htoolsd.policies.squeeze import POWER_DOWN, POWER_UP
 from tests.support import policies
 from tests.support.policies import needed
 from tests.support.worlds import instance, node

@@ -14,7 +14,7 @@ from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, begin
 from htoolsd.plans.plan import PlanState
-from htoolsd.policies.policy import Decision
+from htoolsd.policies.decision import Decision
 from htoolsd.policies.settings import Rebalance, Redistribute, Squeeze
 from tests.support.policies import all_off
 from tests.support.policies_at_work import Working, without_threads, working
