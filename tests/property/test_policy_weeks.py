@@ -5,15 +5,21 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.planning import hbal, view
+from ganeti_htools.planning.view import View
 from htoolsd.policies.decision import BEGUN, Decision
 from htoolsd.policies.memory import DAY
-from htoolsd.policies.settings import Rebalance, Settings, Squeeze
+from htoolsd.policies.safety import safe, steps_of
+from htoolsd.policies.settings import Rebalance, Reserve, Settings, Squeeze
 from tests.support.days import Log, Site, lived
 from tests.support.policies_at_work import without_threads
 
@@ -83,6 +89,57 @@ def check_budgets(log: Log, wishes: dict[str, Settings], sizes: dict[str, int]) 
             assert sum(sizes[name] for name in today if name in sizes) <= wish.mib_per_day
 
 
+def check_scores(log: Log, wish: Rebalance, reserve: Reserve) -> None:
+    """What is over the start for long enough, and is left there, is what the budgets, cool-downs and what has
+    to stay free do not let down.
+    """
+    over, counted = 0, -DAY
+    moves: list[tuple[float, str]] = []  # of all policies, when they began, and when they were made
+    made = sorted((when, name) for when, name, _ in log.moves)
+    spent: list[tuple[float, int]] = []
+    for decision, cluster in log.seen:
+        now = decision.time
+        moves += [each for each in made if each[0] <= now]
+        made = [each for each in made if each[0] > now]
+        if decision.policy == "rebalance" and cluster is not None:
+            score = decision.score["before"]
+            assert score is not None
+            if score < wish.start or decision.reason.startswith(UNJUDGED):
+                over = 0
+            elif now - counted >= 60:
+                over += 1
+            counted = now if now - counted >= 60 else counted
+            if over >= wish.hold and not decision.reason.startswith(BUSY):
+                resting = {name for when, name in moves if now - when < wish.cool_down_seconds}
+                left = wish.moves_per_day - sum(count for when, count in spent if now - when < DAY)
+                least = reachable(cluster, resting, min(wish.max_moves, left), reserve, score)
+                after = decision.score["after"] if decision.outcome == BEGUN else score
+                assert after is not None
+                assert after < wish.start or after - least < wish.min_gain + 1e-6
+        if decision.outcome == BEGUN:
+            names = [str(move["instance"]) for move in decision.moves]
+            moves += [(now, name) for name in names]
+            spent += [(now, len(names))] if decision.policy == "rebalance" else []
+
+
+# Why a group is not judged, and what goes first.
+UNJUDGED = ("what is known", "figures are older", "nodes do not report", "nodes are drained")
+BUSY = ("plan ", "jobs have not ended", "power up comes first")
+
+
+def reachable(cluster: Cluster, resting: set[str], room: int, reserve: Reserve, score: float) -> float:
+    """The score that balancing leads to, by no more than so many safe moves of instances that may move."""
+    here = tuple(sorted(row.name for row in cluster.instances if row.name in resting))
+    options = hbal.Options(View(exclude_instances=here), Balancing(max_length=max(0, room)))
+    proposal = hbal.propose(cluster, options, lambda _text: None)
+    state = view.state_of(cluster, options.view)
+    everywhere, movable = np.ones(len(state.group), np.bool_), view.movable(state, options.view)
+    steps = proposal.found["steps"][: safe(state, everywhere, movable, steps_of(proposal.jobs), reserve)]
+    names = [step["instance"] for step in steps]
+    twice = next((at for at, name in enumerate(names) if name in names[:at]), len(names))
+    return float(steps[twice - 1]["score"]) if twice else score
+
+
 def flaps(power: Iterable[tuple[float, str, bool]], cool_down: float) -> int:
     """How often a node went to sleep within a cool-down after it had woken up."""
     woke: dict[str, float] = {}
@@ -103,5 +160,7 @@ def test_weeks_of_load_that_comes_and_goes(seed: int, squeeze: Squeeze, rebalanc
     log = weeks(seed, 14, squeeze=squeeze, rebalance=rebalance)
     check_cool_downs(log, wishes)
     check_budgets(log, wishes, {name: mib for _, name, mib in log.moves})
+    check_scores(log, rebalance, squeeze.reserve)
+    assert not log.broken  # neither N+1 nor the reserve that was there, by any job
     assert flaps(log.power, squeeze.cool_down_seconds) == 0
     assert log.moves or not begun(log)

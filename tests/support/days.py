@@ -136,6 +136,7 @@ class Log:
     power: list[tuple[float, str, bool]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+    seen: list[tuple[Decision, Cluster | None]] = field(default_factory=list)  # with the cluster then
     node_hours: float = 0.0  # of nodes that were offline
     refused: int = 0
 
@@ -190,6 +191,9 @@ async def lived(
                 log.note(self.world, value, reserve)
             super().__setattr__(name, value)
 
+    def noted(decision: Decision, cluster: Cluster | None) -> None:
+        log.seen.append((decision, cluster))
+
     world = load.changed(site.built(), 0.0)
     with (
         patch("htoolsd.policies.watching._EVERY", pace / 4),
@@ -197,7 +201,7 @@ async def lived(
         patch("os.fsync", lambda _file: None),
     ):
         async with working(
-            directory, world=world, job_seconds=20.0, polls=pace / 3, jobs=Watched, **settings
+            directory, world=world, job_seconds=20.0, polls=pace / 3, jobs=Watched, heed=noted, **settings
         ) as daemon:
             await trio.sleep(pace / 2)  # so that what policies see is no older than in a daemon
             for step in range(1, int(days * 86400 / pace) + 1):

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import trio
 
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, begin
 from htoolsd.plans.plan import Plan
@@ -78,11 +79,13 @@ async def working(
     job_seconds: float = 1.0,
     polls: float = 5.0,
     jobs: type[Jobs] = Jobs,
+    heed: Callable[[Decision, Cluster | None], None] = lambda _decision, _cluster: None,
     **settings: Settings,
 ) -> AsyncIterator[Working]:
     """Policies of a daemon that knows a cluster, usually one in which everything is on one node.
 
-    Policies without settings are off.
+    ``heed`` is told of each decision, and of the cluster as it was known then. Policies without settings are
+    off.
     """
     async with (
         ganeti(world or begin(uneven()), job_seconds, jobs) as luxid,
@@ -92,10 +95,14 @@ async def working(
         def note(plan: Plan) -> None:
             policies.ended(plan)
 
+        def decided(decision: Decision) -> None:
+            decisions.append(decision)
+            heed(decision, sync.model.cluster)
+
         decisions: list[Decision] = []
         plans = Plans(str(directory / "plans"), sync, note)
         path = directory / "policies.json"
-        policies = Policies(str(path), sync, plans, all_off(**settings), decisions.append, now)
+        policies = Policies(str(path), sync, plans, all_off(**settings), decided, now)
         await sync.refresh()
         async with trio.open_nursery() as nursery:
             await nursery.start(plans.run)

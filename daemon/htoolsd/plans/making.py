@@ -15,7 +15,7 @@ def made(
     proposal: Proposal,
     generations: Mapping[str, int],
     by: Mapping[str, int],
-    **more: str,
+    **more: Any,
 ) -> Plan:
     """A plan that has not begun. ``by`` are the ``uid`` and ``pid`` of the caller, ``more`` is what else its
     record says.

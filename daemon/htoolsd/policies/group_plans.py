@@ -9,7 +9,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.squeezing.candidates import pool_left_to
 from ganeti_htools.engine.squeezing.power_group import switched
-from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan
+from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.wording import Say
@@ -23,7 +23,7 @@ from ganeti_htools.planning.view import View
 from htoolsd.policies.bounds import Bounds
 from htoolsd.policies.policy import Planned, staying
 from htoolsd.policies.safety import guarded, safe, steps_of
-from htoolsd.policies.settings import Squeeze
+from htoolsd.policies.settings import Reserve, Squeeze
 
 
 def part(cluster: Cluster, name: str) -> Cluster:
@@ -94,19 +94,26 @@ def made(group: Cluster, options: Options, found: Mapping[str, Any], mib: int = 
 
 
 def safe_steps(group: Cluster, options: Options, proposal: Proposal) -> int:
-    """How many of the first moves of a plan, once its nodes are drained or online, cost no redundancy."""
+    """How many of the first moves of a plan, once its nodes are drained or online, cost no redundancy or
+    reserve.
+    """
     state, found = hsqueeze.seen(group, options), proposal.found
     off = found["action"] == Action.OFFLINE.value
     marked = switched(state, [state.nodes[name] for name in found["nodes"]], off)
     everywhere = np.ones(len(state.group), np.bool_)
-    return safe(marked, everywhere, view.movable(marked, options.view), steps_of(proposal.jobs))
+    movable = view.movable(marked, options.view)
+    return safe(marked, everywhere, movable, steps_of(proposal.jobs), _reserve(options))
+
+
+def _reserve(options: Options) -> Reserve:
+    return Reserve(options.factors[0], options.allowed is not Allowed.POOLS)
 
 
 def _reviewer(proposal: Proposal, options: Options, group: Cluster, on_change: OnChange, say: Say) -> Check:
     """The check of a plan that was made for the group alone."""
     name, left = group.groups[0].name, leftovers(group)
     inner = proposal.review(on_change, say)
-    safer = guarded(inner, options.view, name)
+    safer = guarded(inner, options.view, name, _reserve(options))
 
     def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
         now = part(cluster, name)

@@ -16,7 +16,7 @@ from htoolsd.policies.kept import Kept
 from htoolsd.policies.looking import situations
 from htoolsd.policies.order import ORDER, POLICIES
 from htoolsd.policies.policy import Planned, Remedy
-from htoolsd.policies.settings import Settings, Squeeze
+from htoolsd.policies.settings import Reserve, Settings, Squeeze
 from htoolsd.sync.following import Sync
 
 
@@ -52,12 +52,12 @@ class Judging:
         reserve = self._reserve(seen.group)
         return replace(seen, bounds=seen.bounds._replace(quiet=others, reserve=reserve))
 
-    def _reserve(self, group: str) -> float:
-        """How many standard instances nodes keep room for, so that no others are powered up for that."""
+    def _reserve(self, group: str) -> Reserve:
+        """What nodes keep free, whatever policy moves instances."""
         squeeze = self._settings["squeeze"]
         assert isinstance(squeeze, Squeeze)
         on = squeeze.mode != "off" and (not squeeze.groups or group in squeeze.groups)
-        return squeeze.minimal_resources if on else 0.0
+        return squeeze.reserve if on else Reserve(0.0)
 
     def held(self, remedy: Remedy, seen: Situation) -> list[tuple[str, str]]:
         """The conditions that hold a remedy back in a group, each with the reason."""

@@ -23,7 +23,7 @@ _LARGEST = 64 << 20  # bytes
 
 @dataclass(slots=True)
 class Remembered:
-    """What policies (by name) remember, when instances have moved, and when nodes were powered or came back."""
+    """What policies (by name) remember, when instances have moved, and nodes were powered or came back."""
 
     memories: dict[str, Memory] = field(default_factory=dict)
     moved: dict[str, float] = field(default_factory=dict)

@@ -72,9 +72,9 @@ class Remedy:
     the one whose plans it makes.
 
     ``need`` tells whether there is a reason for it in a group, None where there is nothing to tell of;
-    ``planned`` what would be done there. Both are pure and may raise HtoolsError. One that ``yields`` leaves groups alone where others have just acted, or
-    would act; one without ``moves`` is worth something though the budgets allow none; one that ``resumes``
-    finds the nodes that an hsqueeze has left in their places.
+    ``planned`` what would be done there. Both are pure and may raise HtoolsError. One that ``yields`` leaves
+    groups alone where others have just acted, or would act; one without ``moves`` is worth something though
+    the budgets allow none; one that ``resumes`` knows what to do with nodes that an hsqueeze has left.
     """
 
     title: str

@@ -15,7 +15,9 @@ from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.view import View
+from htoolsd.policies.settings import Reserve
 
+_NONE = Reserve(0.0)
 UNSAFE = "the first move would cost redundancy, or what is kept free"
 
 
@@ -24,13 +26,16 @@ def steps_of(jobs: Jobsets) -> list[NamedStep]:
     return [job.step for each in jobs for job in each if isinstance(job.step, NamedStep)]
 
 
-def safe(state: State, scope: Bools, movable: Bools, steps: Sequence[NamedStep], reserve: float = 0.0) -> int:
+def safe(
+    state: State, scope: Bools, movable: Bools, steps: Sequence[NamedStep], reserve: Reserve = _NONE
+) -> int:
     """How many of the first steps of a plan for the group in scope keep what is there.
 
-    Each node goes on to hold N+1 and can be lost, and has room for so many standard instances (``reserve``),
-    if it is so before each step. Raises DataError for steps that cannot be made.
+    Each node goes on to hold N+1 and can be lost, and all have the ``reserve``, if it is so before each step.
+    Raises DataError for steps that cannot be made.
     """
-    after, keep = state.copy(), hsqueeze.Options(minimal_resources=reserve)
+    after = state.copy()
+    keep = hsqueeze.Options(minimal_resources=reserve.instances, allow_drbd=reserve.disks)
     weak, lacking = _weak(after, scope), hsqueeze.lacking(after, keep, scope)
     count = 0
     for _ in retrace(after, movable, ((step, 0.0) for step in steps)):
@@ -41,7 +46,7 @@ def safe(state: State, scope: Bools, movable: Bools, steps: Sequence[NamedStep],
     return count
 
 
-def guarded(check: Check, options: View, group: str, reserve: float = 0.0) -> Check:
+def guarded(check: Check, options: View, group: str, reserve: Reserve = _NONE) -> Check:
     """A review that also finds out whether the moves that are left are safe in the group."""
 
     def guard(cluster: Cluster, rest: Jobsets, made: int) -> Review:

@@ -2,12 +2,20 @@
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ganeti_htools.model.errors import DataError
 from htoolsd.keys import again, key, one_of, text, texts
 
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _HOURS = re.compile(r"(([01]\d|2[0-3]):[0-5]\d)-(([01]\d|2[0-3]):[0-5]\d)")
+
+
+class Reserve(NamedTuple):
+    """For how many standard instances each node keeps room, and whether also for their disks."""
+
+    instances: float
+    disks: bool = False
 
 
 def _hours(name: str, value: object) -> str:
@@ -94,6 +102,11 @@ class Squeeze(Settings):
     allow_all: bool = key(
         False, "whether also those with plain or file ones, which are stopped while they are copied"
     )
+
+    @property
+    def reserve(self) -> Reserve:
+        """What each node keeps, so that no others are powered up for that."""
+        return Reserve(self.minimal_resources, self.allow_drbd or self.allow_all)
 
     def __post_init__(self) -> None:
         """Raises DataError for bounds that exclude each other."""

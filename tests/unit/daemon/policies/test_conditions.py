@@ -11,6 +11,7 @@ from htoolsd.policies.conditions import Need, Situation, counted, holding
 from htoolsd.policies.memory import Memory, Rounds, Spent
 from htoolsd.policies.rebalance import need
 from htoolsd.policies.settings import Rebalance, Settings
+from htoolsd.policies.touching import touching
 from tests.support.policies import facts
 
 SATURDAY = datetime(2026, 1, 31, 23, 30)

@@ -14,7 +14,7 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.view import View, movable, state_of
 from htoolsd.policies.rebalance import REBALANCE
 from htoolsd.policies.safety import guarded, safe
-from htoolsd.policies.settings import Rebalance
+from htoolsd.policies.settings import Rebalance, Reserve
 from tests.support import policies
 from tests.support.worlds import instance, node
 
@@ -37,7 +37,7 @@ def step(name: str, was: str, now: str) -> NamedStep:
 
 def kept(rows: Cluster, *steps: NamedStep, reserve: float = 0.0) -> int:
     state = state_of(rows, View())
-    return safe(state, state.group == 0, movable(state, View()), steps, reserve)
+    return safe(state, state.group == 0, movable(state, View()), steps, Reserve(reserve))
 
 
 LARGE = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3000))
@@ -50,6 +50,12 @@ def test_a_node_that_could_be_lost_still_can() -> None:
     assert kept(cluster(one=("a", 2000), two=("a", 1500)), costly) == 1
     moved = cluster(one=("a", 900), two=("a", 800), three=("c", 3000))
     assert kept(moved, step("one", "a", "c"), step("two", "a", "b")) == 2
+
+
+def test_instances_leave_a_lost_node_in_the_order_in_which_they_will_be_read() -> None:
+    """Not in that in which they came there, which would do."""
+    rows = cluster(one=("b", 1500), two=("b", 2500), three=("a", 1000), four=("c", 500))
+    assert kept(rows, step("two", "b", "c")) == 0
 
 
 def test_nodes_that_are_offline_take_nothing() -> None:

@@ -169,7 +169,9 @@ async def test_rounds_outlive_the_daemon(autojump_clock: MockClock, tmp_path: Pa
     slow = replace(REBALANCE, hold=3)
     async with working(tmp_path, rebalance=slow) as daemon:
         for _ in range(2):
+            await trio.sleep(300)
             assert (await daemon.decided()).outcome == "held back"
+        await trio.sleep(300)
     async with working(tmp_path, rebalance=slow) as again:
         assert (await again.decided()).outcome == "begun"
 
