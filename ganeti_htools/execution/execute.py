@@ -31,6 +31,10 @@ _PAUSE = 15.0  # seconds before a job that failed is tried again
 _TRIALS = 40  # of a job: 10 minutes, until a node has come up
 
 
+async def _unclaimed(_jobs: Sequence[Job]) -> None:
+    """Claim nothing."""
+
+
 async def execute(
     run: Run,
     ganeti: Client,
@@ -41,7 +45,7 @@ async def execute(
     time_ns: Callable[[], int],
     patience: Patience = PATIENCE,
     answers: Answers = node_daemons.answers,
-    claim: Claim | None = None,
+    claim: Claim = _unclaimed,
 ) -> None:
     """Carry out what is left of a run, until it has an ending.
 
@@ -61,9 +65,8 @@ async def execute(
                     await _undo(queue, time_ns)
                     return
                 await queue.begin()
-            await queue.submit(time_ns, unsure)
+            await queue.finish(time_ns, unsure)
             unsure = False
-            await queue.follow()
     except (LuxiError, FramingError) as error:
         run.ending, run.reason = Ending.LOST, str(error)
 
@@ -76,18 +79,16 @@ async def _undo(queue: Queue, time_ns: Callable[[], int]) -> None:
         ending, run.ending = run.ending, None  # under way again, for whoever looks
         run.rest = [list(undo.values()), *run.rest]
         await queue.begin()
-        await queue.submit(time_ns)
-        await queue.follow()
+        await queue.finish(time_ns)
         run.ending = ending
 
 
 async def _next(
-    queue: Queue, read: Read, check: Check, stop: trio.Event, answers: Answers, claim: Claim | None
+    queue: Queue, read: Read, check: Check, stop: trio.Event, answers: Answers, claim: Claim
 ) -> tuple[Ending | None, str]:
     """See that the next jobset fits the cluster. If the run ends instead, the result says how and why."""
     run, late = queue.run, None
-    if claim is not None:
-        await claim(())
+    await claim(())
     failed = [task for task in run.tasks if task.failed]
     if failed:
         others = [_instead(run, task) for task in failed]
@@ -108,7 +109,7 @@ async def _next(
             return ended
         if not run.rest:
             return Ending.DONE, ""
-        late = await claim(run.rest[0]) if claim is not None else None
+        late = await claim(run.rest[0])
         if late is None:
             return None, ""
     return Ending.CHANGED, f"again and again, {late}"

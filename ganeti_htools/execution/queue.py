@@ -35,8 +35,12 @@ class Queue:
         self.run.next_set()
         await self.tell(Submitting(self.run.current))
 
-    async def submit(self, time_ns: Callable[[], int], unsure: bool = False) -> None:
-        """Submit the jobs that have not been; if ``unsure``, they are looked for first."""
+    async def finish(self, time_ns: Callable[[], int], unsure: bool = False) -> None:
+        """Submit the jobs that have not been (if ``unsure``, they are looked for first), and wait for all."""
+        await self._submit(time_ns, unsure)
+        await self.follow()
+
+    async def _submit(self, time_ns: Callable[[], int], unsure: bool) -> None:
         waiting, sign = [task for task in self.run.current if task.number is None], self.run.signature.sign
         if waiting:
             work = [sign(task.job.opcodes, task.place, time_ns()) for task in waiting]
