@@ -22,8 +22,9 @@ from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.placed import Placed, placed_on, sum_by
 from ganeti_htools.model.reserved import Reserved, reserved
 from ganeti_htools.model.state import State
+from ganeti_htools.model.survey import sees, survey
 from ganeti_htools.model.tag_columns import exclusion, location, location_columns, migrates
-from ganeti_htools.model.units import Units, sees, space_of, survey
+from ganeti_htools.model.units import Units, space_of
 
 
 def _ints(values: Iterable[int]) -> Ints:

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster, Instance, Node
-from ganeti_htools.model.units import Units, survey
+from ganeti_htools.model.survey import survey
+from ganeti_htools.model.units import Units
 
 
 def reports(node: Node) -> bool:

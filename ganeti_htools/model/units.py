@@ -1,5 +1,4 @@
-"""The storage units of a cluster: which there are, what instances take of them, which nodes see which pool;
-and what they take of custom resource classes.
+"""What instances take of storage units and of custom resource classes, and what nodes have of units.
 
 While no node tells its units there is one, of which ``t_dsk`` and ``f_dsk`` speak, and instances on volume
 groups take their ``dsk`` of it. Otherwise (Ganeti's design "multi-storage htools", "Interpretation") an
@@ -11,13 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node, spindles_of
-from ganeti_htools.model.new_disks import made_in
-from ganeti_htools.model.resource_classes import is_own
-from ganeti_htools.model.storage import DRBD_META, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.cluster import Disk, Instance, Node, spindles_of
+from ganeti_htools.model.storage import DRBD_META, TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, Status
-
-POOL_TAG = "htools:storage:"
 
 
 class Units(NamedTuple):
@@ -150,125 +145,6 @@ def _of_storage(row: Instance, units: Units) -> Needs:
 
 
 SINGLE = Units((DesiredUnit(StorageType.LVM_VG, ""),))
-
-
-def custom_classes(cluster: Cluster) -> tuple[str, ...]:
-    """The custom resource classes that some node has. What is demanded of others limits nothing."""
-    met = {name for node in cluster.nodes if node.inventories for name, _ in node.inventories}
-    return tuple(sorted(name for name in met if not is_own(name)))
-
-
-def told_units(cluster: Cluster) -> Units:
-    """Units that nodes tell, and custom classes: what instances take of nodes that have what they want."""
-    units, classes = _told_units(cluster), custom_classes(cluster)
-    return units._replace(classes=classes) if classes else units
-
-
-def _told_units(cluster: Cluster) -> Units:
-    told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
-    if all(node.storage is None for node in cluster.nodes):
-        return SINGLE._replace(defaults=cluster.default_units)
-    mirrored = frozenset(unit.key for unit in told if unit.type is StorageType.DRBD)
-    types = frozenset(unit.type for unit in told) | {StorageType.LVM_VG}
-    units = SINGLE._replace(told=types, mirrored=mirrored, defaults=default_units(cluster))
-    return units._replace(local=_local(units.default(StorageType.LVM_VG), told))
-
-
-def _local(first: DesiredUnit, units: Iterable[DesiredUnit]) -> tuple[DesiredUnit, ...]:
-    return (first, *sorted({unit for unit in units if unit.type.local} - {first}, key=str))
-
-
-def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
-    """The units of a cluster, and of instances that are going to be placed on it."""
-    units = told_units(cluster)
-    if not units.known:
-        return units._replace(pools=_hidden(cluster, _pools(set(), cluster)))
-    told = {unit.desired for node in cluster.nodes for unit in node.storage or ()}
-    new = {made_in(group, row) for row in requested for group in cluster.groups}
-    met = told | _wanted(units, (*cluster.instances, *requested, *new))
-    local = _local(units.local[0], (unit for unit in met if unit.type in units.told))
-    return units._replace(local=local, pools=_hidden(cluster, _pools(met, cluster)))
-
-
-def _hidden(cluster: Cluster, pools: Iterable[DesiredUnit]) -> tuple[DesiredUnit, ...]:
-    """Those of the pools that some nodes do not see."""
-    return tuple(pool for pool in sorted(pools, key=str) if not all(sees(cluster, pool)))
-
-
-def named_by(rows: Iterable[Instance]) -> set[DesiredUnit]:
-    """The units that disks name, also for their metadata."""
-    disks = [disk for row in rows for disk in row.disks]
-    named = {disk.unit for disk in disks if disk.unit}
-    return named | {DesiredUnit(StorageType.LVM_VG, key) for key in {disk.metavg for disk in disks} if key}
-
-
-def pools_met(cluster: Cluster, units: Units) -> set[DesiredUnit]:
-    """The pools whose room is told, those of tags, and if nodes tell their units, those of instances, too."""
-    met = {pool.unit for pool in cluster.pools}
-    if not units.known:
-        return _pools(met, cluster)
-    met |= {unit.desired for node in cluster.nodes for unit in node.storage or ()}
-    return _pools(met | _wanted(units, cluster.instances), cluster)
-
-
-def _wanted(units: Units, rows: Iterable[Instance]) -> set[DesiredUnit]:
-    # Of many disks few name different units.
-    disks = {(row.template, disk.unit, disk.metavg): disk for row in rows for disk in row.disks}
-    return {unit for (template, *_), disk in disks.items() for unit, _ in units.taken_by(disk, template)}
-
-
-def _pools(met: set[DesiredUnit], cluster: Cluster) -> set[DesiredUnit]:
-    return {unit for unit in met | set(tagged(cluster)) if unit.type.pool}
-
-
-def default_units(cluster: Cluster) -> tuple[DesiredUnit, ...]:
-    """The default unit of each type: the cluster's, else the one that most nodes list first of its type.
-
-    A volume group for mirrored disks only is a volume group all the same.
-    """
-    firsts: dict[StorageType, Counter[DesiredUnit]] = {}
-    for node in cluster.nodes:
-        met: dict[StorageType, DesiredUnit] = {}
-        for unit in node.storage or ():
-            kind, key = unit.desired
-            kind = StorageType.LVM_VG if kind is StorageType.DRBD else kind
-            met.setdefault(kind, DesiredUnit(kind, key))
-        for kind, first in met.items():
-            firsts.setdefault(kind, Counter())[first] += 1
-    told = {unit.type: unit for unit in cluster.default_units}
-    found = {kind: counted.most_common(1)[0][0] for kind, counted in firsts.items()}
-    return tuple((found | told).values())
-
-
-def tagged(cluster: Cluster) -> list[DesiredUnit]:
-    """The pools that tags of nodes and groups tell of (``htools:storage:TYPE/KEY``)."""
-    owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
-    return [unit for tags in owners for unit in map(_tag_unit, tags) if unit]
-
-
-def _tag_unit(tag: str) -> DesiredUnit | None:
-    if not tag.startswith(POOL_TAG):
-        return None
-    kind, _, key = tag.removeprefix(POOL_TAG).partition("/")
-    known = key and key.isprintable() and kind in TYPE_NAMES
-    return DesiredUnit(TYPE_NAMES[kind], key) if known else None
-
-
-def sees(cluster: Cluster, pool: DesiredUnit) -> list[bool]:
-    """Whether each node sees a pool.
-
-    If nodes list it in their storage: those; else if nodes or their groups have its tag: those; else all.
-    """
-    listed = [any(unit.desired == pool for unit in node.storage or ()) for node in cluster.nodes]
-    if any(listed):
-        return listed
-    groups = {group.uuid for group in cluster.groups if _has(group.tags, pool)}
-    tagged = [node.group in groups or _has(node.tags, pool) for node in cluster.nodes]
-    return tagged if any(tagged) else [True] * len(cluster.nodes)
-
-
-def _has(tags: Iterable[str], pool: DesiredUnit) -> bool:
-    return any(_tag_unit(tag) == pool for tag in tags)
 
 
 def space_of(node: Node, units: Units, unit: int) -> tuple[float, int]:

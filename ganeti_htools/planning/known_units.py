@@ -13,8 +13,8 @@ from ganeti_htools.model.furnished import REPORTED, located, with_disk
 from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.request import Allocate, Relocate, Request, new_instances
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
+from ganeti_htools.model.survey import named_by, tagged
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units import named_by, tagged
 
 
 class Memory:

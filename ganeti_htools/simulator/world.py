@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.model.survey import survey
 from ganeti_htools.model.types import Status
-from ganeti_htools.model.units import SINGLE, Units, survey
+from ganeti_htools.model.units import SINGLE, Units
 
 
 @dataclass(frozen=True, slots=True)

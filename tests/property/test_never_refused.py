@@ -22,8 +22,8 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import Allocate, AllocateSecondary, MultiAllocate, Placement, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import StorageType
+from ganeti_htools.model.survey import survey
 from ganeti_htools.model.types import DiskTemplate, Status
-from ganeti_htools.model.units import survey
 from ganeti_htools.planning.decision import state_for
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check

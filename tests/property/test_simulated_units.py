@@ -9,7 +9,7 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.luxi import queries
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType
-from ganeti_htools.model.units import named_by, survey
+from ganeti_htools.model.survey import named_by, survey
 from ganeti_htools.simulator.world import begin
 from ganeti_htools.sources import storage
 from tests.support.clusters import Shape, cluster

@@ -13,7 +13,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.units import survey
+from ganeti_htools.model.survey import survey
 from tests.support.cases import Case, case
 from tests.support.clusters import MIXED, TIGHT, Json, Shape, cluster, disk_space, uuid_of
 from tests.support.text_format import text as text_of

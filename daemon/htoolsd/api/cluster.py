@@ -12,7 +12,7 @@ from ganeti_htools.engine.capacity.storage import Storage, storage_of
 from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.units import survey
+from ganeti_htools.model.survey import survey
 from htoolsd.socket.methods import Args, File
 from htoolsd.sync.asking import ROW, aside
 from htoolsd.sync.following import NotSyncedError, Sync

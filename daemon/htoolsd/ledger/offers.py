@@ -8,7 +8,8 @@ from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.resource_classes import MEMORY, POOL, SPINDLES, VCPU
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.units import Units, survey, tagged, unit_on
+from ganeti_htools.model.survey import survey, tagged
+from ganeti_htools.model.units import Units, unit_on
 from ganeti_htools.model.uses import classes_of
 from htoolsd.ledger.identities import full_name, provider_uuid
 from htoolsd.ledger.records import Amounts, Provider

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.units import survey
+from ganeti_htools.model.survey import survey
 from htoolsd.ledger.identities import consumer_uuid, full_name
 from htoolsd.ledger.offers import Offer, Places, nodes_offer, places_of, pools_offer
 from htoolsd.ledger.records import Allocations, Consumer

@@ -19,7 +19,8 @@ from ganeti_htools.model.furnished import (
     with_storage,
 )
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from ganeti_htools.model.units import Units, named_by, tagged
+from ganeti_htools.model.survey import named_by, tagged
+from ganeti_htools.model.units import Units
 
 # What disks take (MiB) of each unit, by the names of nodes.
 Taken = Mapping[str, Mapping[DesiredUnit, int]]

@@ -15,8 +15,8 @@ from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import Ints, present
 from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.survey import pools_met
 from ganeti_htools.model.types import AllocPolicy
-from ganeti_htools.model.units import pools_met
 
 SHARED = "shared storage"  # that every node sees, as far as is known
 

@@ -13,8 +13,8 @@ from ganeti_htools.model.columns import present
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.survey import survey
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units import survey
 from tests.support.rows import rows
 from tests.support.storage_units import case_with_units
 from tests.support.strategies import keys

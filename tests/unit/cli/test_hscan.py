@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hbal, hscan
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.units import survey
+from ganeti_htools.model.survey import survey
 from ganeti_htools.sources.source import Source, read
 from tests.support.clusters import Shape, cluster
 from tests.support.luxi_answers import answers, luxid

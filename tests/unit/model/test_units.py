@@ -5,8 +5,9 @@ import pytest
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.survey import sees, survey
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units import Units, needs_of, sees, space_of, survey, with_free
+from ganeti_htools.model.units import Units, needs_of, space_of, with_free
 from tests.support import by_hand
 
 VG = StorageType.LVM_VG

@@ -6,7 +6,7 @@ from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.engine.capacity.storage_faults import Full, Missing, StorageFaults
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType
-from ganeti_htools.model.units import survey
+from ganeti_htools.model.survey import survey
 
 
 def told(cluster: Cluster) -> list[str]:

@@ -4,8 +4,8 @@ from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.storage import LocalUnit, Room, SharedPool, storage_of
 from ganeti_htools.model.cluster import Disk, Node
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
+from ganeti_htools.model.survey import survey
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units import survey
 from tests.support.by_hand import instance
 
 

@@ -15,8 +15,8 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import Allocate, MultiAllocate, Placement
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
+from ganeti_htools.model.survey import survey
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units import survey
 from tests.support.by_hand import instance
 
 VMS, FAST = (DesiredUnit(StorageType.RADOS, key) for key in ("vms", "fast"))
