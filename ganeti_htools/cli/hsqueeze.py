@@ -163,7 +163,7 @@ def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, options: Opt
 
 
 def _cost(state: State, plan: PowerPlan) -> dict[str, Any]:
-    sets = planning.sets_of(state, plan)
+    sets = [jobs for part in planning.sets_of(state, plan) for jobs in part]
     return cost_of([move for moves in sets for move in moves], sets)
 
 
@@ -171,7 +171,7 @@ def _report(
     state: State,
     plan: PowerPlan,
     options: Options,
-    sets: Sequence[Sequence[Move]],
+    sets: Sequence[Sequence[Sequence[Move]]],
     outcome: Mapping[str, Any] | None,
 ) -> None:
     print_json(
@@ -195,20 +195,36 @@ def _report(
                     }
                     for move in jobs
                 ]
-                for jobs in sets
+                for part in sets
+                for jobs in part
             ],
+            **(
+                {
+                    "phases": [
+                        {"nodes": state.names(phase.nodes), "jobsets": len(part)}
+                        for phase, part in zip(plan.phases, sets, strict=True)
+                    ]
+                }
+                if len(plan.phases) > 1
+                else {}
+            ),
             **({} if outcome is None else {"execution": outcome}),
         }
     )
 
 
-def _script(state: State, plan: PowerPlan, sets: Sequence[Sequence[Move]]) -> str:
+def _script(state: State, plan: PowerPlan, sets: Sequence[Sequence[Sequence[Move]]]) -> str:
     """What to run: nodes are emptied before they are powered down, filled once they are powered up."""
     if plan.action is Action.NOTHING:
         return "echo Nothing to do"
     names = Names(state).nodes
-    nodes = [names[row] for row in plan.nodes]
-    if plan.action is Action.ONLINE:
+    phases = zip(plan.phases, sets, strict=True)
+    return "".join(_commands(plan.action, [names[row] for row in phase.nodes], own) for phase, own in phases)
+
+
+def _commands(action: Action, nodes: Sequence[str], sets: Sequence[Sequence[Move]]) -> str:
+    """What to run for a phase."""
+    if action is Action.ONLINE:
         power = "".join(f"  {planning.power_command('on', node)}\n" for node in nodes)
         return f"echo Power Commands\n{power}{commands(sets)}"
     tags = "".join(f"  {planning.tag_command(node)}\n" for node in nodes)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.squeezing import candidates, recheck, squeeze
 from ganeti_htools.engine.squeezing.power_group import switched
-from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, Phase, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance
 from ganeti_htools.model.columns import Bools
@@ -29,7 +31,7 @@ from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Propo
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
-    from ganeti_htools.execution.jobs import Jobsets
+    from ganeti_htools.execution.jobs import Job, Jobsets
     from ganeti_htools.execution.review import Check, Review
     from ganeti_htools.execution.wording import Say
 
@@ -182,12 +184,16 @@ def stopped(state: State, plan: PowerPlan) -> list[str]:
 
 def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> PowerPlan:
     """Make a plan again that somebody else has found (``found`` of a proposal). Raises DataError."""
-    action = Action(found["action"])
-    rows = tuple(state.nodes[name] for name in found["nodes"])
-    after = switched(state, rows, action is Action.OFFLINE)
-    steps = tuple(proposal.retraced(after, view.movable(state, options.view), found["steps"]))
+    action, movable, after = Action(found["action"]), view.movable(state, options.view), state
+    phases, steps = list[Phase](), iter(found["steps"])
+    for phase in found["phases"]:
+        rows = tuple(state.nodes[name] for name in phase["nodes"])
+        after = switched(after, rows, action is Action.OFFLINE)
+        made = proposal.retraced(after, movable, islice(steps, phase["steps"]))
+        late = frozenset(state.nodes[name] for name in phase["late"])
+        phases.append(Phase(rows, tuple(made), late))
     reasons = {state.nodes[name]: why for name, why in found["kept"].items()}
-    return PowerPlan(action, rows, steps, after, found["enough"], reasons)
+    return PowerPlan(action, tuple(phases), after, found["enough"], reasons)
 
 
 def _kept(state: State, factor: float, options: Options) -> list[Instance]:
@@ -224,10 +230,10 @@ def purpose(plan: PowerPlan) -> str:
     return f"{'condensing' if plan.action is Action.OFFLINE else 'expanding'} by {len(plan.nodes)} nodes"
 
 
-def sets_of(state: State, plan: PowerPlan) -> list[list[Move]]:
-    """The moves of a plan for a state, in jobsets."""
+def sets_of(state: State, plan: PowerPlan) -> list[list[list[Move]]]:
+    """The moves of a plan for a state, in jobsets, for each phase."""
     names = Names(state, whole_instances=True)
-    return jobsets([names.move(step) for step in plan.steps])
+    return [jobsets([names.move(step) for step in phase.steps]) for phase in plan.phases]
 
 
 def power_command(word: str, node: str) -> str:
@@ -244,19 +250,23 @@ def jobs(state: State, plan: PowerPlan) -> "Jobsets":
     """The jobs that carry out a plan for a state, after those that finish what an earlier run has left there.
 
     Nodes are drained, emptied, tagged and marked offline before they are powered down; they are powered up,
-    marked online and lose their tag before they are filled.
+    marked online and lose their tag before they are filled. Those of a later phase are in use until then.
     """
     from ganeti_htools.planning import power_jobs  # needed only where jobs are submitted
 
-    moves, nodes = jobs_of(state, sets_of(state, plan)), [state.cluster.nodes[row] for row in plan.nodes]
-    left, names = leftovers.leftovers(state.cluster), {node.name for node in nodes}
-    sets = [*leftovers.settled(left, names)]
-    if plan.action is Action.ONLINE:
-        sets += [*power_jobs.up(nodes), *moves]
-    elif plan.action is Action.OFFLINE:
-        drained = {node.name for node in left.drained}
-        new = [power_jobs.drain(node.name) for node in nodes if node.name not in drained]
-        sets += [new, *moves, *power_jobs.down(nodes)]
+    left, parts = leftovers.leftovers(state.cluster), sets_of(state, plan)
+    moves = iter(jobs_of(state, [jobs for part in parts for jobs in part]))
+    soon = {state.cluster.nodes[row].name for phase in plan.phases[:1] for row in {*phase.nodes} - phase.late}
+    drained = soon & {node.name for node in left.drained}
+    sets = [*leftovers.settled(left, soon)]
+    for phase, part in zip(plan.phases, parts, strict=True):
+        own, nodes = list(islice(moves, len(part))), [state.cluster.nodes[row] for row in phase.nodes]
+        if plan.action is Action.ONLINE:
+            sets += [*power_jobs.up(nodes), *own]
+        else:
+            late = state.names(phase.late)
+            new = [node.name for node in nodes if node.name not in drained]
+            sets += [*power_jobs.emptied(new, own, late), *power_jobs.down(nodes)]
     return [jobs for jobs in sets if jobs]
 
 
@@ -271,7 +281,7 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
 
 def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
     """A plan for a state, as it is handed over."""
-    sets = sets_of(state, found)
+    sets = [jobs for part in sets_of(state, found) for jobs in part]
     everywhere = np.ones(len(state.group), np.bool_)
     return Proposal(
         purpose(found),
@@ -282,6 +292,14 @@ def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
         {
             "action": found.action.value,
             "nodes": state.names(found.nodes),
+            "phases": [
+                {
+                    "nodes": state.names(phase.nodes),
+                    "late": state.names(sorted(phase.late)),
+                    "steps": len(phase.steps),
+                }
+                for phase in found.phases
+            ],
             "enough": found.enough,
             "kept": {state.cluster.nodes[row].name: why for row, why in found.kept.items()},
             "steps": proposal.told(state, found.steps),
@@ -323,14 +341,13 @@ def reviewer(
         say_without_power(state)
         minimum, target = (_kept(state, factor, options) for factor in options.factors)
         wanted = target if action is Action.OFFLINE else minimum if enough else None
-        steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
         left = [node for node in nodes if node in marked(rest)]
         if action is Action.OFFLINE and not left:
             return Review()  # they are offline already
         if action is Action.ONLINE and not left:
             powered.update(nodes)
         movable = view.movable(state, options.view)
-        obstacle = recheck.obstacle(state, action, left, steps, wanted, movable)
+        obstacle = recheck.obstacle(state, action, _phases_left(rest), wanted, movable)
         if obstacle is None:
             return Review()
         new = replanned(obstacle, on_change, say, watched, lambda progress: plan(state, options, progress))
@@ -346,7 +363,24 @@ def reviewer(
     return check
 
 
+def _phases_left(rest: "Jobsets") -> list[NamedPhase]:
+    """The phases that are left. One that powers nodes down ends when they are marked offline; nodes that are
+    powered up are marked online before all moves.
+    """
+    phases, steps = list[NamedPhase](), list[NamedStep]()
+    for jobs in rest:
+        steps += [job.step for job in jobs if isinstance(job.step, NamedStep)]
+        if nodes := _switching(jobs):
+            phases.append(NamedPhase(nodes, steps))
+            steps = []
+    return [*phases, NamedPhase([], steps)]
+
+
 def marked(rest: "Jobsets") -> set[str]:
     """The nodes that jobs are yet to mark offline, or online."""
-    left = (op for jobs in rest for job in jobs for op in job.opcodes)
-    return {op["node_name"] for op in left if "offline" in op}
+    return {node for jobs in rest for node in _switching(jobs)}
+
+
+def _switching(jobs: "Sequence[Job]") -> list[str]:
+    """The nodes that jobs mark offline, or online."""
+    return [op["node_name"] for job in jobs for op in job.opcodes if "offline" in op]

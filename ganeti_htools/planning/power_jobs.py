@@ -5,10 +5,11 @@ A node is powered off while it is offline, and goes online when it is powered on
 what this one left (:mod:`.leftovers`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from ganeti_htools.execution.jobs import Job, Verdict
+from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.execution.jobs import Job, Jobsets, Verdict
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Node
@@ -27,6 +28,24 @@ def drain(node: str, promote: bool = False) -> Job:
 
     work = _tag(node, SQUEEZING), _role(node, "drained", True, promote)
     return Job(f"drain {node}", *_done(*work), None, (node,), "drained", undrain(node), again=again)
+
+
+def emptied(nodes: Sequence[str], moves: Jobsets, late: Collection[str]) -> list[Sequence[Job]]:
+    """Drain nodes and make the moves that empty them. Nodes that are late are drained when the last mirrored
+    instance has left them.
+    """
+    last = {
+        name: place
+        for place, jobs in enumerate(moves)
+        for job in jobs
+        if isinstance(job.step, NamedStep) and len(job.step.was) > 1
+        for name in job.step.was
+    }
+    after = {node: last[node] if node in late and node in last else -1 for node in nodes}
+    sets: list[Sequence[Job]] = []
+    for place, jobs in enumerate([[], *moves], -1):
+        sets += [jobs, [drain(node) for node in nodes if after[node] == place]]
+    return sets
 
 
 def undrain(node: str) -> Job:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.oracle
 def as_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Theirs keeps neither N+1 nor a second node, and looks for no better set of nodes."""
     monkeypatch.setattr(reserve, "nothing_kept", lambda _wanted: True)
-    monkeypatch.setattr(down, "better_sets", lambda *_: [])
+    monkeypatch.setattr(down, "better_set", lambda _group, found, _wishes: found)
 
 
 EXTERNAL = {"ext": 6, "sharedfile": 2, "rbd": 1, "diskless": 1}

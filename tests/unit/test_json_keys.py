@@ -163,7 +163,8 @@ def test_hspace(report: Callable[..., Any]) -> None:
 def test_hsqueeze(report: Callable[..., Any]) -> None:
     found = report(hsqueeze, "--target-resources=0", "--minimal-resources=0")
     assert found["jobsets"]
-    check("hsqueeze.1.md", [found, {"execution": None}], {"nothing"})
+    several = {"phases": [{"nodes": [], "jobsets": 0}]}
+    check("hsqueeze.1.md", [found, several, {"execution": None}], {"nothing"})
 
 
 def test_hscan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,11 @@
-"""Better sets of nodes to power down than the one that a greedy search found: more nodes, or less data moved.
+"""A better set of nodes to power down than the one that a greedy search found: of more nodes, or with less
+data moved.
 
 What is left of a group has to hold everything, so sets are tried whose nodes have least room, of nodes with
 about as much those from which least has to be moved; first one node more, and again one more, then as many.
 Then sets are tried in the order of what has to be moved at least, until no other can be better. Each trial
 balances the group, so there are only so many of them: small groups are searched through, of large ones what
-is most promising.
+is most promising. All nodes of a set are emptied in one phase.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,10 @@ import numpy as np
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.traffic import copied, copied_by
 from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.node_sets import ascending
 from ganeti_htools.engine.squeezing.power_group import PowerGroup
-from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.power_plan import PowerPlan, Wishes
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Mirror
@@ -55,35 +57,32 @@ def least_moved(state: State) -> Ints:
     return least
 
 
-def better_sets(
-    group: PowerGroup, found: PowerPlan, candidates: Sequence[int], wishes: Wishes
-) -> list[PowerPlan]:
-    """Plans for other sets of candidates that are better than the one that was found, the best first.
+def better_set(group: PowerGroup, found: PowerPlan, wishes: Wishes) -> PowerPlan:
+    """The best plan for another set of candidates that can be made, the one that was found if none is better.
 
-    All have those nodes of it that are preferred, and none that must not be powered down.
+    It has those nodes of it that are preferred, and none that must not be powered down.
     """
-    search = _Search(group, found, candidates, wishes)
-    most = len(candidates) if wishes.most is None else wishes.most
+    search = _Search(group, found, wishes)
+    most = len(search.order) if wishes.most is None else wishes.most
     size = len(found.nodes) + 1
     while size <= most and search.smallest(size):
         size += 1
     if size == len(found.nodes) + 1:
         search.smallest(size - 1)
     search.cheapest(size - 1)
-    return search.better[:0:-1]
+    return search.best
 
 
 class _Search:
-    """Sets tried on a group, as long as there are ``trials`` left; plans, each ``better`` than the last."""
+    """Sets tried on a group, as long as there are ``trials`` left, and the ``best`` plan so far."""
 
-    def __init__(
-        self, group: PowerGroup, found: PowerPlan, candidates: Sequence[int], wishes: Wishes
-    ) -> None:
-        self.group, self.order, self.better = group, candidates, [found]
+    def __init__(self, group: PowerGroup, found: PowerPlan, wishes: Wishes) -> None:
+        self.group, self.best = group, found
+        self.order = group.of(offline_candidates(group.state, group.allowed))
         self.fixed = [node for node in found.nodes if node in wishes.prefer]
-        self.others = [node for node in candidates if node not in wishes.never and node not in self.fixed]
+        self.others = [node for node in self.order if node not in wishes.never and node not in self.fixed]
         hosted = int(np.count_nonzero(group.scope[group.state.pnode]))
-        self.trials = max(len(candidates) // 3, EFFORT // max(hosted, 1))
+        self.trials = max(len(self.order) // 3, EFFORT // max(hosted, 1))
         self.least = least_moved(group.state)
 
     def smallest(self, size: int) -> bool:
@@ -92,17 +91,17 @@ class _Search:
         dearest = int(self.least.sum()) + 1
         coarse = np.rint(STEPS * room * len(room) / (room.sum() or 1.0)).astype(np.int64)
         costs = coarse * dearest + self.least[self.others]
-        known, trials = len(self.better), self.trials - self.trials // 3
+        known, trials = self.best, self.trials - self.trials // 3
         for _, nodes in self._sets(costs, size):
             if self.trials <= trials or self._try(nodes):
                 break
-        return len(self.better) > known
+        return self.best is not known
 
     def cheapest(self, size: int) -> None:
         """Try sets of a size, those first that have least to be moved, until no other can be better."""
         anyway = int(self.least[self.fixed].sum())
         for total, nodes in self._sets(self.least[self.others], size):
-            if not self.trials or anyway + total >= moved(self.group.state, self.better[-1].steps):
+            if not self.trials or anyway + total >= moved(self.group.state, self.best.steps):
                 return
             self._try(nodes)
 
@@ -118,11 +117,8 @@ class _Search:
     def _try(self, nodes: tuple[int, ...]) -> bool:
         """Try a set; whether it is better."""
         self.trials -= 1
-        state, steps = self.group.balanced(nodes, True)
-        if self.group.hindrance(state):
-            return False
-        plan = PowerPlan(Action.OFFLINE, nodes, steps, state)
-        if rank(self.group.state, plan) >= rank(self.group.state, self.better[-1]):
-            return False
-        self.better.append(plan)
-        return True
+        plan, start = self.group.without(nodes), self.group.state
+        better = rank(start, plan) < rank(start, self.best) and self.group.hindrance(plan.state) is None
+        made = self.group.made(plan) if better else None
+        self.best = made or self.best
+        return made is not None

@@ -11,7 +11,7 @@ from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
 from ganeti_htools.engine.squeezing import reserve
 from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates
-from ganeti_htools.engine.squeezing.power_plan import Allowed, PowerPlan
+from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, Phase, PowerPlan
 from ganeti_htools.engine.squeezing.sums import Sums, sums_of
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
@@ -61,6 +61,11 @@ class PowerGroup:
             state, steps = rebalance(marked, self.scope, TO_THE_END, self.movable)
         return state, tuple(steps)
 
+    def without(self, nodes: Sequence[int]) -> PowerPlan:
+        """A plan that powers these nodes down at once, whatever is to be said against it."""
+        state, steps = self.balanced(nodes, True)
+        return PowerPlan(Action.OFFLINE, (Phase(tuple(nodes), steps),), state)
+
     def housed(self, state: State) -> bool:
         """Whether the group's instances are on online nodes on a state."""
         lost = state.columns.offline & self.scope
@@ -89,18 +94,39 @@ class PowerGroup:
             return "a node would be left alone"
         return None if reserve.redundant(state, self.scope) else NOT_REDUNDANT
 
-    def can_be_made(self, found: PowerPlan) -> bool:
-        """Whether a plan can be made with all its nodes drained, and N+1 holds then and after each step."""
-        anyway = reserve.nothing_kept(self.target)
-        marked = switched(self.state, found.nodes, True)
-        if not (anyway or reserve.redundant(marked, self.scope)):
-            return False
+    def made(self, plan: PowerPlan) -> PowerPlan | None:
+        """A plan of one phase as it can be made: N+1 holds whenever nodes have been drained, and after each
+        step. Nodes are late only if need be. None if it cannot be made.
+        """
+        (phase,) = plan.phases
+        mirrored = frozenset(np.flatnonzero(mirroring(self.state)).tolist()).intersection(phase.nodes)
+        for late in (frozenset[int](), mirrored) if mirrored else (mirrored,):
+            if self._can_be_made(phase.nodes, late, phase.steps):
+                return replace(plan, phases=(replace(phase, late=late),))
+        return None
+
+    def _can_be_made(self, nodes: Sequence[int], late: frozenset[int], steps: Sequence[Step]) -> bool:
+        """Whether N+1 holds whenever nodes have been drained and after each step."""
+        marked = switched(self.state, nodes, True)
         way = Replay(marked, self.scope, TO_THE_END, candidates(marked, self.scope, self.movable))
-        return all(
-            way.make(step.instance, step.kind, step.node)
-            and (anyway or reserve.redundant(way.state, self.scope))
-            for step in found.steps
-        )
+        waiting = np.isin(np.arange(len(self.scope)), list(late))
+        drained = self.state.columns.offline
+        for step in (None, *steps):
+            if step is not None and not (
+                way.make(step.instance, step.kind, step.node) and self._redundant(way.state, drained)
+            ):
+                return False
+            before, drained = drained, marked.columns.offline & ~(waiting & mirroring(way.state))
+            if not (np.array_equal(before, drained) or self._redundant(way.state, drained)):
+                return False
+        return True
+
+    def _redundant(self, state: State, offline: Bools) -> bool:
+        """Whether a state holds N+1 with these nodes offline, if the group has to."""
+        if reserve.nothing_kept(self.target):
+            return True
+        columns = state.columns._replace(offline=offline)
+        return reserve.redundant(replace(state, columns=columns), self.scope)
 
     def hopeless(self, nodes: Sequence[int], offline: bool, wanted: Instance) -> str | None:
         """Why no moves whatever make room and leave all instances on online nodes; None if some may.
@@ -139,6 +165,14 @@ def power_group(
     leaving = here & np.array([row.auto_balance for row in rows], np.bool_)
     shared = None if (alone & here).any() else shared_instances(state, here)
     return PowerGroup(state, scope, here, shared, sums_of(state, scope, leaving), minimum, target, allowed)
+
+
+def mirroring(state: State) -> Bools:
+    """Nodes with mirrored instances, as primary or as secondary."""
+    found = np.zeros(len(state.group), np.bool_)
+    rows = (state.snode != NOWHERE) & ~state.forthcoming
+    found[state.pnode[rows]] = found[state.snode[rows]] = True
+    return found
 
 
 def switched(state: State, nodes: Sequence[int], offline: bool) -> State:

@@ -24,19 +24,42 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class PowerPlan:
-    """Rows of the nodes to power down or up, the moves that go with it, and the state afterwards.
+class Phase:
+    """Nodes (rows) that are powered down together once moves have emptied them, or up, and the moves.
 
-    ``enough`` is False if the room asked for cannot be had with all nodes that may be powered up. ``kept``
-    says of nodes that were tried why they are not powered down.
+    Nodes are drained before the first move; those that are ``late`` once the last mirrored instance has left
+    them, since until then N+1 takes them.
+    """
+
+    nodes: tuple[int, ...]
+    steps: tuple[Step, ...]
+    late: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PowerPlan:
+    """The nodes to power down or up and the moves that go with it, in phases; and the state afterwards.
+
+    A phase begins once the one before has ended: its nodes are in use until then. ``enough`` is False if the
+    room asked for cannot be had with all nodes that may be powered up. ``kept`` says of nodes that were tried
+    why they are not powered down.
     """
 
     action: Action
-    nodes: tuple[int, ...]
-    steps: tuple[Step, ...]
+    phases: tuple[Phase, ...]
     state: State
     enough: bool = True
     kept: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The rows of all nodes, those of the last phase first, as those come first that joined last."""
+        return tuple(node for phase in reversed(self.phases) for node in phase.nodes)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All moves, in order."""
+        return tuple(step for phase in self.phases for step in phase.steps)
 
 
 class Allowed(Enum):

@@ -1,6 +1,7 @@
 """The rest of a plan to power nodes down or up, on a cluster that may have changed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,20 +15,28 @@ from ganeti_htools.model.columns import Bools, sorted_unique
 from ganeti_htools.model.state import State
 
 
+@dataclass(frozen=True, slots=True)
+class NamedPhase:
+    """What is left of a phase: nodes that are still to be powered down, or up, and the steps."""
+
+    nodes: Sequence[str]
+    steps: Sequence[NamedStep]
+
+
 def obstacle(
     state: State,
     action: Action,
-    nodes: Sequence[str],
-    steps: Sequence[NamedStep],
+    phases: Sequence[NamedPhase],
     wanted: Wanted | None,
     movable: Bools,
 ) -> str | None:
     """Why the rest of a plan cannot be carried out on a state; None if it can.
 
-    ``nodes`` are those that are still to be powered down, or up; nodes that are powered down have to be
-    empty by then. There has to be room for ``wanted`` on all nodes of their groups that remain, or on all
-    nodes once others are powered up; if it is None, the plan does not promise any.
+    Nodes that are powered down have to be empty in the end. There has to be room for ``wanted`` on all nodes
+    of their groups that remain, or on all nodes once others are powered up; if it is None, the plan does not
+    promise any.
     """
+    nodes = [name for phase in phases for name in phase.nodes]
     gone = [name for name in nodes if name not in state.nodes]
     if gone:
         return f"node {gone[0]} is gone"
@@ -40,15 +49,16 @@ def obstacle(
             return f"node {name} is offline or drained"
         if not down and row not in online_candidates(state):
             return f"node {name} is not offline with a standby tag"
-    for step in steps:
+    for step in (step for phase in phases for step in phase.steps):
         touched = [state.nodes[name] for name in (*step.was, *step.now) if name in state.nodes]
         if len(set(state.group[touched].tolist())) > 1:
             return f"instance {step.instance} would leave its group"
-    marked = switched(state, rows, down)
-    everywhere = np.ones(len(state.group), np.bool_)
-    problem = recheck.obstacle(marked, everywhere, steps, TO_THE_END, movable)
-    if problem:
-        return problem
+    marked, everywhere = state, np.ones(len(state.group), np.bool_)
+    for phase in phases:
+        marked = switched(marked, [state.nodes[name] for name in phase.nodes], down)
+        problem = recheck.obstacle(marked, everywhere, phase.steps, TO_THE_END, movable)
+        if problem:
+            return problem
     if not down:
         enough = wanted is None or reserve.room_on_all(marked, everywhere, wanted)
         return None if enough else "nodes would not have the minimal resources free"

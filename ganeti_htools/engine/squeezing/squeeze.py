@@ -11,7 +11,6 @@ from itertools import zip_longest
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.down import power_down
 from ganeti_htools.engine.squeezing.power_group import power_group
@@ -19,6 +18,7 @@ from ganeti_htools.engine.squeezing.power_plan import (
     ANY,
     Action,
     Allowed,
+    Phase,
     PowerPlan,
     Progress,
     Wanted,
@@ -47,7 +47,7 @@ def plan(
     """
     scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
     lacking = [scope for scope in scopes if not room_on_all(state, scope, minimum)]
-    parts = [PowerPlan(Action.NOTHING, (), (), state)]
+    parts = [PowerPlan(Action.NOTHING, (), state)]
     for scope in lacking or scopes:
         row = int(state.group[scope][0])
         group = power_group(parts[-1].state, scope, movable, minimum[row], target[row], wishes.allowed)
@@ -57,12 +57,12 @@ def plan(
         done = sum(len(part.nodes) for part in parts)
         left = None if wishes.most is None else max(0, wishes.most - done)
         parts.append(power_down(group, progress, replace(wishes, most=left)))
-    nodes = tuple(node for part in parts for node in part.nodes)
+    phases = tuple(map(_together, zip_longest(*(part.phases for part in parts))))
+    nodes = {node for phase in phases for node in phase.nodes}
     action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
     enough = all(part.enough for part in parts)
     kept = {node: why for part in parts for node, why in part.kept.items() if node not in nodes}
-    steps = _alternating([part.steps for part in parts])
-    return PowerPlan(action, nodes, steps, parts[-1].state, enough, kept)
+    return PowerPlan(action, phases, parts[-1].state, enough, kept)
 
 
 def may_spare(state: State, target: Wanted, movable: Bools, allowed: Allowed) -> bool:
@@ -78,6 +78,12 @@ def may_spare(state: State, target: Wanted, movable: Bools, allowed: Allowed) ->
     return False
 
 
-def _alternating(plans: Sequence[Sequence[Step]]) -> tuple[Step, ...]:
-    """The steps of plans that do not concern each other, so that as many as possible can run at once."""
-    return tuple(step for steps in zip_longest(*plans) for step in steps if step is not None)
+def _together(phases: Sequence[Phase | None]) -> Phase:
+    """Phases of groups as one. Their steps alternate, so that as many as possible can run at once."""
+    parts = [phase for phase in phases if phase is not None]
+    steps = zip_longest(*(part.steps for part in parts))
+    return Phase(
+        tuple(node for part in parts for node in part.nodes),
+        tuple(step for some in steps for step in some if step is not None),
+        frozenset(node for part in parts for node in part.late),
+    )

@@ -3,7 +3,7 @@
 from ganeti_htools.engine.squeezing.candidates import online_candidates
 from ganeti_htools.engine.squeezing.down import power_down
 from ganeti_htools.engine.squeezing.power_group import PowerGroup
-from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan, Progress
+from ganeti_htools.engine.squeezing.power_plan import Action, Phase, PowerPlan, Progress
 
 
 def power_up(group: PowerGroup, progress: Progress) -> PowerPlan:
@@ -21,7 +21,7 @@ def power_up(group: PowerGroup, progress: Progress) -> PowerPlan:
         state, steps = group.balanced(nodes, False)
         enough = group.leaves(state, group.minimum)
         if enough or last:
-            found = PowerPlan(Action.ONLINE, nodes, steps, state, enough)
+            found = PowerPlan(Action.ONLINE, (Phase(nodes, steps),), state, enough)
             return _without_idle(group, found) if enough else found
     raise AssertionError("the last round returns")
 
@@ -34,4 +34,4 @@ def _without_idle(group: PowerGroup, found: PowerPlan) -> PowerPlan:
         return found
     state, steps = group.balanced(nodes, False)
     enough = group.leaves(state, group.minimum)
-    return PowerPlan(Action.ONLINE, nodes, steps, state) if enough else found
+    return PowerPlan(Action.ONLINE, (Phase(nodes, steps),), state) if enough else found

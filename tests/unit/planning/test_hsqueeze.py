@@ -45,6 +45,60 @@ def test_nodes_are_emptied_and_tagged_before_they_are_powered_down(spacious: Clu
     assert proposal.jobs[-2][0].commands == (f"gnt-node power -f off {' '.join(nodes)}",)
 
 
+def with_mirror() -> Cluster:
+    """Four nodes, n0 the master; a mirrored instance on n2 and n3, another one on n3."""
+    rows = [instance("drbd", DiskTemplate.DRBD, "n2", "n3"), instance("a", DiskTemplate.EXT, "n3")]
+    made = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2", "n3"), 10_000), rows)
+    first, *others = made.nodes
+    return replace(made, nodes=(replace(first, master=True), *others))
+
+
+MIRRORS = Options(minimal_resources=0.0, target_resources=1.0, allow_drbd=True)
+
+
+def test_a_mirror_stays_in_use_until_it_has_left() -> None:
+    """With both its nodes drained at once the mirrored instance could not fail over."""
+    options = replace(MIRRORS, never=("n1",))
+    state = hsqueeze.seen(with_mirror(), options)
+    proposal = hsqueeze.propose(with_mirror(), options, ignore)
+    assert set(proposal.found["nodes"]) == {"n2", "n3"}
+    titles = [job.title for jobs in proposal.jobs for job in jobs]
+    moves = [title for title in titles if title.startswith("drbd")]
+    drained = [titles.index(f"drain {node}") for node in ("n2", "n3")]
+    assert titles.index(moves[-1]) < max(drained) < titles.index("tag n2")
+    assert [title for title in titles if "n2" in title or "n3" in title][-1].startswith("untag")
+    assert proposal.review("stop", ignore)(with_mirror(), proposal.jobs, 0).obstacle is None
+    again = hsqueeze.jobs(state, hsqueeze.plan_again(state, options, proposal.found))
+    assert [job.title for jobs in again for job in jobs] == titles
+
+
+def test_phases_come_one_after_the_other() -> None:
+    """The nodes of the second are in use until those of the first are powered down: one takes what leaves."""
+    state = hsqueeze.seen(with_mirror(), MIRRORS)
+    first = hsqueeze.plan(state, replace(MIRRORS, never=("n1", "n2")), ignore)
+    then = hsqueeze.plan(first.state, replace(MIRRORS, never=("n2",)), ignore)
+    assert [state.names(plan.nodes) for plan in (first, then)] == [["n3"], ["n1"]]
+    both = replace(then, phases=(*first.phases, *then.phases))
+    assert both.nodes == (1, 3)
+    proposal = hsqueeze.proposed(state, both, MIRRORS)
+    titles = [job.title for jobs in proposal.jobs for job in jobs if job.step is None]
+    assert titles == [
+        f"{job}{node}{where}"
+        for node in ("n3", "n1")
+        for job, where in (("drain ", ""), ("tag ", ""), ("mark ", " offline"), ("untag ", ""))
+    ]
+    again = hsqueeze.plan_again(state, MIRRORS, proposal.found)
+    assert (again.phases, again.nodes) == (both.phases, both.nodes)
+    assert again.state.pnode.tolist() == both.state.pnode.tolist()
+    halfway = next(row for row, jobs in enumerate(proposal.jobs) if jobs[0].title == "drain n1")
+    nodes = (replace(node, offline=node.name == "n3") for node in with_mirror().nodes)
+    now = replace(with_mirror(), nodes=tuple(nodes), instances=first.state.settled().instances)
+    review = proposal.review("stop", ignore)
+    assert review(with_mirror(), proposal.jobs, 0).obstacle is None
+    assert review(now, proposal.jobs[halfway:], halfway).obstacle is None
+    assert "is on" in str(review(with_mirror(), proposal.jobs[halfway:], halfway).obstacle)
+
+
 def test_nothing_to_do_is_no_job(spacious: Cluster) -> None:
     proposal = hsqueeze.propose(spacious, Options(target_resources=1e6, minimal_resources=0.0), ignore)
     assert (proposal.found["action"], proposal.jobs) == ("nothing", [])

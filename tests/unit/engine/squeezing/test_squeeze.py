@@ -10,6 +10,7 @@ from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.squeezing import candidates, recheck, reserve, squeeze
 from ganeti_htools.engine.squeezing.candidates import pool_left_to
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Allowed, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -39,7 +40,8 @@ def obstacle(
     target: Instance = SMALL,
 ) -> str | None:
     state = derive(cluster)
-    return recheck.obstacle(state, action, nodes, steps, [target] * 2, np.ones(len(state.pnode), np.bool_))
+    phases = [NamedPhase(nodes, steps)]
+    return recheck.obstacle(state, action, phases, [target] * 2, np.ones(len(state.pnode), np.bool_))
 
 
 def test_a_node_that_will_be_empty() -> None:
@@ -276,11 +278,11 @@ def test_a_plan_that_copies_holds_as_long_as_its_nodes_do() -> None:
     found = squeeze.plan(state, [NOTHING], [SMALL], everyone, wishes=Wishes(allowed=Allowed.ALL))
     assert found.action is Action.NOTHING  # plain instances come back nowhere should their node be lost
     found = squeeze.plan(state, [NOTHING], [NOTHING], everyone, wishes=Wishes(allowed=Allowed.ALL))
-    steps, nodes = list(named(state, found.steps)), state.names(found.nodes)
-    assert recheck.obstacle(state, found.action, nodes, steps, [NOTHING], everyone) is None
+    phases = [NamedPhase(state.names(found.nodes), list(named(state, found.steps)))]
+    assert recheck.obstacle(state, found.action, phases, [NOTHING], everyone) is None
     less = [replace(node, t_dsk=1.0, f_dsk=0) if node.master else node for node in state.cluster.nodes]
     full = derive(replace(state.cluster, nodes=tuple(less)))
-    assert "does not fit" in str(recheck.obstacle(full, found.action, nodes, steps, [NOTHING], everyone))
+    assert "does not fit" in str(recheck.obstacle(full, found.action, phases, [NOTHING], everyone))
 
 
 def in_pool(pool: int | None, capable: str) -> State:
@@ -321,7 +323,8 @@ def test_master_candidates_that_have_gone_meanwhile() -> None:
         (before, None),
         (in_pool(4, "yyyyyy"), "too few nodes would be left that can be master candidates"),
     ):
-        found = recheck.obstacle(now, Action.OFFLINE, nodes, [], [NOTHING], np.ones(0, np.bool_))
+        phases = [NamedPhase(nodes, [])]
+        found = recheck.obstacle(now, Action.OFFLINE, phases, [NOTHING], np.ones(0, np.bool_))
         assert found == why
 
 
