@@ -27,7 +27,7 @@ from htoolsd.sync.storage import Storage, others_named, reported, revised, taken
 
 _log = structlog.get_logger()
 
-PAUSE, SHORT_PAUSE = 5.0, 1.0  # seconds between two looks; the latter if some nodes are still to be asked
+PAUSE, SHORT_PAUSE = 5.0, 1.0  # seconds between two looks; the latter if nodes are still to be asked or known
 RETRY = 60.0  # seconds until the next attempt after jobs could not be submitted, failed, or had to wait
 _LARGEST = 1 << 28  # bytes of the configuration file
 _GLOBAL = "cluster/BGL"
@@ -127,6 +127,7 @@ class StoragePolls:
             await self._forget({})
             return
         if self._model().cluster is None:
+            self._more = True
             return
         await self._read_configuration()
         if never or not self._needed(self._model().cluster):

@@ -96,6 +96,14 @@ async def test_nodes_and_disks_get_their_units(autojump_clock: MockClock) -> Non
         assert sync.model.generations["storage"] == generation
 
 
+async def test_nodes_are_asked_once_they_are_known(autojump_clock: MockClock) -> None:
+    """As soon as the cluster is, not at the next regular look."""
+    async with ganeti(world()) as luxid, following(luxid, ALWAYS) as sync:
+        await trio.sleep(2 * storage_polls.SHORT_PAUSE)
+        assert sync.model.cluster is not None
+        assert asked(luxid)
+
+
 async def test_where_disks_are_is_read_where_it_stands(autojump_clock: MockClock, tmp_path: Path) -> None:
     file = tmp_path / "config.data"
     write(file, world())
