@@ -1,15 +1,29 @@
 """Nodes powered down by a daemon that is killed on the way."""
 
 import signal
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from ganeti_htools.backends import text
-from tests.daemon.planning import FOR_EVER, OFTEN, SPACIOUS, following, known, last, made, submitted, tool
+from tests.daemon.planning import (
+    AT_ONCE,
+    FOR_EVER,
+    OFTEN,
+    SPACIOUS,
+    following,
+    known,
+    last,
+    made,
+    submitted,
+    tool,
+)
 from tests.daemon.planning import call as asked
+from tests.support.interposed import Interposed, Moment
 from tests.support.programs import running, wait_until
 from tests.support.rows import generated
+from tests.support.simulators import Simulator, simulator
 
 pytestmark = pytest.mark.usefixtures("heeding")
 
@@ -35,3 +49,37 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
             assert (done.returncode, "an earlier run was cut off" in done.stderr) == (0, True)
         tags = {row.tags for row in text.parse(ganeti.cluster(), "").nodes if row.offline}
         assert tags == {("htools:standby:auto",)}
+
+
+def cut_off(directory: Path, ganeti: Simulator, moment: Moment) -> bool:
+    """Whether a daemon still has something to do; it is killed at that moment."""
+    with (
+        Interposed(directory / "interposed", ganeti.socket, moment) as luxi,
+        running(directory, config=OFTEN, options=("--luxi", str(luxi.path))) as daemon,
+    ):
+        known(daemon)
+        wait_until(lambda: not any(each["jobs"]["going"] for each in asked(daemon, "plans")))
+        plan = made(daemon, "hsqueeze")
+        if plan["execution"]["not_submitted"]:
+            asked(daemon, "execute", plan=plan["id"])
+            wait_until(luxi.reached.is_set)
+        return luxi.reached.is_set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", Moment)
+def test_each_daemon_comes_a_step_farther(tmp_path: Path, moment: Moment) -> None:
+    """And none does what another has done."""
+    directory = tmp_path / "daemon"
+    directory.mkdir()
+    with simulator(directory, generated(4, SPACIOUS), AT_ONCE) as ganeti:
+        for times in count():
+            if not cut_off(directory, ganeti, moment):
+                break
+            assert times < 12
+        assert times >= 6  # drained, emptied, tagged, offline, off, and no longer marked
+        jobs = ganeti.ask("QueryJobs", [], ["ops"])
+        work = [[{**opcode, "comment": "", "reason": []} for opcode in opcodes] for (opcodes,) in jobs]
+        assert not [each for place, each in enumerate(work) if each in work[:place]]
+        nodes = text.parse(ganeti.cluster(), "").nodes
+        assert {row.tags for row in nodes if row.offline} == {("htools:standby:auto",)}

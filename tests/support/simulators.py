@@ -82,7 +82,12 @@ def raw(path: Path, data: bytes) -> bytes:
         sock.settimeout(PATIENCE)
         sock.connect(str(path))
         sock.sendall(data)
-        received = b""
-        while not received.endswith(END) and (more := sock.recv(1 << 20)):
-            received += more
-        return received
+        return until_end(sock)
+
+
+def until_end(sock: socket.socket) -> bytes:
+    """What comes until the end of a message, or of the conversation."""
+    received = b""
+    while not received.endswith(END) and (more := sock.recv(1 << 20)):
+        received += more
+    return received

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 import trio
 
 from ganeti_htools.backends import luxi
-from ganeti_htools.execution.events import Event, News
+from ganeti_htools.execution.events import Event, News, Submitting
 from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.run import Run
 from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
+from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.jobs import Patience
-from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.luxi.opcodes import Opcode, Signature
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hsqueeze
@@ -86,16 +87,32 @@ class Caller:
         before the end. Jobs go on.
         """
 
-        def count(event: Event) -> None:
+        def count(event: Event, scope: trio.CancelScope) -> None:
             nonlocal events
             events -= not isinstance(event, News) or event.task.over
             if not events:
                 scope.cancel()
 
+        return await self._until(count, options)
+
+    async def cut_off_unanswered(self, times: int, options: Options) -> bool:
+        """The same until jobs have been submitted so often, and the last answer has not come."""
+
+        def count(event: Event, scope: trio.CancelScope) -> None:
+            nonlocal times
+            times -= isinstance(event, Submitting)
+            if not times:
+                self.master.trouble.seconds = 2.0
+                scope.deadline = trio.current_time() + 1.0
+
+        return await self._until(count, options)
+
+    async def _until(self, count: Callable[[Event, trio.CancelScope], None], options: Options) -> bool:
         with trio.CancelScope() as scope:
-            self.react = count
+            self.react = lambda event: count(event, scope)
             await self.squeeze(options)
         self.react = lambda _event: None
+        self.master.trouble.seconds = 0.0
         return scope.cancelled_caught
 
     async def settle(self) -> None:
@@ -106,6 +123,11 @@ class Caller:
     @property
     def world(self) -> World:
         return self.master.jobs.world
+
+    def done(self) -> list[list[Opcode]]:
+        """What the jobs did that ended well, oldest first."""
+        jobs = [job for job in self.master.jobs.known() if job.state is JobStatus.SUCCESS]
+        return [[{**op.opcode, "comment": "", "reason": []} for op in job.ops] for job in jobs]
 
     def tags(self, name: str) -> tuple[str, ...]:
         found = self.world.node(name)

@@ -47,6 +47,25 @@ async def test_another_run_completes_it(autojump_clock: MockClock, action: str) 
 
 
 @pytest.mark.parametrize("action", ["down", "up"])
+async def test_nothing_is_done_twice(autojump_clock: MockClock, action: str) -> None:
+    """Though it is not known what of the jobs was accepted last."""
+    start, options = (world(), LOOSE) if action == "down" else (await squeezed(world(), LOOSE), TIGHT)
+    done = await squeezed(start, options)
+    for times in count(1):
+        async with simulated(start) as (master, client):
+            caller = Caller(master, client)
+            if not await caller.cut_off_unanswered(times, options):
+                break
+            await caller.settle()
+            assert caller.done()
+            assert (await caller.squeeze(options)).ending is Ending.DONE
+            assert caller.world == done
+            work = caller.done()
+            assert not [each for place, each in enumerate(work) if each in work[:place]]
+    assert times > 4
+
+
+@pytest.mark.parametrize("action", ["down", "up"])
 async def test_each_run_comes_farther(autojump_clock: MockClock, action: str) -> None:
     """Though each is cut off once its first jobs have ended."""
     start, options = (world(), LOOSE) if action == "down" else (await squeezed(world(), LOOSE), TIGHT)
