@@ -1,17 +1,22 @@
-"""Nodes powered down and up on a real Ganeti, and what becomes of it when tools are killed.
+"""Nodes powered down and up on a real Ganeti, and what becomes of it when the tool or the daemon is killed.
 
-All nodes are in one group, and have instances on shared storage only; node5 is no master candidate, so it is
+All nodes are in one group, each with an instance on shared storage; node5 is no master candidate, so it is
 promoted when another is drained. The nodes' out-of-band program takes their power and gives it back.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from operator import itemgetter
 from typing import Any
 
 import pytest
 
+from ganeti_htools.client.asking import ask as asked
 from tests.integration import cluster
-from tests.integration.cluster import ADD, SMALL, TOP, run, start, succeed, table, wait_until
-from tests.support.programs import PROGRAMS
+from tests.integration.cluster import ADD, GROUPS, SMALL, TOP, run, start, succeed, table, wait_until
+from tests.integration.daemon import Daemon
+from tests.support.interposed import Interposed, Moment
+from tests.support.programs import PATIENCE, PROGRAMS
 from tests.support.simulators import ask
 
 pytestmark = pytest.mark.integration
@@ -25,6 +30,9 @@ exec /usr/lib/ganeti/daemon-util $word ganeti-noded </dev/null >/dev/null 2>&1
 """
 DOWN = (PROGRAMS / "hsqueeze", "--never=node4,node5", "-X")
 UP = (PROGRAMS / "hsqueeze", "--minimal-resources=1000", "-X")  # more than there is: all nodes are wanted
+OFF = ["node2", "node3"]
+INSTANCES = [f"on-{node}" for node in GROUPS]
+OFTEN = "config_seconds = 1\nlive_seconds = 20"
 LUXI = TOP / "node1/var/run/ganeti/socket/ganeti-query"
 
 
@@ -41,10 +49,10 @@ def squeezable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     run(["gnt-node", "modify", "--master-candidate=no", "node5"])
     run(["gnt-cluster", "modify", f"--node-parameters=oob_program={program}"])
     disk = ("-t", "sharedfile", "--disk", "0:size=1G")
-    succeed(*([*ADD, *SMALL, *disk, "--node", f"node{number}", f"on{number}"] for number in (2, 3, 4, 5)))
+    succeed(*([*ADD, *SMALL, *disk, "--node", name.removeprefix("on-"), name] for name in INSTANCES))
     yield
     run(["gnt-cluster", "modify", "--node-parameters=oob_program="])
-    succeed(*(["gnt-instance", "remove", "-f", f"on{number}"] for number in (2, 3, 4, 5)))
+    succeed(*(["gnt-instance", "remove", "-f", name] for name in INSTANCES))
     run(["gnt-group", "assign-nodes", "other", "node4", "node5"])
 
 
@@ -56,31 +64,42 @@ def nodes() -> dict[str, tuple[Any, ...]]:
 
 
 def squeezed() -> set[str]:
-    """The nodes that are empty, off, and marked as standby; all others are in use, without a trace."""
-    found = {
-        name for name, facts in nodes().items() if facts == (True, False, False, ["htools:standby:auto"], 0)
-    }
-    used = [facts[:4] for name, facts in nodes().items() if name not in found]
-    assert used == [(False, False, True, [])] * len(used), nodes()
+    """The nodes that are empty, off, and marked as standby; all others are in use, without a trace, and all
+    instances run on these.
+    """
+    facts = nodes()
+    found = {name for name in facts if facts[name] == (True, False, False, ["htools:standby:auto"], 0)}
+    used = set(facts) - found
+    assert {name: facts[name][:4] for name in used} == dict.fromkeys(used, (False, False, True, [])), facts
+    there = {name: cells for name, *cells in table("gnt-instance", "name,status,pnode")}
+    assert set(there) == set(INSTANCES)
+    assert {status for status, _ in there.values()} == {"running"}
+    assert {node for _, node in there.values()} <= used
     return found
 
 
-def queue(after: int = 0) -> list[tuple[int, str, list[str]]]:
-    """The jobs with a higher number: their states, and what each of their opcodes does."""
-    rows = ask(LUXI, "QueryJobs", [], ["id", "status", "summary"])
-    return sorted((number, state, summary) for number, state, summary in rows if number > after)
+def queue(after: int = 0) -> list[tuple[int, str, list[str], list[Any]]]:
+    """The jobs with a higher number: their states, and in words and as opcodes what they do."""
+    rows = ask(LUXI, "QueryJobs", [], ["id", "status", "summary", "ops"])
+    return sorted((row for row in map(tuple, rows) if row[0] > after), key=itemgetter(0))
+
+
+def last() -> int:
+    return queue()[-1][0]
 
 
 def done(after: int) -> list[list[str]]:
-    """What jobs with a higher number have done, one after the other.
+    """What jobs with a higher number have done, one after the other; none has done what another had.
 
     Where Ganeti refuses to drain a master candidate that has to be replaced, this is done at the second try.
     """
     found = queue(after)
-    for number, state, summary in found:
-        tried = [other for other, *again in found if other > number and again == ["success", summary]]
-        assert state == "success" or tried, found
-    return [summary for _, state, summary in found if state == "success"]
+    good = [(summary, work) for _, state, summary, work in found if state == "success"]
+    vain = [summary for _, state, summary, _ in found if state != "success"]
+    assert all(summary in [done for done, _ in good] for summary in vain), found
+    unsigned = [[{**opcode, "comment": "", "reason": []} for opcode in work] for _, work in good]
+    assert not [work for place, work in enumerate(unsigned) if work in unsigned[:place]]
+    return [summary for summary, _ in good]
 
 
 def calls() -> list[str]:
@@ -90,66 +109,80 @@ def calls() -> list[str]:
     return told
 
 
-def killed(command: cluster.Command, after: int) -> bool:
-    """Run a program, and kill it when a job has ended; whether one has."""
-
-    def ended() -> bool:
-        return any(state == "success" for _, state, _ in queue(after))
-
-    with start(command) as process:
-        wait_until(lambda: process.poll() is not None or ended())
-        if process.poll() is not None:
-            out, err = process.communicate()
-            assert process.returncode == 0, (out, err)
-            return False
-        process.kill()
-        process.communicate(timeout=cluster.PATIENCE)
-    wait_until(lambda: not {state for _, state, _ in queue(after)} & {"queued", "waiting", "running"})
-    return True
-
-
-def last() -> int:
-    return queue()[-1][0]
-
-
-def again_and_again(command: cluster.Command) -> int:
-    """Run a program over LUXI until it comes to its end; how often it was killed."""
-    times = 0
-    while killed([*command, "-L"], last()):
-        times += 1
-    return times
-
-
-def test_down_and_up_in_the_order_that_ganeti_wants() -> None:
-    """As its own list of jobs tells."""
-    before = last()
-    run([*DOWN, "-L"])
-    off = ["node2", "node3"]
-    assert squeezed() == set(off)
-    marks = [[f"NODE_SET_PARAMS({name})"] for name in off]
-    drains = [["TAGS_SET", *mark] for mark in marks]
-    steps = done(before)
-    assert sorted(steps[:2]) == drains
+def went_down(after: int) -> None:
+    """Jobs with a higher number have powered two nodes down, in the order that Ganeti wants."""
+    assert squeezed() == set(OFF)
+    marks = [[f"NODE_SET_PARAMS({name})"] for name in OFF]
+    steps = done(after)
+    assert sorted(steps[:2]) == [["TAGS_SET", *mark] for mark in marks]
     assert {step[0].partition("(")[0] for step in steps[2:4]} == {"INSTANCE_MIGRATE"}
     assert steps[4:6] == [["TAGS_SET"]] * 2
     assert sorted(steps[6:8]) == marks
     assert steps[8:] == [["OOB_COMMAND"], ["TAGS_DEL"], ["TAGS_DEL"]]
-    assert calls() == [f"power-off {name}" for name in off]
-    before = last()
-    run([*DOWN, "-L"])
-    assert not queue(before)
-    run([*UP, "-L"])
+    assert calls() == [f"power-off {name}" for name in OFF]
+
+
+def went_up(after: int) -> None:
+    """Jobs with a higher number have powered these nodes up, and balanced."""
     assert squeezed() == set()
-    steps = done(before)
+    steps = done(after)
     assert steps[0] == ["TAGS_SET", "TAGS_SET", "OOB_COMMAND"]
-    assert sorted(steps[1:3]) == marks
+    assert sorted(steps[1:3]) == [[f"NODE_SET_PARAMS({name})"] for name in OFF]
     assert steps[3:5] == [["TAGS_DEL"]] * 2
-    assert {step[0].partition("(")[0] for step in steps[5:]} <= {"INSTANCE_MIGRATE"}
-    assert calls() == [f"power-on {name}" for name in off]
+    assert {step[0].partition("(")[0] for step in steps[5:]} == {"INSTANCE_MIGRATE"}
+    assert calls() == [f"power-on {name}" for name in OFF]
+    assert {instances for *_, instances in nodes().values()} == {1}
 
 
-def test_the_tool_killed_after_each_step() -> None:
-    assert again_and_again(DOWN) > 4
-    assert squeezed() == {"node2", "node3"}
-    assert again_and_again(UP) > 2
-    assert squeezed() == set()
+def test_down_and_up_in_the_order_that_ganeti_wants() -> None:
+    """As its own list of jobs tells."""
+    for command, went in (DOWN, went_down), (UP, went_up):
+        before = last()
+        run([*command, "-L"])
+        went(before)
+        before = last()
+        run([*command, "-L"])
+        assert not queue(before)
+
+
+def cut_off(executor: str, command: cluster.Command, moment: Moment) -> bool:
+    """Have a plan carried out and kill who does so at a moment, the tool or the daemon; whether it came."""
+    with Interposed(TOP / "interposed", LUXI, moment) as luxi, ExitStack() as stack:
+        source, daemon = f"-L{luxi.path}", None
+        if executor == "daemon":
+            source, daemon = "-D", stack.enter_context(Daemon(f'{OFTEN}\nluxi = "{luxi.path}"'))
+            wait_for_what_was_left(daemon)
+            daemon.refresh()
+        process = stack.enter_context(start([*command, source]))
+        wait_until(lambda: luxi.reached.is_set() or process.poll() is not None)
+        if daemon is not None:
+            daemon.kill()
+        process.kill()
+        out, err = process.communicate()
+        assert luxi.reached.is_set() or process.returncode == 0, (out, err)
+        return luxi.reached.is_set()
+
+
+def wait_for_what_was_left(daemon: Daemon) -> None:
+    """Wait for jobs that a killed daemon has left: as long as they go on, none of the kind is begun."""
+
+    def going() -> bool:
+        plans: Any = asked(daemon.socket, "plans", {}, patience=PATIENCE)
+        return any(plan["jobs"]["going"] for plan in plans)
+
+    wait_until(lambda: not going())
+
+
+@pytest.mark.parametrize(
+    ("executor", "moment"),
+    [("tool", Moment.ENDED), ("daemon", Moment.ENDED), ("daemon", Moment.UNANSWERED)],
+)
+def test_another_run_goes_on_where_one_was_killed(executor: str, moment: Moment) -> None:
+    """And is killed one step later, until one has nothing to do any more."""
+    for command, went, steps in (DOWN, went_down, 6), (UP, went_up, 4):
+        before, times = last(), 0
+        while cut_off(executor, command, moment):
+            times += 1
+            assert times < 2 * steps
+        assert times >= steps
+        went(before)
