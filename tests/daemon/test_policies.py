@@ -5,7 +5,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.daemon.planning import AT_ONCE, FOR_EVER, OFTEN, call, ctl, following, known, submitted
+import pytest
+
+from ganeti_htools.model.cluster import Cluster
+from tests.daemon.planning import AT_ONCE, FOR_EVER, OFTEN, call, ctl, following, known, submitted, whole
+from tests.support.policies import asleep, racks
 from tests.support.programs import PROGRAMS, ROOT, Daemon, run, running, script, wait_until
 from tests.support.simulators import Simulator
 from tests.support.worlds import uneven
@@ -23,12 +27,12 @@ def decided(daemon: Daemon) -> list[Any]:
     return [entry for entry in call(daemon, "history") if entry["kind"] == "policy"]
 
 
-def considered(daemon: Daemon) -> Any:
-    """The decision that comes of having the policy considered."""
-    count = len(decided(daemon))
-    assert ctl(daemon, "run", "rebalance").stdout == "rebalance is being considered\n"
-    wait_until(lambda: len(decided(daemon)) > count)
-    return decided(daemon)[count]
+def considered(daemon: Daemon, name: str = "rebalance", remedies: int = 1) -> Any:
+    """The last decision that comes of having a policy considered."""
+    count = len(decided(daemon)) + remedies
+    assert ctl(daemon, "run", name).stdout == f"{name} is being considered\n"
+    wait_until(lambda: len(decided(daemon)) >= count)
+    return decided(daemon)[count - 1]
 
 
 def policy(daemon: Daemon) -> Any:
@@ -65,6 +69,47 @@ def test_a_plan_that_was_proposed_is_executed_by_somebody(tmp_path: Path) -> Non
         assert "waits for htoolsctl execute" in considered(daemon)["reason"]
         assert ctl(daemon, "execute", told["plan"]).returncode == 0
         assert jobs(ganeti) == len(told["moves"])
+
+
+@pytest.mark.parametrize(
+    ("name", "decisions", "cluster", "settings"),
+    [
+        ("rebalance", 1, uneven(), f"{EAGER}max_moves = 2\n"),
+        ("squeeze", 2, racks(3, 1, 1, 1), 'hold = 1\nmax_nodes = 1\ngroups = ["default"]\n'),
+        ("squeeze", 2, asleep(racks(7, 7, 7, 0), "d"), 'hold = 1\nmax_moves = 1\ngroups = ["default"]\n'),
+    ],
+)
+def test_a_plan_that_was_proposed_outlives_the_daemon(
+    tmp_path: Path, name: str, decisions: int, cluster: Cluster, settings: str
+) -> None:
+    """The next one makes the same of the cluster, of which it was a part: of one group, and as many moves."""
+    wish = f'{OFTEN}[{name}]\nmode = "propose"\n{settings}'
+    with following(tmp_path, cluster, config=wish) as (daemon, ganeti):
+        considered(daemon, name, decisions)
+        (told,) = (each for each in decided(daemon) if each["outcome"] == "proposed")
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        with running(tmp_path / "daemon", config=wish) as again:
+            known(again)
+            done = ctl(again, "execute", told["plan"])
+            assert (done.returncode, done.stderr) == (0, "")
+            assert jobs(ganeti)
+            assert whole(again)["state"] == "done"
+
+
+def test_a_plan_that_would_be_another_is_refused(tmp_path: Path) -> None:
+    wish = f'{OFTEN}[squeeze]\nmode = "propose"\nhold = 1\nmax_nodes = 1\ngroups = ["default"]\n'
+    with following(tmp_path, racks(3, 1, 1, 1), config=wish) as (daemon, ganeti):
+        told = considered(daemon, "squeeze", 2)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        never = f'{wish}never = ["{told["powered"][0]}"]\n'
+        with running(tmp_path / "daemon", config=never) as again:
+            known(again)
+            refused = ctl(again, "execute", told["plan"])
+            assert refused.returncode == 1
+            assert "it would be another; make a new one" in refused.stderr
+            assert jobs(ganeti) == 0
 
 
 def test_what_it_acts_on_is_done_and_survives_a_kill(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tests.support.days import Log, Site, lived
 from tests.support.policies_at_work import without_threads
 
 PACE = 7200.0  # seconds: of the load, and of rounds
+SEEN = PACE / 3 + PACE / 4  # seconds until such a daemon has seen a move
 SITE = Site(1, 5, 30)
 SQUEEZE = st.builds(
     Squeeze,
@@ -94,32 +95,29 @@ def check_scores(log: Log, wish: Rebalance, reserve: Reserve) -> None:
     to stay free do not let down.
     """
     over, counted = 0, -DAY
-    moves: list[tuple[float, str]] = []  # of all policies, when they began, and when they were made
-    made = sorted((when, name) for when, name, _ in log.moves)
-    spent: list[tuple[float, int]] = []
+    moves = [(when, name) for when, name, _ in log.moves]  # of all policies, when they began and were made
+    moves += [(plan.time, str(move["instance"])) for plan in begun(log) for move in plan.moves]
     for decision, cluster in log.seen:
-        now = decision.time
-        moves += [each for each in made if each[0] <= now]
-        made = [each for each in made if each[0] > now]
-        if decision.policy == "rebalance" and cluster is not None:
-            score = decision.score["before"]
-            assert score is not None
-            if score < wish.start or decision.reason.startswith(UNJUDGED):
-                over = 0
-            elif now - counted >= 60:
-                over += 1
-            counted = now if now - counted >= 60 else counted
-            if over >= wish.hold and not decision.reason.startswith(BUSY):
-                resting = {name for when, name in moves if now - when < wish.cool_down_seconds}
-                left = wish.moves_per_day - sum(count for when, count in spent if now - when < DAY)
-                least = reachable(cluster, resting, min(wish.max_moves, left), reserve, score)
-                after = decision.score["after"] if decision.outcome == BEGUN else score
-                assert after is not None
-                assert after < wish.start or after - least < wish.min_gain + 1e-6
-        if decision.outcome == BEGUN:
-            names = [str(move["instance"]) for move in decision.moves]
-            moves += [(now, name) for name in names]
-            spent += [(now, len(names))] if decision.policy == "rebalance" else []
+        if decision.policy != "rebalance" or cluster is None:
+            continue
+        now, score = decision.time, decision.score["before"]
+        assert score is not None
+        if score < wish.start or decision.reason.startswith(UNJUDGED):
+            over = 0
+        elif now - counted >= 60:
+            over, counted = over + 1, now
+        if over < wish.hold or decision.reason.startswith(BUSY):
+            continue
+        since = {name: now - when for when, name in sorted(moves) if when < now}
+        if any(0 <= each - wish.cool_down_seconds < SEEN for each in since.values()):
+            continue  # the daemon perhaps does not know yet that they may move again
+        resting = {name for name, each in since.items() if each < wish.cool_down_seconds}
+        today = [len(plan.moves) for plan in begun(log, "rebalance") if now - DAY < plan.time < now]
+        room = min(wish.max_moves, wish.moves_per_day - sum(today))
+        after = decision.score["after"] if decision.outcome == BEGUN else score
+        assert after is not None
+        least = reachable(cluster, resting, room, reserve, score)
+        assert after < wish.start or after - least < wish.min_gain + 1e-6
 
 
 # Why a group is not judged, and what goes first.

@@ -1,13 +1,17 @@
 """What policies see of a node group, made by hand."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.cluster import Cluster, Group, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.policy import DEFAULT_IPOLICY
+from ganeti_htools.model.tags import STANDBY_AUTO
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.proposal import Proposal
 from htoolsd.policies.bounds import Bounds
 from htoolsd.policies.conditions import Need
@@ -15,6 +19,7 @@ from htoolsd.policies.looking import measured
 from htoolsd.policies.memory import Room
 from htoolsd.policies.policy import Facts, Planned, Remedy
 from htoolsd.policies.settings import Rebalance, Redistribute, Settings, Squeeze
+from tests.support.worlds import instance, node
 
 WIDE = Room(1000, 1 << 30)
 
@@ -41,6 +46,44 @@ def needed(remedy: Remedy, cluster: Cluster, settings: Settings) -> dict[str, Ne
 def all_off(**settings: Settings) -> dict[str, Settings]:
     """The settings of all policies: those that are not told are off."""
     return {"redistribute": Redistribute(), "squeeze": Squeeze(), "rebalance": Rebalance()} | settings
+
+
+STANDARD = 512  # MiB
+POLICY = replace(DEFAULT_IPOLICY, std=replace(DEFAULT_IPOLICY.std, memory_size=STANDARD, cpu_count=1))
+
+
+def racks(*counts: int, mem: int = 500, names: str = "abcdef") -> Cluster:
+    """A node group with so many instances on each of its nodes, and a second group with two empty nodes."""
+    nodes = [
+        node(name, f_mem=4000 - mem * count, t_cpu=16.0, tags=("role:old",) if name == "b" else ())
+        for name, count in zip(names, counts, strict=False)
+    ]
+    rows = [
+        replace(instance(f"{name}{at}", DiskTemplate.EXT, name), mem=mem)
+        for name, count in zip(names, counts, strict=False)
+        for at in range(count)
+    ]
+    others = [node(name, group="uuid-2", master=name == "boss") for name in ("boss", "y")]
+    groups = Group("default", "uuid", ipolicy=POLICY), Group("second", "uuid-2", ipolicy=POLICY)
+    return Cluster(groups, (*nodes, *others), tuple(rows))
+
+
+def asleep(cluster: Cluster, *names: str) -> Cluster:
+    """These nodes are powered down, and report nothing."""
+
+    def row(each: Node) -> Node:
+        figures: dict[str, Any] = {
+            "t_mem": 0.0,
+            "n_mem": 0,
+            "f_mem": 0,
+            "t_dsk": 0.0,
+            "f_dsk": 0,
+            "t_cpu": 0.0,
+        }
+        unknown = replace(each, offline=True, tags=(STANDBY_AUTO,), **figures)
+        return unknown if each.name in names else each
+
+    return replace(cluster, nodes=tuple(map(row, cluster.nodes)))
 
 
 async def none_again(_facts: Mapping[str, Any]) -> Proposal:

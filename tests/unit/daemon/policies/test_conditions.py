@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -68,6 +69,32 @@ def test_settings_may_hold_it_back(settings: dict[str, Any], condition: str, rea
 )
 def test_times_that_let_it_go_on(settings: dict[str, Any]) -> None:
     assert held(replace(ACTING, **settings)) == {}
+
+
+@pytest.mark.parametrize(
+    ("hour", "day", "reason"),
+    [
+        (23, "sat", None),
+        (1, "fri", None),
+        (1, "sat", "this is the night of fri, not sat"),
+        (6, "sat", "it is 06:00, not within 22:00-06:00"),
+        (23, "fri", "today is sat, not fri"),
+    ],
+)
+def test_a_night_belongs_to_the_day_on_which_it_began(hour: int, day: str, reason: str | None) -> None:
+    settings = replace(ACTING, hours="22:00-06:00", weekdays=(day,))
+    local = SATURDAY.replace(hour=hour, minute=0)
+    assert held(settings, local=local) == ({} if reason is None else {"hours": reason})
+
+
+@pytest.mark.parametrize(
+    "utc", ["2026-03-29 00:59", "2026-03-29 01:01", "2026-10-25 00:59", "2026-10-25 01:01"]
+)
+def test_hours_are_those_of_the_clock_when_summer_time_begins_and_ends(utc: str) -> None:
+    """An hour that is left out is left out, one that comes twice counts twice."""
+    local = datetime.fromisoformat(f"{utc}+00:00").astimezone(ZoneInfo("Europe/Berlin"))
+    settings = replace(ACTING, hours="02:30-03:30")
+    assert bool(held(settings, local=local)) is (f"{local:%H:%M}" < "02:30")
 
 
 def test_what_was_proposed_holds_back_further_proposals_only() -> None:
@@ -146,6 +173,20 @@ def test_what_has_been_done_is_not_forgotten_by_counting() -> None:
     assert counted(ACTING, done).rounds == Rounds(last=NOW, acted=5.0)
 
 
+def test_what_is_considered_again_at_once_is_the_same_round() -> None:
+    """As when nodes come back one after the other; but whoever asks every few minutes makes rounds."""
+    assert rounds(9.0, 9.0, 9.0, apart=5.0) == [False, False, False]
+    assert rounds(9.0, 9.0, 9.0, apart=60.0) == [False, True, True]
+
+
+def test_rounds_do_not_count_while_somebody_else_squeezes() -> None:
+    """Between two sets of its jobs there are none."""
+    squeezed = {"left": ["node1"], "jobs": [7]}
+    assert rounds(9.0, 9.0, 9.0, **squeezed) == [False, False, False]
+    assert rounds(9.0, 9.0, 9.0, left=["node1"]) == [False, True, True]
+    assert rounds(9.0, 9.0, 9.0, **squeezed, plan="beef") == [False, True, True]
+
+
 def test_how_far_the_rounds_are_is_told() -> None:
     calm = need(facts(1.0), ACTING)
     assert held(rounds=Rounds(), need=calm) == {"hold": "score 1.00000000 is below the start, 2"}
@@ -165,8 +206,22 @@ def test_how_far_the_rounds_are_is_told() -> None:
         ({"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "mail"}, False),
         ({"OP_ID": "OP_CLUSTER_VERIFY"}, True),
         ({"OP_ID": "OP_NODE_QUERY_STORAGE", "nodes": ["node1"]}, False),
+        ({"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "new", "reason": [["gnt", "node2", 1]]}, True),
+        ({"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "new", "src_node": "node2"}, True),
+        ({"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "new", "pnode": "node2"}, False),
+        ({"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "mail"}, True),
+        ({"OP_ID": "OP_INSTANCE_CHANGE_GROUP", "instance_name": "mail", "target_groups": ["rack2"]}, False),
+        ({"OP_ID": "OP_GROUP_EVACUATE", "group_name": "rack2", "target_groups": None}, True),
     ],
 )
 def test_jobs_that_touch_a_group(opcode: dict[str, Any], touches: bool) -> None:
     here = frozenset({"rack1", "node1", "web"})
     assert touching([opcode], here, here | {"rack2", "node2", "mail"}) is touches
+
+
+def test_each_opcode_of_a_job_counts() -> None:
+    here = frozenset({"rack1", "node1", "web"})
+    elsewhere = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "mail"}
+    new = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": ["tag"]}
+    assert touching([elsewhere, new], here, here | {"mail"})
+    assert not touching([elsewhere, elsewhere], here, here | {"mail"})

@@ -78,5 +78,16 @@ def test_what_is_old_is_forgotten() -> None:
     assert (known.moved, known.switched) == ({"mail": 20.0}, {"node2": 20.0})
 
 
+def test_what_a_wrong_clock_noted_counts_from_now_on() -> None:
+    rounds = {"rebalance": {"rack1": Rounds(2, True, 9e9, 9e9)}}
+    memory = Memory([Spent(9e9, 2, 3), Spent(5.0, 1, 1)], 2, "no", 9e9, rounds)
+    known = Remembered({"rebalance": memory}, {"web": 9e9, "mail": 7.0}, {"node1": 9e9})
+    known.not_after(10.0, {"rebalance": Settings(back_off_seconds=100.0)})
+    assert (known.moved, known.switched) == ({"web": 10.0, "mail": 7.0}, {"node1": 10.0})
+    assert [each.time for each in memory.spent] == [10.0, 5.0]
+    assert memory.rests_until == 210.0
+    assert memory.of("rebalance", "rack1") == Rounds(2, True, 10.0, 10.0)
+
+
 def test_instances_rest_for_a_while() -> None:
     assert resting({"web": 10.0, "mail": 20.0}, Settings(cool_down_seconds=15.0), 30.0) == ["mail"]

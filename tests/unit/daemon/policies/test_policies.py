@@ -4,14 +4,18 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 import trio
 from trio.testing import MockClock
 
+from ganeti_htools.planning import hbal
+from ganeti_htools.planning.proposal import Proposal
 from htoolsd.history import entries
 from htoolsd.plans.plan import PlanState
+from htoolsd.policies import rebalance
 from htoolsd.policies.settings import Rebalance
 from tests.support.policies import all_off
 from tests.support.policies_at_work import now, without_threads, working
@@ -199,6 +203,38 @@ async def test_plans_that_fail_switch_it_off(autojump_clock: MockClock, tmp_path
         assert json.loads(daemon.path.read_text())["policies"]["rebalance"]["failed"] == 2
         daemon.policies.forget_failures("rebalance")
         assert (await daemon.decided()).outcome == "begun"
+
+
+@pytest.mark.parametrize("mode", ["shadow", "propose", "act"])
+async def test_what_comes_while_a_plan_is_made_is_heeded(
+    autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """As when the policy is switched off meanwhile, or jobs begin."""
+    async with working(tmp_path, rebalance=replace(EAGER, mode=mode)) as daemon:
+
+        def switched_off(*args: Any) -> Proposal:
+            daemon.policies.limit(all_off())
+            return hbal.propose(*args)
+
+        monkeypatch.setattr(rebalance, "propose", switched_off)
+        told = await daemon.decided()
+        assert (told.outcome, told.reason) == ("held back", "the policy is off")
+        assert (daemon.submitted, list(daemon.plans.all)) == (0, [])
+
+
+async def test_what_moved_while_policies_were_off_rests_all_the_same(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """From when it moved."""
+    async with working(tmp_path) as daemon:
+        name = "web0"
+        daemon.luxid.jobs.submit([[migrate(name, target_node="two")]])
+        await trio.sleep(3600)
+        daemon.policies.limit(all_off(rebalance=replace(EAGER, mode="shadow")))
+        await daemon.decided()
+        moved = json.loads(daemon.path.read_text())["moved"]
+        assert moved.keys() == {name}
+        assert moved[name] < now() - 3500
 
 
 async def test_explaining_changes_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ import pytest
 
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Review
-from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
+from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.policy import DEFAULT_IPOLICY
-from ganeti_htools.model.tags import PINNED, STANDBY_AUTO
+from ganeti_htools.model.tags import PINNED
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.policies.memory import Room
 from htoolsd.policies.policy import Planned
@@ -18,38 +17,10 @@ from htoolsd.policies.power_down import POWER_DOWN
 from htoolsd.policies.power_up import POWER_UP
 from htoolsd.policies.settings import Squeeze
 from tests.support import policies
-from tests.support.policies import needed
+from tests.support.policies import asleep, needed, racks
 from tests.support.worlds import instance, node
 
 EAGER = Squeeze(mode="act", max_nodes=3)
-STANDARD = 512  # MiB
-POLICY = replace(DEFAULT_IPOLICY, std=replace(DEFAULT_IPOLICY.std, memory_size=STANDARD, cpu_count=1))
-
-
-def racks(*counts: int, mem: int = 500, names: str = "abcdef") -> Cluster:
-    """A node group with so many instances on each of its nodes, and a second group with two empty nodes."""
-    nodes = [
-        node(name, f_mem=4000 - mem * count, t_cpu=16.0, tags=("role:old",) if name == "b" else ())
-        for name, count in zip(names, counts, strict=False)
-    ]
-    rows = [
-        replace(instance(f"{name}{at}", DiskTemplate.EXT, name), mem=mem)
-        for name, count in zip(names, counts, strict=False)
-        for at in range(count)
-    ]
-    others = [node(name, group="uuid-2", master=name == "boss") for name in ("boss", "y")]
-    groups = Group("default", "uuid", ipolicy=POLICY), Group("second", "uuid-2", ipolicy=POLICY)
-    return Cluster(groups, (*nodes, *others), tuple(rows))
-
-
-def asleep(cluster: Cluster, *names: str) -> Cluster:
-    """These nodes are powered down, and report nothing."""
-
-    def row(each: Node) -> Node:
-        unknown = replace(each, offline=True, tags=(STANDBY_AUTO,), t_mem=0.0, n_mem=0, f_mem=0, t_cpu=0.0)
-        return unknown if each.name in names else each
-
-    return replace(cluster, nodes=tuple(map(row, cluster.nodes)))
 
 
 def down(cluster: Cluster, settings: Squeeze = EAGER, **seen: Any) -> Planned:

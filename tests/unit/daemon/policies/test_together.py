@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -10,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.model.cluster import Cluster, Group, Node
-from ganeti_htools.model.tags import STANDBY_AUTO
+from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, begin
 from htoolsd.plans.plan import PlanState
@@ -227,14 +228,78 @@ async def test_drained_nodes_hold_both_directions_back(autojump_clock: MockClock
         assert not offline(daemon)
 
 
-async def test_what_a_plan_left_drained_holds_nothing_back(autojump_clock: MockClock, tmp_path: Path) -> None:
-    """It is known by its tag, and goes with the nodes that are powered down next."""
+def left(daemon: Working, name: str, *roles: Any) -> None:
+    """What a run of hsqueeze that was cut off has left of a node."""
+    tagging = opcode("TAGS_SET", kind="node", name=name, tags=[SQUEEZING])
+    daemon.luxid.jobs.submit([[tagging, *roles]])
+
+
+def squeezed(daemon: Working) -> set[str]:
+    """The nodes on which work has not been finished."""
+    return {row.name for row in daemon.luxid.jobs.world.cluster.nodes if SQUEEZING in row.tags}
+
+
+async def test_what_a_run_left_drained_goes_with_the_nodes_that_are_powered_down_next(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
     async with working(tmp_path, world=idle(), squeeze=SQUEEZE) as daemon:
-        tagging = opcode("TAGS_SET", kind="node", name="a", tags=["htools:squeezing"])
-        daemon.luxid.jobs.submit([[tagging, role("a", drained=True)]])
+        left(daemon, "a", role("a", drained=True))
         await trio.sleep(10)
-        assert ("power down", "begun") in told(await rounds(daemon, "squeeze"))
+        done = await rounds(daemon, "squeeze")
+        assert told(done)[1:] == [("power down", "begun"), ("finish", "held back")]
         await daemon.over()
         assert offline(daemon)
         assert not daemon.luxid.jobs.world.drained
-        assert not any("htools:squeezing" in row.tags for row in daemon.luxid.jobs.world.cluster.nodes)
+        assert not squeezed(daemon)
+
+
+@pytest.mark.parametrize("mode", ["shadow", "propose", "act"])
+async def test_what_a_run_left_is_finished_where_no_node_can_be_spared(
+    autojump_clock: MockClock, tmp_path: Path, mode: str
+) -> None:
+    """Also when the day's budget is spent; nodes that somebody else has drained stay drained."""
+    settings = replace(SQUEEZE, mode=mode, never=("a", "b", "c"))
+    async with working(tmp_path, world=idle(), squeeze=settings) as daemon:
+        left(daemon, "a", role("a", drained=True))
+        left(daemon, "b", role("b", offline=True))
+        await trio.sleep(10)
+        *_, done = await rounds(daemon, "squeeze")
+        outcome = {"shadow": "would act", "propose": "proposed", "act": "begun"}[mode]
+        assert (done.remedy, done.outcome, done.powered) == ("finish", outcome, ("a", "b"))
+        if mode == "act":
+            assert (await daemon.over()).state is PlanState.DONE
+            assert not squeezed(daemon)
+            assert (offline(daemon), daemon.luxid.jobs.world.drained) == ({"b"}, frozenset())
+            await trio.sleep(10)
+            assert "finish" not in {each.remedy for each in await rounds(daemon, "squeeze")}
+        else:
+            assert squeezed(daemon) == {"a", "b"}
+
+
+async def test_what_is_finished_meanwhile_by_somebody_else_is_left_alone(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    settings = replace(SQUEEZE, mode="propose", never=("a", "b", "c"))
+    async with working(tmp_path, world=idle(), squeeze=settings) as daemon:
+        left(daemon, "a", role("a", drained=True))
+        await trio.sleep(10)
+        await rounds(daemon, "squeeze")
+        (plan,) = daemon.plans.all
+        untagging = opcode("TAGS_DEL", kind="node", name="a", tags=[SQUEEZING])
+        daemon.luxid.jobs.submit([[untagging]])
+        await trio.sleep(10)
+        await daemon.plans.begin(plan, "stop", False)
+        await daemon.over()
+        assert "what an earlier hsqueeze has left there has changed" in str(plan.error)
+        assert daemon.luxid.jobs.world.drained == {"a"}
+
+
+async def test_what_a_run_left_drained_holds_other_policies_back(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with working(tmp_path, rebalance=REBALANCE, redistribute=REDISTRIBUTE) as daemon:
+        left(daemon, "two", role("two", drained=True))
+        await trio.sleep(10)
+        done = await rounds(daemon, "rebalance", "redistribute")
+        assert {each.reason for each in done} == {"nodes are drained: two"}
+        assert daemon.submitted == 1
