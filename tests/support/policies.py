@@ -72,16 +72,8 @@ def asleep(cluster: Cluster, *names: str) -> Cluster:
     """These nodes are powered down, and report nothing."""
 
     def row(each: Node) -> Node:
-        figures: dict[str, Any] = {
-            "t_mem": 0.0,
-            "n_mem": 0,
-            "f_mem": 0,
-            "t_dsk": 0.0,
-            "f_dsk": 0,
-            "t_cpu": 0.0,
-        }
-        unknown = replace(each, offline=True, tags=(STANDBY_AUTO,), **figures)
-        return unknown if each.name in names else each
+        off = replace(each, offline=True, tags=(STANDBY_AUTO,), t_mem=0.0, n_mem=0, f_mem=0, t_cpu=0.0)
+        return replace(off, t_dsk=0.0, f_dsk=0) if each.name in names else each
 
     return replace(cluster, nodes=tuple(map(row, cluster.nodes)))
 
