@@ -1,7 +1,6 @@
 """What the daemon tells about itself."""
 
 import os
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,6 @@ async def test_all_parts_of_the_daemon_are_told_of(autojump_clock: MockClock, tm
         run = teller(socket, server, sync, decisions, claims, plans, policies, history, ledger, follower)
         methods.add(Method("status", 1, "What is tried.", {}, run))
         await sync.refresh()
-        autojump_clock.autojump_threshold = inf  # the ledger takes the time that it takes
         peer = MemoryPeer()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.serve, peer)

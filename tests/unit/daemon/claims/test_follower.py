@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +56,9 @@ class Parts:
 
 
 @asynccontextmanager
-async def parts(clock: MockClock, tmp_path: Path) -> AsyncIterator[Parts]:
+async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
     async with ganeti() as luxid, following(luxid) as sync:
         await sync.refresh()
-        clock.autojump_threshold = inf  # the ledger takes the time that it takes
         made = Parts(luxid, sync, f"sqlite:///{tmp_path}/ledger.sqlite")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(made.follower.run)
@@ -69,7 +67,7 @@ async def parts(clock: MockClock, tmp_path: Path) -> AsyncIterator[Parts]:
 
 
 async def test_after_a_poll_the_ledger_says_what_exists(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with parts(autojump_clock, tmp_path) as made:
+    async with parts(tmp_path) as made:
         assert made.follower.status()["behind_s"] is None
         await made.poll()
         cluster = made.sync.model.cluster
@@ -84,7 +82,7 @@ async def test_after_a_poll_the_ledger_says_what_exists(autojump_clock: MockCloc
 
 
 async def test_what_is_set_reaches_decisions(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with parts(autojump_clock, tmp_path) as made:
+    async with parts(tmp_path) as made:
         await made.poll()
         before = made.sync.model
         assert before.cluster is not None
@@ -104,7 +102,7 @@ async def test_what_is_set_reaches_decisions(autojump_clock: MockClock, tmp_path
 
 
 async def test_what_plans_have_claimed_is_kept_free(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with parts(autojump_clock, tmp_path) as made:
+    async with parts(tmp_path) as made:
         await made.poll()
         cluster = made.sync.model.cluster
         assert cluster is not None
@@ -121,7 +119,7 @@ async def test_what_plans_have_claimed_is_kept_free(autojump_clock: MockClock, t
 
 async def test_a_ledger_that_cannot_be_used_is_behind(autojump_clock: MockClock, tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").mkdir()
-    async with parts(autojump_clock, tmp_path) as made:
+    async with parts(tmp_path) as made:
         await made.poll()
         status = made.follower.status()
         assert status["behind_s"] is None
@@ -130,7 +128,7 @@ async def test_a_ledger_that_cannot_be_used_is_behind(autojump_clock: MockClock,
 
 
 async def test_who_is_not_master_says_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
-    async with parts(autojump_clock, tmp_path) as made:
+    async with parts(tmp_path) as made:
         made.sync.master = False
         await made.follower.again()
         assert await made.worker.do(lambda ledger: ledger.providers()) == ()
@@ -141,7 +139,7 @@ async def test_what_an_instance_was_promised_is_not_kept(
     autojump_clock: MockClock, tmp_path: Path, promised: Any
 ) -> None:
     """It will be where it was promised room, which decisions are told apart."""
-    async with parts(autojump_clock, tmp_path) as made:
+    async with parts(tmp_path) as made:
         await made.poll()
         name = f"{made.sync.model.name}/new"
         cluster = made.sync.model.cluster

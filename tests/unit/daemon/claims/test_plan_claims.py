@@ -141,6 +141,7 @@ async def test_claims_of_plans_that_are_gone_are_released(autojump_clock: MockCl
         await here.claim(theirs, {node: {"MEMORY_MB": 1}})
         while name in await here.claimed():
             await here.follower.again()
+            await trio.sleep(1)
         assert [*await here.claimed()] == ["other/plan/theirs"]
 
 
