@@ -3,15 +3,16 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.clusters import Json, Shape, cluster
 from tests.support.messages import allocate, encode, message
+from tests.support.postgresql import Server
 from tests.support.programs import PROGRAMS, Daemon, executable, run, running, wait_until
 from tests.support.rows import generated
 from tests.support.simulators import Simulator, simulator
@@ -97,9 +98,9 @@ def new(ganeti: Simulator) -> str:
 
 
 @contextmanager
-def following(directory: Path) -> Iterator[Daemon]:
-    """A daemon that follows Ganeti."""
-    with running(directory / "daemon", config="config_seconds = 0.05\n") as daemon:
+def following(directory: Path, config: str = "") -> Iterator[Daemon]:
+    """A daemon that follows Ganeti, and whose ledger says what exists."""
+    with running(directory / "daemon", config=f"config_seconds = 0.05\n{config}") as daemon:
         wait_until(lambda: daemon.status()["ledger"]["behind_s"] is not None)
         yield daemon
 
@@ -108,7 +109,7 @@ def test_a_claim_lives_as_long_as_its_job(tmp_path: Path, ganeti: Simulator, new
     with following(tmp_path) as daemon:
         for name in (new, "none.example.org"):
             answer = decide(daemon, request(tmp_path, name, full_after(EACH)))
-            assert (answer["success"], "ledger" in answer["info"]) == (True, False)
+            assert answer["success"]
         wait_until(lambda: daemon.told("claim ended"))
         (ended,) = daemon.told("claim ended")
         assert (ended["instance"], ended["why"]) == ("none.example.org", "no job")
@@ -142,4 +143,67 @@ def test_a_ledger_that_cannot_be_used_does_not_keep_anybody_waiting(
         assert daemon.status()["claims"]["living"] == 1
         lock.close()
         wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
+        ganeti.finish()
+
+
+def claims_nonetheless(daemon: Daemon, path: Path, error: str) -> None:
+    """A decision is made without the ledger, and says so; one line of the log does, too."""
+    answer = decide(daemon, path)
+    assert answer["success"]
+    assert f"; decided without the ledger: {error}" in answer["info"]
+    assert daemon.status()["claims"]["living"] == 1
+    assert daemon.status()["ledger"]["error"].startswith(error)
+    assert [each["event"] for each in daemon.events() if each["level"] in ("warning", "error")] == [
+        "ledger cannot be used"
+    ]
+
+
+def garbage(path: Path) -> str:
+    path.write_bytes(b"garbage" * 1000)
+    return "file is not a database"
+
+
+def of_a_newer_version(path: Path) -> str:
+    with closing(sqlite3.connect(path)) as ledger:
+        ledger.execute("CREATE TABLE ledger_version (version_num TEXT)")
+        ledger.execute("INSERT INTO ledger_version VALUES ('9999')")
+        ledger.commit()
+    return "the ledger is of a newer htoolsd (version 9999; known is 0001)"
+
+
+def directory(path: Path) -> str:
+    path.mkdir()
+    return "Is a directory"
+
+
+@pytest.mark.parametrize("spoil", [garbage, of_a_newer_version, directory])
+def test_a_ledger_that_cannot_be_opened(
+    tmp_path: Path, ganeti: Simulator, new: str, spoil: Callable[[Path], str]
+) -> None:
+    path = tmp_path / "daemon" / "state" / "ledger.sqlite"
+    path.parent.mkdir(mode=0o700)
+    error = spoil(path)
+    with running(tmp_path / "daemon", config="config_seconds = 0.05\n") as daemon:
+        wait_until(lambda: daemon.told("ledger cannot be used"))
+        error = error if spoil is of_a_newer_version else f"{path}: {error}"
+        claims_nonetheless(daemon, request(tmp_path, new, full_after(EACH)), error)
+        path.rename(tmp_path / "spoilt")
+        wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
+        assert len(daemon.told("ledger is used again")) == 1
+        ganeti.finish()
+
+
+def test_postgresql_is_stopped_and_comes_back(
+    tmp_path: Path, ganeti: Simulator, new: str, postgresql: Server
+) -> None:
+    with following(tmp_path, f'ledger = "{postgresql.database()}"\n') as daemon:
+        postgresql.stop()
+        try:
+            path = request(tmp_path, new, full_after(EACH))
+            wait_until(lambda: daemon.status()["ledger"]["error"])
+            claims_nonetheless(daemon, path, "postgresql://tester@/postgres?")
+        finally:
+            postgresql.start()
+        wait_until(lambda: daemon.status()["ledger"]["claims"] == 1)
+        assert len(daemon.told("ledger is used again")) == 1
         ganeti.finish()

@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ _SETTINGS = {
     "shared_buffers": "16MB",
 }
 _NOBODY = 65534
+_QUIET: dict[str, Any] = {"cwd": "/", "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
 
 
 def programs() -> Path | None:
@@ -33,10 +34,23 @@ def programs() -> Path | None:
 
 
 class Server:
-    """A running server."""
+    """A server, which is started by a command, with its socket in a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, command: Sequence[str | Path]) -> None:
         self._directory = directory
+        self._command = [str(word) for word in command]
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        with (self._directory / "log").open("a") as log:
+            self._running = subprocess.Popen(self._command, stderr=log, **_QUIET)
+        wait_until(lambda: self._running.poll() is not None or self.answers())
+        assert self._running.poll() is None, (self._directory / "log").read_text()
+
+    def stop(self) -> None:
+        """At once, whoever is connected."""
+        self._running.send_signal(signal.SIGQUIT)
+        self._running.wait()
 
     def answers(self) -> bool:
         try:
@@ -75,20 +89,15 @@ def serving(programs: Path) -> Iterator[Server]:
         "--no-sync",
     ]
     initdb += ["--encoding=UTF8", "--no-locale"]
-    quiet: dict[str, Any] = {"cwd": "/", "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     options = [f"-c{key}={value}" for key, value in _SETTINGS.items()]
     postgres: list[str | Path] = [programs / "postgres", "-D", data, "-k", directory, *options]
     try:
-        subprocess.run([*as_user, *initdb], check=True, **quiet)
-        with (directory / "log").open("w") as log:
-            running = subprocess.Popen([*as_user, *postgres], stderr=log, **quiet)
+        subprocess.run([*as_user, *initdb], check=True, **_QUIET)
+        server = Server(directory, [*as_user, *postgres])
+        server.start()
         try:
-            server = Server(directory)
-            wait_until(lambda: running.poll() is not None or server.answers())
-            assert running.poll() is None, (directory / "log").read_text()
             yield server
         finally:
-            running.send_signal(signal.SIGQUIT)  # at once
-            running.wait()
+            server.stop()
     finally:
         shutil.rmtree(directory)

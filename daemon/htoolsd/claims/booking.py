@@ -153,7 +153,7 @@ class Booking:
                 await self._make_up()
             self._error = None
         except LedgerError as error:
-            if str(error) != self._error:
+            if str(error) != self._error and not isinstance(error, UnavailableError):  # those are logged
                 _log.warning("claims are not in the ledger", error=str(error))
             self._error = str(error)
 
@@ -176,7 +176,7 @@ class Booking:
             raise UnavailableError(self._error)
         if view is None:  # it is not known what the ledger calls them
             if self._view.awaited:
-                raise UnavailableError("it does not say yet what there is")
+                raise UnavailableError(self._ledger.error or "it does not say yet what there is")
             return
         entries = self._entries(view, names)
         changes = Counter(uuid for entry in entries.values() for uuid in entry.allocations)

@@ -10,7 +10,7 @@ from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.view import View
 from htoolsd.ledger.following import Agreed
 from htoolsd.ledger.kept import Left, left_of
-from htoolsd.ledger.records import LedgerError
+from htoolsd.ledger.records import LedgerError, UnavailableError
 from htoolsd.ledger.telling import Telling
 from htoolsd.ledger.worker import Worker
 from htoolsd.sync.following import Sync
@@ -98,6 +98,6 @@ class Follower:
 
     def _failed(self, error: HtoolsError) -> None:
         self._telling.forget()
-        if str(error) != self.error:
+        if str(error) != self.error and not isinstance(error, UnavailableError):  # those are logged
             _log.warning("ledger does not follow", error=str(error))
         self.error = str(error)

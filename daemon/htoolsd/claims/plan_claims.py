@@ -18,7 +18,7 @@ from htoolsd.ledger.following import Agreed, of_classes
 from htoolsd.ledger.identities import consumer_uuid, full_name
 from htoolsd.ledger.kept import claimed_nodes, left_of
 from htoolsd.ledger.moves import Stations, needs_of
-from htoolsd.ledger.records import Allocations, ConflictError, Consumer, LedgerError
+from htoolsd.ledger.records import Allocations, ConflictError, Consumer, LedgerError, UnavailableError
 from htoolsd.ledger.worker import Worker
 from htoolsd.sync.following import Sync
 from htoolsd.sync.kept import Kept, with_kept
@@ -117,7 +117,8 @@ class PlanClaims:
             self._failed(consumer.name, error)
 
     def _failed(self, plan: str, error: LedgerError) -> None:
-        _log.warning("claims of plans are not in the ledger", plan=plan, error=str(error))
+        if not isinstance(error, UnavailableError):  # those are logged
+            _log.warning("claims of plans are not in the ledger", plan=plan, error=str(error))
 
 
 def _consumer(plan: str, cluster: str) -> Consumer:

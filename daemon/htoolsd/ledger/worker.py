@@ -1,6 +1,7 @@
 """The ledger beside the event loop: its calls block, so they are made in a thread, one at a time.
 
-A database that cannot be used is tried again a moment later; until then nobody waits for it.
+A database that cannot be used is tried again a moment later; until then nobody waits for it. That it cannot
+be used, and that it can again, is logged here, once.
 """
 
 import time
@@ -34,7 +35,7 @@ class Worker:
         self._url = url
         self._ledger: Ledger | None = None
         self._turn = trio.CapacityLimiter(1)
-        self._error: str | None = None
+        self.error: str | None = None  # why the database cannot be used
         self._again = 0.0  # when it may be tried again
         self._conflicts = 0
         self._ending = False
@@ -72,7 +73,7 @@ class Worker:
         counts: Mapping[str, int | None] = dict.fromkeys(("providers", "claims", "beyond"))
         with trio.move_on_after(_COUNTING) as waiting, suppress(UnavailableError):
             counts = await self.do(lambda ledger: ledger.counts())
-        error = f"no answer within {_COUNTING:g} s" if waiting.cancelled_caught else self._error
+        error = f"no answer within {_COUNTING:g} s" if waiting.cancelled_caught else self.error
         return {"database": shown(self._url), "error": error, **counts, "conflicts": self._conflicts}
 
     def _done(self, work: Work[T]) -> T:
@@ -83,8 +84,8 @@ class Worker:
                 self._close()
 
     def _tried(self, work: Work[T]) -> T:
-        if self._error is not None and time.monotonic() < self._again:
-            raise UnavailableError(self._error)
+        if self.error is not None and time.monotonic() < self._again:
+            raise UnavailableError(self.error)
         try:
             if self._ledger is None:
                 from htoolsd.ledger.ledger import Ledger  # takes a while: the daemon is ready before
@@ -95,15 +96,15 @@ class Worker:
             self._conflicts += 1
             raise
         except UnavailableError as error:
-            if self._error is None:
+            if self.error is None:
                 _log.error("ledger cannot be used", error=str(error))
-            self._error = str(error)
+            self.error = str(error)
             self._again = time.monotonic() + _REST
             self._close()
             raise
-        if self._error is not None:
+        if self.error is not None:
             _log.info("ledger is used again")
-            self._error = None
+            self.error = None
         return result
 
     def _close(self) -> None:
