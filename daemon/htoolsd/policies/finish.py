@@ -15,7 +15,14 @@ from htoolsd.policies.group_plans import made, options_for, part
 from htoolsd.policies.policy import Facts, Planned, Remedy
 from htoolsd.policies.settings import Squeeze
 
-_NOTHING = {"action": Action.NOTHING.value, "nodes": (), "steps": (), "enough": False, "kept": {}}
+_NOTHING = {
+    "action": Action.NOTHING.value,
+    "nodes": (),
+    "phases": (),
+    "steps": (),
+    "enough": False,
+    "kept": {},
+}
 
 
 def need(facts: Facts, _settings: Squeeze) -> Need | None:

@@ -1,5 +1,6 @@
 """Plans of ``hsqueeze`` about one node group, which is looked at as a cluster of its own. Pure functions."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.balancing.recheck import retrace
 from ganeti_htools.engine.squeezing.candidates import pool_left_to
 from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan
@@ -94,15 +96,25 @@ def made(group: Cluster, options: Options, found: Mapping[str, Any], mib: int = 
 
 
 def safe_steps(group: Cluster, options: Options, proposal: Proposal) -> int:
-    """How many of the first moves of a plan, once its nodes are drained or online, cost no redundancy or
-    reserve.
+    """How many of the first moves of a plan cost no redundancy or reserve.
+
+    In each phase its nodes are online, or drained; those that are drained late take instances of lost nodes
+    until then.
     """
-    state, found = hsqueeze.seen(group, options), proposal.found
-    off = found["action"] == Action.OFFLINE.value
-    marked = switched(state, [state.nodes[name] for name in found["nodes"]], off)
-    everywhere = np.ones(len(state.group), np.bool_)
-    movable = view.movable(marked, options.view)
-    return safe(marked, everywhere, movable, steps_of(proposal.jobs), _reserve(options))
+    state, found, steps = hsqueeze.seen(group, options), proposal.found, steps_of(proposal.jobs)
+    everywhere, movable = np.ones(len(state.group), np.bool_), view.movable(state, options.view)
+    off, count = found["action"] == Action.OFFLINE.value, 0
+    for phase in found["phases"]:
+        own = steps[count : count + phase["steps"]]
+        early = [state.nodes[name] for name in phase["nodes"] if name not in phase["late"]]
+        state = switched(state, early, off)
+        kept = safe(state, everywhere, movable, own, _reserve(options))
+        count += kept
+        if kept < len(own):
+            break
+        deque(retrace(state, movable, ((step, 0.0) for step in own)), 0)
+        state = switched(state, [state.nodes[name] for name in phase["late"]], off)
+    return count
 
 
 def _reserve(options: Options) -> Reserve:
