@@ -46,6 +46,15 @@ class OneNodeSearch(BulkSearch):
             near = near[[0]] if np.isnan(fresh).all() else near[fresh == np.fmin.reduce(fresh)]
         return Nodes(int(self.nodes[near[-1]]))
 
+    def figures_of(self, nodes: Nodes) -> tuple[Any, ...]:
+        """The figures of a place that placements change."""
+        return self.key(int(np.searchsorted(self.nodes, nodes.primary))).figures
+
+    def put(self, nodes: Nodes, figures: tuple[Any, ...]) -> None:
+        """Give a place figures that it had before."""
+        self.write(nodes.primary, figures)
+        self.look([int(np.searchsorted(self.nodes, nodes.primary))])
+
     def afresh(self, candidates: Ints) -> Floats:
         """The scores of some candidates, computed from nothing."""
         scores = np.empty(len(candidates))

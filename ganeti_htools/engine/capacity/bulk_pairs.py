@@ -80,8 +80,9 @@ class PairSearch(BulkSearch):
         """Carry out a placement but for the list of instances."""
         primary, secondary = (int(at) for at in np.searchsorted(self.nodes, nodes))
         block = next(block for block in self.blocks if primary in block.at)
-        self.write(nodes.primary, self.outcomes[primary].primary)
-        self.write(nodes.secondary, self.outcomes[secondary].secondary[int(self.kept_numbers[nodes])])
+        self.write(nodes.primary, self.outcomes[primary].primary.figures)
+        kept = int(self.kept_numbers[nodes])
+        self.write(nodes.secondary, self.outcomes[secondary].secondary[kept].figures)
         if block.shared is not None:
             self.state.columns.location[nodes.primary] += affinity.shared_locations(self.state, *nodes)
         self.kept.add(nodes)

@@ -178,12 +178,12 @@ class BulkSearch:
     def settle(self, nodes: Nodes) -> None:
         """Carry out a placement but for the list of instances."""
         at = int(np.searchsorted(self.nodes, nodes.primary))
-        self.write(nodes.primary, self.outcomes[at].primary)
+        self.write(nodes.primary, self.outcomes[at].primary.figures)
         self.look([at])
 
-    def write(self, row: int, arrival: AfterArrival) -> None:
+    def write(self, row: int, figures: tuple[Any, ...]) -> None:
         """Change the figures of a node."""
-        for column, figure in zip(self.figures, arrival.figures, strict=True):
+        for column, figure in zip(self.figures, figures, strict=True):
             column[row] = figure
 
     def tally(self, codes: Floats) -> dict[Fail, int]:

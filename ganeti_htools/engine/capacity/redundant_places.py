@@ -4,11 +4,12 @@ Room only shrinks as instances come. So where sums prove of a state that every n
 (:meth:`.Redundancy.certain`), they prove it of each state on the way there, and many instances are placed
 before anybody looks. Where only simulation tells, there is no such rule: in the order in which the instances
 of a lost node look for room, they may find none now, and some with one instance more. There each placement
-is looked at by itself.
+is looked at by itself; of instances without a mirror many in one go (:meth:`.Redundancy.bears_in_turn`).
 """
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +29,12 @@ from ganeti_htools.model.types import Fail
 # Fewer instances than these are looked at one by one at once.
 STEP = 20
 
+# The same where they are foreseen: so few take no longer than sums that prove nothing in the end.
+FORESEEN = 500
+
+# At most so many are foreseen in one go.
+MOST = 64
+
 
 def filled_redundantly(
     state: State, row: Instance, site: Site, first: int, limit: int | None, known: Redundancy | None = None
@@ -38,7 +45,8 @@ def filled_redundantly(
     """
     redundancy = known or site.redundancy(state)
     state, placed, step, too_far = redundancy.state, 0, _guess(state, row), False
-    while step >= STEP and redundancy.certain():
+    least = FORESEEN if redundancy.foresees(state.ask(row)) else STEP
+    while step >= least and redundancy.certain():
         trial = state.copy()
         number = step if limit is None else min(step, limit - placed)
         filled = fill(trial, row, site.nodes, first + placed, number, site.progress)
@@ -70,25 +78,55 @@ def _one_by_one(
 ) -> Filled:
     """Instances placed in place, with a look at redundancy each time; ``redundancy`` is what it is before."""
     asked, elsewhere = state.ask(row), False
+    step, vain = 1, 0
     suspects: list[int] = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, site.nodes)
         while placed != limit:
-            nodes = _place(search, site, redundancy, suspects)
-            if nodes is None:
-                failures = search.failures()
-                failures[Fail.N1] += search.candidates - sum(failures.values())
-                return Filled(placed, failures, redundancy)
-            elsewhere = elsewhere or (limit is not None and nodes != search.best())
-            search.settle(nodes)
-            settling.add_rows(state, asked, [replace(row, name=f"{row.name}-{first + placed}")], [nodes])
-            redundancy = redundancy.after(asked, nodes.primary) or site.redundancy(state)
-            placed += 1
-            site.progress(placed)
+            number = step if limit is None else min(step, limit - placed)
+            places = _next(search, redundancy, number) if number > 1 else []
+            if number < 1:
+                step += 1
+            elif len(places) == number or number == 1:
+                step = min(2 * step, MOST)
+            else:  # where the first is not redundant, the next ones are often not either: try again later
+                vain = 0 if places else vain + 1
+                step = 2 - 2**vain
+            if not places:
+                nodes = _place(search, site, redundancy, suspects)
+                if nodes is None:
+                    failures = search.failures()
+                    failures[Fail.N1] += search.candidates - sum(failures.values())
+                    return Filled(placed, failures, redundancy)
+                elsewhere = elsewhere or (limit is not None and nodes != search.best())
+                places = [nodes]
+            for nodes in places:
+                search.settle(nodes)
+                placed += 1
+                site.progress(placed)
+            numbers = range(first + placed - len(places), first + placed)
+            rows = [replace(row, name=f"{row.name}-{number}") for number in numbers]
+            settling.add_rows(state, asked, rows, places)
+            redundancy = redundancy.after(asked, [primary for primary, _ in places]) or site.redundancy(state)
         failures = search.failures()
     if elsewhere:  # as Ganeti's htools: at the limit, redundancy counts only if it has been in the way
         failures = dict.fromkeys(Fail, 0) | _solution(state, asked, site, redundancy).failures
     return Filled(placed, failures, redundancy)
+
+
+def _next(search: OneNodeSearch | PairSearch, redundancy: Redundancy, number: int) -> list[Nodes]:
+    """The best places for so many more, one after the other, as long as each is certainly redundant."""
+    if isinstance(search, PairSearch) or not redundancy.foresees(search.asked):
+        return []
+    places: list[Nodes] = []
+    before: list[tuple[Any, ...]] = []
+    while len(places) < number and (best := search.best()) is not None:
+        places.append(best)
+        before.append(search.figures_of(best))
+        search.settle(best)
+    for nodes, figures in zip(reversed(places), reversed(before), strict=True):
+        search.put(nodes, figures)
+    return places[: redundancy.bears_in_turn(search.asked, [primary for primary, _ in places])]
 
 
 def _place(

@@ -1,6 +1,5 @@
 """What the loss of a node displaces, in sums: all that does not fail over has to find room elsewhere."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -37,13 +36,13 @@ class Amounts:
     least: Ints
     unit: Ints
 
-    def joined(self, amount: int, node: int) -> "Amounts":
-        """With one instance more, on a node."""
+    def joined(self, amount: int, nodes: Ints) -> "Amounts":
+        """With one instance more on each of some nodes, which may be the same."""
         new = Amounts(self.total.copy(), self.largest.copy(), self.least.copy(), self.unit.copy())
-        new.total[node] += amount
-        new.largest[node] = max(amount, int(self.largest[node]))
-        new.least[node] = min(amount, int(self.least[node]))
-        new.unit[node] = math.gcd(amount, int(self.unit[node]))
+        np.add.at(new.total, nodes, amount)
+        new.largest[nodes] = np.maximum(amount, self.largest[nodes])
+        new.least[nodes] = np.minimum(amount, self.least[nodes])
+        new.unit[nodes] = np.gcd(amount, self.unit[nodes])
         return new
 
 
@@ -67,22 +66,22 @@ class Displaced:
     pools: Bools
     classes: tuple[Amounts, ...] = ()
 
-    def joined(self, asked: Asked, node: int) -> "Displaced":
-        """With one more, on a node."""
+    def joined(self, asked: Asked, nodes: Ints) -> "Displaced":
+        """With one more on each of some nodes, which may be the same."""
         number, shared, recreated = self.number.copy(), self.shared.copy(), self.recreated.copy()
-        number[node] += 1
-        (shared if asked.row.template.survives_node else recreated)[node] = True
+        np.add.at(number, nodes, 1)
+        (shared if asked.row.template.survives_node else recreated)[nodes] = True
         pools = self.pools.copy()
-        pools[:, node] |= np.array(asked.wants[len(asked.disk) :][: len(pools)], np.bool_)
+        pools[:, nodes] |= np.array(asked.wants[len(asked.disk) :][: len(pools)], np.bool_)[:, np.newaxis]
         return Displaced(
             number,
-            self.memory.joined(asked.record_mem, node),
-            tuple(each.joined(taken, node) for each, taken in zip(self.disk, asked.disk, strict=True)),
-            self.spindles.joined(spindles_of(asked.spindles), node),
+            self.memory.joined(asked.record_mem, nodes),
+            tuple(each.joined(taken, nodes) for each, taken in zip(self.disk, asked.disk, strict=True)),
+            self.spindles.joined(spindles_of(asked.spindles), nodes),
             shared,
             recreated,
             pools,
-            tuple(each.joined(taken, node) for each, taken in zip(self.classes, asked.classes, strict=True)),
+            tuple(each.joined(taken, nodes) for each, taken in zip(self.classes, asked.classes, strict=True)),
         )
 
 

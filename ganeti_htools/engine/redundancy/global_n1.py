@@ -4,6 +4,7 @@ The rule is that of Ganeti's htools (``GlobalN1.hs``); :mod:`.node_loss` has it.
 needed: only nodes of which :mod:`.sums` prove neither that their loss is survived nor that it is not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -153,21 +154,51 @@ class Redundancy(Sums):
             return False
         return asked.spindles is not None or not self.state.columns.excl_stor.any()
 
-    def after(self, asked: Asked, primary: int) -> "Redundancy | None":
-        """The same once a new instance with that primary only, which it bears, is on the state.
+    def foresees(self, asked: Asked) -> bool:
+        """Whether :meth:`bears_in_turn` tells of such instances."""
+        columns = self.state.columns
+        return self._quick(asked) and not columns.shape.binds and not columns.excl_stor.any()
+
+    def bears_in_turn(self, asked: Asked, primaries: Sequence[int]) -> int:
+        """How many equal new instances it certainly bears that come to these primaries, one after the other.
+
+        It is asked before they come.
+        """
+        from ganeti_htools.engine.redundancy.losses_in_turn import comparable, survived_in_turn
+
+        if self.missing:
+            return 0
+        free, concerned = self.free.copy(), self.looked & (self.displaced.number > 0)
+        np.subtract.at(free, primaries, asked.record_mem)
+        concerned[primaries] = self.looked[primaries]
+        lost = [self._lost(node) for node in np.flatnonzero(concerned).tolist()]
+        known = [each for each in lost if each is not None]
+        if (free <= self.expected).any() or len(known) < len(lost):
+            return 0
+        together = [(each, each.placed(asked, primaries)) for each in known]
+        doubtful = [each for each, then in together if then is None or not then.surely_survived()]
+        if not doubtful:
+            return len(primaries)
+        if comparable(doubtful):
+            return survived_in_turn(doubtful, asked, primaries)
+        return self.bears_in_turn(asked, primaries[: len(primaries) // 2]) if len(primaries) > 1 else 0
+
+    def after(self, asked: Asked, primaries: Sequence[int]) -> "Redundancy | None":
+        """The same once equal new instances with these primaries only, which it bears, are on the state.
 
         None if this cannot be told here.
         """
         if asked.mirrored or asked.forthcoming:
             return None
-        bound, quick = self._bound(asked, primary), self._quick(asked)
+        quick = self._quick(asked)
+        joining = [node for node in primaries if not self._bound(asked, node)]
         return replace(
             self,
             free=self.state.columns.unallocated,
-            displaced=self.displaced if bound else self.displaced.joined(asked, primary),
+            displaced=self.displaced.joined(asked, np.array(joining)) if joining else self.displaced,
             tried={},
             doubtful={},
-            lost={node: lost and lost.placed(asked, primary) for node, lost in self.lost.items() if quick},
+            lost={node: lost and lost.placed(asked, primaries) for node, lost in self.lost.items() if quick},
         )
 
     def hopeless(self, suspects: list[int]) -> bool:

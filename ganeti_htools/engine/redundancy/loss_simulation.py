@@ -7,6 +7,7 @@ are the hard limits of ``node_rules.add_primary`` and its N+1 rule; a property t
 :func:`.node_loss.recover`.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
@@ -71,28 +72,34 @@ class LostNode:
     disk: Wanted
     nodes: Nodes
 
-    def placed(self, asked: Asked, primary: int) -> "LostNode | None":
-        """With a new instance with that primary only, None if this cannot be told here."""
+    def placed(self, asked: Asked, primaries: Sequence[int]) -> "LostNode | None":
+        """With equal new instances with these primaries only, None if this cannot be told here."""
         if len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
             return None
-        arrival, nodes = self._arrival(asked), self.own_nodes()
-        self._place(nodes, asked, arrival, primary)
-        if primary != self.node:
+        arrival, nodes = self.arrival(asked), self.own_nodes()
+        came = Counter(primaries)
+        for primary, number in came.items():
+            self._place(nodes, asked, arrival, primary, number)
+        if self.node not in came:
             return replace(self, nodes=nodes)
-        # Of those with as much memory it goes first, as the latest to come.
+        at, new = self.joined_by(asked)
+        instances = [*self.instances[:at], *[new] * came[self.node], *self.instances[at:]]
+        memory, disk = _wanted(instances)
+        return replace(self, instances=instances, memory=memory, disk=disk, nodes=nodes)
+
+    def joined_by(self, asked: Asked) -> tuple[int, Displaced]:
+        """A new instance with the lost node as primary, and before which of the instances it finds its room.
+
+        Of those with as much memory it goes first, as the latest to come.
+        """
         moves, mem = asked.row.template.survives_node, asked.row.mem
         at = 0
         while not moves and at < len(self.instances) and _goes_before(self.instances[at].asked, mem):
             at += 1
-        new = _displaced(self.state, self.node, self.reach, asked, arrival)
-        return self._of([*self.instances[:at], new, *self.instances[at:]], nodes)
+        return at, _displaced(self.state, self.node, self.reach, asked, self.arrival(asked))
 
-    def _of(self, instances: list[Displaced], nodes: Nodes) -> "LostNode":
-        """With these instances."""
-        memory, disk = _wanted(instances)
-        return replace(self, instances=instances, memory=memory, disk=disk, nodes=nodes)
-
-    def _arrival(self, asked: Asked) -> Arrival:
+    def arrival(self, asked: Asked) -> Arrival:
+        """What a new instance changes where it comes to."""
         return self.known.of(self.state, asked, need_of(asked), self.nodes.score)
 
     def own_nodes(self) -> Nodes:
@@ -116,7 +123,7 @@ class LostNode:
         if joins and self._lacks(mem, disk, asked):
             return False
         if joins or len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
-            together = self.placed(asked, primary)
+            together = self.placed(asked, [primary])
             return None if together is None else together.survived()
         mem = mem.copy()
         mem[primary] -= asked.record_mem
@@ -126,9 +133,13 @@ class LostNode:
         proven = self._proven(mem, disk)
         if proven is None:
             nodes = self.own_nodes()
-            self._place(nodes, asked, self._arrival(asked), primary)
+            self._place(nodes, asked, self.arrival(asked), primary)
             proven = self._tried(nodes)
         return proven
+
+    def surely_survived(self) -> bool:
+        """Whether sums prove that all instances find room; with less placed they would prove it as well."""
+        return bool(self._proven(self.nodes.mem, self.nodes.disk))
 
     def _proven(self, mem: list[int], disk: list[int]) -> bool | None:
         """Whether all instances find room on nodes with so much free (MiB), None if it has to be tried."""
@@ -224,15 +235,16 @@ class LostNode:
                 places = [at for at in places if not counted[at] or spindles[at] >= needed]
         return places
 
-    def _place(self, nodes: Nodes, asked: Asked, arrival: Arrival, node: int) -> None:
-        """An instance comes to a node."""
-        nodes.mem[node] -= asked.record_mem
-        nodes.disk[node] -= asked.dsk if asked.local else 0
+    def _place(self, nodes: Nodes, asked: Asked, arrival: Arrival, node: int, number: int = 1) -> None:
+        """An instance comes to a node, or more."""
+        nodes.mem[node] -= asked.record_mem * number
+        nodes.disk[node] -= asked.dsk * number if asked.local else 0
         if self.exclusive is not None and self.exclusive[node]:
-            nodes.spindles[node] -= asked.spindles or 0
-        nodes.number[node] += 1
+            nodes.spindles[node] -= (asked.spindles or 0) * number
+        nodes.number[node] += number
         nodes.failing[node] = nodes.number[node] if nodes.mem[node] <= self.reserved[node] else 0
-        nodes.change(node, arrival.spreads[node])
+        changes = arrival.spreads[node]
+        nodes.change(node, changes if number == 1 else [number * change for change in changes])
 
     def _best(
         self,

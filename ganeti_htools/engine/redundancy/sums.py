@@ -52,6 +52,17 @@ class Sums:
         """Whether a loss certainly cannot be survived, so that nothing may be placed at all."""
         return bool((self.broken & self.looked).any())
 
+    @property
+    def expected(self) -> Ints:
+        """The most memory that instances of one node need on each other should it be lost (MiB); less than
+        nothing where there are none.
+        """
+        expected = np.full(len(self.free), np.iinfo(np.int64).min)
+        lost, partners = self.pairs
+        counts = self.looked[lost]
+        np.maximum.at(expected, partners[counts], self.load[lost, partners][counts])
+        return expected
+
     def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
         """As :class:`.global_n1.Check` says, for a new instance."""
         size = len(self.free)
@@ -59,11 +70,9 @@ class Sums:
             return np.zeros(
                 (len(primaries),) if secondaries is None else (len(primaries), len(secondaries)), np.bool_
             )
-        expected = np.full(size, np.iinfo(np.int64).min)
         lost, partners = self.pairs
         counts = self.looked[lost]
-        np.maximum.at(expected, partners[counts], self.load[lost, partners][counts])
-        good: Bools = self.free - asked.record_mem > expected
+        good: Bools = self.free - asked.record_mem > self.expected
         if not asked.local:  # takes spindles all the same, and may leave too few for others to fail over
             columns = self.state.columns
             left = -1 if asked.spindles is None else columns.f_spindles - asked.spindles
@@ -102,7 +111,7 @@ class Sums:
         if asked is None or asked.forthcoming:
             return displaced, free
         if joins and not asked.mirrored and not self._bound(asked, primary):
-            displaced = displaced.joined(asked, primary)
+            displaced = displaced.joined(asked, np.array([primary]))
         everywhere = slice(None) if asked.mirrored else primary
         return displaced, Free(
             _less(free.memory, primary, asked.record_mem),

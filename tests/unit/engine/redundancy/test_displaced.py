@@ -34,7 +34,7 @@ def test_one_more_is_as_if_it_had_been_there(seed: int) -> None:
     last = whole.instance(len(some) - 1)
     if whole.columns.excl_stor.any() or whole.forthcoming.any():
         return
-    joined = displaced_by_node(whole, some).joined(last, int(whole.pnode[-1]))
+    joined = displaced_by_node(whole, some).joined(last, whole.pnode[-1:])
     expected = displaced_by_node(whole, everything)
     for name in ("number", "shared", "recreated"):
         assert np.array_equal(getattr(joined, name), getattr(expected, name)), name

@@ -100,7 +100,7 @@ def test_lost_nodes_stay_known_with_an_instance_more() -> None:
     redundancy.lost[1] = None
     trial = on_each(redundancy.state, instance("new", EXT, "", mem=4_000))
     settling.settle(redundancy.state, trial.only(2))
-    after = redundancy.after(trial.asked, 2)
+    after = redundancy.after(trial.asked, [2])
     assert after is not None
     assert after.free.tolist() == [4_000, 4_000, 6_000]
     assert after.displaced.number.tolist() == [1, 1, 1]
@@ -110,7 +110,7 @@ def test_lost_nodes_stay_known_with_an_instance_more() -> None:
     assert known_node is not None
     assert known_node.nodes.mem == [4_000, 4_000, 6_000]
     assert not known_node.survived()
-    assert redundancy.after(redundancy.state.ask(instance("new", DRBD, "", mem=100)), 0) is None
+    assert redundancy.after(redundancy.state.ask(instance("new", DRBD, "", mem=100)), [0]) is None
 
 
 @pytest.mark.parametrize("accept", [False, True])

@@ -70,7 +70,7 @@ def test_one_more_instance_is_as_if_it_had_been_there(
     for node in rows.tolist():
         lost = failed_over(state, node, everyone, known)
         for primary in np.flatnonzero(trial.codes == FITS).tolist():
-            together = None if lost is None else lost.placed(asked, primary)
+            together = None if lost is None else lost.placed(asked, [primary])
             if together is None or together.nodes.mem[primary] <= 0:
                 continue
             placed = state.copy()

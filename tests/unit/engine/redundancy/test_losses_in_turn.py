@@ -1,0 +1,127 @@
+"""Losses after each of several instances, tried in one go, end as each of them by itself."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ganeti_htools.backends import text
+from ganeti_htools.engine.redundancy import losses_in_turn
+from ganeti_htools.engine.redundancy.arrivals import Arrivals
+from ganeti_htools.engine.redundancy.global_n1 import assess
+from ganeti_htools.engine.redundancy.losses_in_turn import comparable, recovered, survived_in_turn
+from ganeti_htools.engine.redundancy.node_loss import can_be_lost, failed_over
+from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.types import DiskTemplate
+from tests.support.by_hand import cluster as cluster_of
+from tests.support.by_hand import instance
+from tests.support.clusters import Shape, cluster
+from tests.support.text_format import text as text_of
+
+DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
+TEMPLATES = (
+    {"plain": 1},
+    {"ext": 1},
+    {"plain": 2, "sharedfile": 1},
+    {"plain": 1, "ext": 1},
+    {"drbd": 1, "plain": 1},
+)
+
+
+def roomy(seed: int, **facts: object) -> State:
+    """A small cluster on which a node or two can be lost, but not many more instances placed."""
+    rng = random.Random(seed)
+    shape = {
+        "nodes": rng.randint(4, 7),
+        "instances": rng.randint(5, 20),
+        "groups": rng.choice((1, 2)),
+        "templates": rng.choice(TEMPLATES),
+        "fill": rng.choice((0.4, 0.6, 0.7)),
+        "offline": rng.choice((0, 0, 1)),
+        "tags": rng.choice(((), (), ("migration",))),
+    }
+    return derive(text.parse(text_of(cluster(seed, Shape(**(shape | facts)))), "generated"))  # type: ignore[arg-type]
+
+
+def any_asked(rng: random.Random, state: State) -> Asked:
+    """A new instance that has a primary only."""
+    template = rng.choice((PLAIN, EXT))
+    row = rng.choice([each for each in state.cluster.instances if not each.forthcoming])
+    mem = max(64, row.mem // rng.choice((1, 2, 4, 8)))
+    return state.ask(replace(row, name="new", mem=mem, template=template, snode=None, tags=()))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_all_at_once_is_one_after_the_other(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, state = random.Random(seed), roomy(seed)
+    monkeypatch.setattr(losses_in_turn, "BATCH", rng.choice((1, 1 << 17)))
+    everyone, known, rows = np.ones(len(state.group), np.bool_), Arrivals(), range(len(state.group))
+    asked = any_asked(rng, state)
+    found = (failed_over(state, node, everyone, known) for node in rows)
+    lost = [each for each in found if each is not None and each.survived()]
+    if not lost or not comparable(lost):
+        return
+    primaries = rng.choices(rows, k=12)
+    came = np.cumsum(np.eye(len(rows), dtype=np.int64)[primaries], axis=0)
+    failed = len(primaries)
+    for which, step, nodes in recovered(lost, asked, came):
+        together = lost[which].placed(asked, primaries[: step + 1])
+        assert together is not None
+        expected = list(together.places(together.own_nodes()))
+        assert nodes[: len(expected)] == expected
+        if NOWHERE in expected:
+            failed = min(failed, step)
+    assert survived_in_turn(lost, asked, primaries) == failed
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_foreseen_is_what_trying_says(seed: int) -> None:
+    rng, plain = random.Random(seed), seed % 2
+    facts: dict[str, object] = {"tags": (), "templates": rng.choice(TEMPLATES[:-1])} if plain else {}
+    state = roomy(seed, offline=0, **facts)
+    everyone, rows = np.ones(len(state.group), np.bool_), range(len(state.group))
+    redundancy, asked, primaries = assess(state, everyone, Options()), any_asked(rng, state), []
+    assert redundancy.foresees(asked)
+    after, redundant = state.copy(), 0
+    for number in range(8):
+        trials = (
+            placements.allocate_one(after, asked, np.array([node]), everyone) for node in rng.sample(rows, 3)
+        )
+        trial = next((each for each in trials if each.codes[0] == FITS), None)
+        if trial is None:
+            break
+        settling.settle(after, trial)
+        primaries.append(int(trial.pnode[0]))
+        if redundant == number:
+            redundant += all(can_be_lost(after, node, everyone) for node in rows)
+    if primaries:
+        foreseen = redundancy.bears_in_turn(asked, primaries)
+        assert foreseen == redundant if plain else foreseen <= redundant
+
+
+def test_memory_for_failovers_is_left_alone() -> None:
+    described = cluster_of(
+        {"a": 10_000, "b": 10_000, "c": 10_000}, [instance("old", DRBD, "a", "b", mem=6_000)]
+    )
+    redundancy = assess(derive(described), np.ones(3, np.bool_), Options())
+    asked = redundancy.state.ask(instance("new", EXT, "", mem=1_000))
+    assert redundancy.bears_in_turn(asked, [1, 1, 2]) == 3
+    assert redundancy.bears_in_turn(asked, [1, 1, 2, 1, 1]) == 0  # b has to keep 6,000 MiB
+
+
+def test_of_equal_nodes_the_last_takes_it() -> None:
+    described = cluster_of(dict.fromkeys("abcd", 10_000), [instance("old", EXT, "a", mem=1_000)])
+    state = derive(described)
+    everyone = np.ones(4, np.bool_)
+    lost = [failed_over(state, node, everyone, Arrivals()) for node in range(2)]
+    assert lost[0] is not None
+    assert lost[1] is not None
+    asked = state.ask(instance("new", EXT, "", mem=1_000))
+    found = {each.lost: each.nodes for each in recovered([lost[0], lost[1]], asked, np.array([[0, 1, 0, 0]]))}
+    assert found == {0: [3], 1: [3]}
