@@ -1,7 +1,7 @@
 """Why an instance found no place: the constraint that kept it off most candidates, and the nearest miss."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,14 +9,14 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import candidates
 from ganeti_htools.engine.allocation.solution import GroupOutcome
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
+from ganeti_htools.engine.allocation.unsurvived import unsurvived
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import RESERVE, SPINDLES
 from ganeti_htools.model.cluster import MAX_MIB
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, by_unit, present
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, present
 from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
@@ -71,7 +71,7 @@ def remark(
 ) -> str | None:
     """What is missing where most candidates were counted as ``fail``, and which node misses least."""
     if fail is Fail.N1:
-        return _redundancy(state, asked, primaries, options)
+        return unsurvived(state, asked, primaries, options)
     refused = primaries[instance_policy.codes(state, asked, primaries) == CODE[fail]]
     if len(refused):
         group = state.cluster.groups[int(state.group[refused[0]])]
@@ -235,59 +235,3 @@ def _policy(demand: Demand, policy: IPolicy, fail: Fail, exclusive: bool) -> str
             bounds = [(pair.min.disk_size, pair.max.disk_size) for pair in policy.minmax]
     ranges = " or ".join(f"{low} to {high}" for low, high in bounds)
     return f"{thing} from {ranges}, asked for {asked}"
-
-
-def _redundancy(state: State, asked: Asked, nodes: Ints, options: Options) -> str:
-    """Which node's loss could not be survived."""
-    everyone = np.ones(len(state.group), np.bool_)
-    redundancy = assess(state, everyone, options)
-    thing = "N+1 redundancy"
-    lost, heirs = redundancy.pairs
-    broken = np.flatnonzero(redundancy.broken & redundancy.looked)
-    if len(broken):
-        missing = redundancy.load[lost, heirs] + 1 - redundancy.free[heirs]
-        short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
-        if len(short):
-            closest = short[np.argmin(missing[short])]
-            heir, node = _name(state, int(heirs[closest])), _name(state, int(lost[closest]))
-            return f"{thing}; closest: {heir} lacks {missing[closest]} MiB should {node} be lost, even now"
-        first = int(broken[0])
-        scarce = next(_scarce(redundancy, broken), None)
-        if scarce:
-            return f"{thing}; closest: {scarce}"
-        full = next(_full(state, first, heirs[lost == first]), None)
-        if full:
-            return f"{thing}; closest: {full} should {_name(state, first)} be lost"
-        return f"{thing}; closest: instances of {_name(state, first)} could not live on, even now"
-    expected = np.zeros(len(state.group), np.int64)
-    np.maximum.at(expected, heirs, redundancy.load[lost, heirs])
-    missing = asked.record_mem + expected[nodes] + 1 - redundancy.free[nodes]
-    short = np.flatnonzero(missing > 0)
-    if len(short):
-        closest = short[np.argmin(missing[short])]
-        heir = _name(state, int(nodes[closest]))
-        return f"{thing}; closest: {heir} lacks {missing[closest]} MiB for instances of a node that is lost"
-    return f"{thing}; with it somewhere, no room would be left for all instances of a node that is lost"
-
-
-def _scarce(redundancy: Redundancy, broken: Ints) -> Iterator[str]:
-    """Which node has how much less of a custom class than would fail over to it, the least for each class."""
-    state, (lost, heirs) = redundancy.state, redundancy.pairs
-    for each in redundancy.classes:
-        missing = each.missing(state.columns, lost, heirs)
-        short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
-        if len(short):
-            closest = short[np.argmin(missing[short])]
-            heir, node = _name(state, int(heirs[closest])), _name(state, int(lost[closest]))
-            name = state.units.classes[each.which]
-            yield f"{heir} lacks {missing[closest]} of {name} should {node} be lost, even now"
-
-
-def _full(state: State, lost: int, heirs: Ints) -> Iterator[str]:
-    """The secondaries of a lost node's instances that have no space left where the mirrors are, in words."""
-    names, told = state.columns.shape.units, state.columns.shape.told
-    for unit, free in enumerate(by_unit(state.columns, "f_dsk")):
-        mirrored = (state.pnode == lost) & state.wants[:, unit] & ~state.forthcoming
-        where = f"free on {names[unit]}" if told else "of free disk"
-        for heir in heirs[(free[heirs] <= 0) & np.isin(heirs, state.snode[mirrored])].tolist():
-            yield f"{_name(state, heir)} reports {free[heir]} MiB {where}"

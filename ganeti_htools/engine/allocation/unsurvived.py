@@ -1,0 +1,68 @@
+"""Why N+1 redundancy rules all places out, in words."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
+from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.columns import Ints, by_unit
+from ganeti_htools.model.state import Asked, State
+
+
+def unsurvived(state: State, asked: Asked, nodes: Ints, options: Options) -> str:
+    """Which node's loss could not be survived with a new instance on any of some nodes (rows), or without."""
+    everyone = np.ones(len(state.group), np.bool_)
+    redundancy = assess(state, everyone, options)
+    thing = "N+1 redundancy"
+    lost, heirs = redundancy.pairs
+    broken = np.flatnonzero(redundancy.broken & redundancy.looked)
+    if len(broken):
+        missing = redundancy.load[lost, heirs] + 1 - redundancy.free[heirs]
+        short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
+        if len(short):
+            closest = short[np.argmin(missing[short])]
+            heir, node = state.names((heirs[closest], lost[closest]))
+            return f"{thing}; closest: {heir} lacks {missing[closest]} MiB should {node} be lost, even now"
+        first = int(broken[0])
+        [name] = state.names([first])
+        scarce = next(_scarce(redundancy, broken), None)
+        if scarce:
+            return f"{thing}; closest: {scarce}"
+        full = next(_full(state, first, heirs[lost == first]), None)
+        if full:
+            return f"{thing}; closest: {full} should {name} be lost"
+        return f"{thing}; closest: instances of {name} could not live on, even now"
+    expected = np.zeros(len(state.group), np.int64)
+    np.maximum.at(expected, heirs, redundancy.load[lost, heirs])
+    missing = asked.record_mem + expected[nodes] + 1 - redundancy.free[nodes]
+    short = np.flatnonzero(missing > 0)
+    if len(short):
+        closest = short[np.argmin(missing[short])]
+        [heir] = state.names([nodes[closest]])
+        return f"{thing}; closest: {heir} lacks {missing[closest]} MiB for instances of a node that is lost"
+    return f"{thing}; with it somewhere, no room would be left for all instances of a node that is lost"
+
+
+def _scarce(redundancy: Redundancy, broken: Ints) -> Iterator[str]:
+    """Which node has how much less of a custom class than would fail over to it, the least for each class."""
+    state, (lost, heirs) = redundancy.state, redundancy.pairs
+    for each in redundancy.classes:
+        missing = each.missing(state.columns, lost, heirs)
+        short = np.flatnonzero(np.isin(lost, broken) & (missing > 0))
+        if len(short):
+            closest = short[np.argmin(missing[short])]
+            heir, node = state.names((heirs[closest], lost[closest]))
+            name = state.units.classes[each.which]
+            yield f"{heir} lacks {missing[closest]} of {name} should {node} be lost, even now"
+
+
+def _full(state: State, lost: int, heirs: Ints) -> Iterator[str]:
+    """The secondaries of a lost node's instances that have no space left where the mirrors are, in words."""
+    names, told = state.columns.shape.units, state.columns.shape.told
+    for unit, free in enumerate(by_unit(state.columns, "f_dsk")):
+        mirrored = (state.pnode == lost) & state.wants[:, unit] & ~state.forthcoming
+        where = f"free on {names[unit]}" if told else "of free disk"
+        full = heirs[(free[heirs] <= 0) & np.isin(heirs, state.snode[mirrored])]
+        for name, left in zip(state.names(full), free[full].tolist(), strict=True):
+            yield f"{name} reports {left} MiB {where}"
