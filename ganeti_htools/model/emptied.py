@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ganeti_htools.model.charged import charged
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.survey import survey
 from ganeti_htools.model.units import Units
@@ -25,25 +26,16 @@ def emptied(cluster: Cluster, nodes: Iterable[Node]) -> list[Node]:
 
 
 def _emptied(node: Node, instances: Iterable[Instance], units: Units) -> Node:
-    memory = disk = spindles = 0
-    room = {unit.desired: unit.free for unit in node.storage or ()}
     for row in instances:
-        if node.name == row.pnode and row.uses_memory:
-            memory += row.mem
-        if not row.forthcoming:
-            for unit, mib in units.wants(row).items():
-                disk += mib if unit == units.local[0] else 0
-                if unit in room:
-                    room[unit] += mib
-            spindles += row.spindles or 0 if row.template.local_storage else 0
+        node = charged(node, row, units, memory=-int(node.name == row.pnode), storage=-1)
     return replace(
         node,
-        f_mem=min(node.f_mem + memory, int(node.t_mem)),
-        f_dsk=min(node.f_dsk + disk, int(node.t_dsk)),
-        f_spindles=min(node.f_spindles + spindles, node.t_spindles) if node.excl_stor else node.f_spindles,
+        f_mem=min(node.f_mem, int(node.t_mem)),
+        f_dsk=min(node.f_dsk, int(node.t_dsk)),
+        f_spindles=min(node.f_spindles, node.t_spindles) if node.excl_stor else node.f_spindles,
         storage=node.storage
         and tuple(
-            unit._replace(free=min(room[unit.desired], unit.total)) if unit.desired.type.local else unit
+            unit._replace(free=min(unit.free, unit.total)) if unit.desired.type.local else unit
             for unit in node.storage
         ),
     )

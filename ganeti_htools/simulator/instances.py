@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.charged import charged
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.policy import violation
 from ganeti_htools.model.types import DiskTemplate, Fail, Mirror, Status
 from ganeti_htools.simulator.objects import group_of, instance_of, node_of, usable
 from ganeti_htools.simulator.opcodes import OpcodeError, new_disks, refused
 from ganeti_htools.simulator.storage import VOLUME_GROUPS, check_groups, with_disks
-from ganeti_htools.simulator.world import World, charged, lacking
+from ganeti_htools.simulator.world import World, lacking
 
 _POLICY = {
     Fail.MEM: "memory-size",

@@ -7,6 +7,7 @@ them, so that they report them again afterwards.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ganeti_htools.model.charged import charged
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, StorageType
@@ -138,27 +139,6 @@ def _furnished(cluster: Cluster, units: Units, node: Node, models: Iterable[Node
         if node.name in (row.pnode, row.snode):
             node = charged(node, row, units, memory=int(node.name == row.pnode), storage=1)
     return node
-
-
-def charged(node: Node, instance: Instance, units: Units, *, memory: int = 0, storage: int = 0) -> Node:
-    """The node after the instance's memory or storage came (1) or went (-1)."""
-    mem = instance.mem * memory if instance.uses_memory else 0
-    storage = 0 if instance.forthcoming else storage
-    needs = units.wants(instance) if storage else {}
-    spindles = instance.spindles or 0 if node.excl_stor and instance.template.local_storage else 0
-    return replace(
-        node,
-        f_mem=node.f_mem - mem,
-        f_dsk=node.f_dsk - storage * needs.get(units.local[0], 0),
-        f_spindles=node.f_spindles - storage * spindles,
-        storage=node.storage
-        and tuple(
-            unit._replace(free=unit.free - storage * needs.get(unit.desired, 0))
-            if unit.desired.type.local
-            else unit
-            for unit in node.storage
-        ),
-    )
 
 
 def lacking(node: Node, instance: Instance, units: Units) -> DesiredUnit | None:

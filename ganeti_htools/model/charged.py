@@ -1,0 +1,30 @@
+"""What a node reports as free once an instance has come to it or gone."""
+
+from dataclasses import replace
+
+from ganeti_htools.model.cluster import Instance, Node
+from ganeti_htools.model.units import Units
+
+
+def charged(node: Node, instance: Instance, units: Units, *, memory: int = 0, storage: int = 0) -> Node:
+    """The node after the instance's memory or storage came (1) or went (-1).
+
+    Memory is that of its primary only. Free space of pools stays: nodes tell that of the whole pool.
+    """
+    mem = instance.mem * memory if instance.uses_memory else 0
+    storage = 0 if instance.forthcoming else storage
+    needs = units.wants(instance) if storage else {}
+    spindles = instance.spindles or 0 if node.excl_stor and instance.template.local_storage else 0
+    return replace(
+        node,
+        f_mem=node.f_mem - mem,
+        f_dsk=node.f_dsk - storage * needs.get(units.local[0], 0),
+        f_spindles=node.f_spindles - storage * spindles,
+        storage=node.storage
+        and tuple(
+            unit._replace(free=unit.free - storage * needs.get(unit.desired, 0))
+            if unit.desired.type.local
+            else unit
+            for unit in node.storage
+        ),
+    )

@@ -1,0 +1,42 @@
+from dataclasses import replace
+
+from ganeti_htools.model.charged import charged
+from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.emptied import emptied
+from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
+from ganeti_htools.model.survey import survey
+from ganeti_htools.model.types import DiskTemplate, Status
+from tests.support import by_hand
+
+SSD, POOL = DesiredUnit(StorageType.LVM_VG, "ssdvg"), DesiredUnit(StorageType.RADOS, "fast")
+XEN = DesiredUnit(StorageType.LVM_VG, "xenvg")
+UNITS = Unit(XEN, 1000, 900), Unit(SSD, 500, 400), Unit(POOL, 9000, 8000)
+NODE = by_hand.node("node1", 8192, 4096, storage=UNITS, t_dsk=1000.0, f_dsk=900)
+ROW = replace(
+    by_hand.instance("a", DiskTemplate.PLAIN, "node1", mem=512),
+    disks=(Disk(30, None, XEN), Disk(70, None, SSD)),
+    dsk=100,
+)
+CLUSTER = replace(by_hand.cluster({}, []), nodes=(NODE,), instances=(ROW,))
+
+
+def test_memory_and_each_unit_of_the_node_are_taken() -> None:
+    left = charged(NODE, ROW, survey(CLUSTER), memory=1, storage=1)
+    assert (left.f_mem, left.f_dsk) == (3584, 870)
+    assert [unit.free for unit in left.storage or ()] == [870, 330, 8000]
+    assert charged(left, ROW, survey(CLUSTER), memory=-1, storage=-1) == NODE
+
+
+def test_what_is_down_has_no_memory_and_what_is_forthcoming_no_disk() -> None:
+    for row, taken in ((replace(ROW, status=Status.DOWN), 30), (replace(ROW, forthcoming=True), 0)):
+        left = charged(NODE, row, survey(CLUSTER), memory=1, storage=1)
+        assert (left.f_mem, NODE.f_dsk - left.f_dsk) == (4096, taken)
+
+
+def test_without_instances_no_more_is_free_than_there_is() -> None:
+    [bare] = emptied(CLUSTER, CLUSTER.nodes)
+    assert (bare.f_mem, bare.f_dsk) == (4608, 930)
+    assert [unit.free for unit in bare.storage or ()] == [930, 470, 8000]
+    full = replace(NODE, f_mem=8000, f_dsk=990)
+    [bare] = emptied(CLUSTER, [full])
+    assert (bare.f_mem, bare.f_dsk) == (8192, 1000)
