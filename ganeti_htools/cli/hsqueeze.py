@@ -21,7 +21,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze as planning
-from ganeti_htools.planning import view
+from ganeti_htools.planning import power_told, view
 from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.jobsets import Move, Names, cost_of
 from ganeti_htools.planning.leftovers import leftovers
@@ -130,9 +130,10 @@ def _execute(
 
         return by_daemon.carry_out(line, told["id"], say_on)
     from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
+    from ganeti_htools.planning.power_review import reviewer
 
     run = begin(HSQUEEZE.name, planning.purpose(plan), planning.jobs(state, plan), options.execution)
-    check = planning.reviewer(state, plan, options, line.on_change, say_on, progress)
+    check = reviewer(state, plan, options, line.on_change, say_on, progress)
     return over_luxi.carry_out(line, run, check, say_on)
 
 
@@ -158,8 +159,8 @@ def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, options: Opt
     if line.verbose > 2:
         cost = _cost(state, plan)
         tell(f"{len(plan.steps)} moves: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory")
-        tell(*(f"Group {name}: at least {mib} MiB free" for name, mib in planning.least_free(plan).items()))
-        tell(*(f"Node {node} stays: {why}" for node, why in planning.kept(state, plan, options).items()))
+        tell(*(f"Group {name}: at least {mib} MiB free" for name, mib in power_told.least_free(plan).items()))
+        tell(*(f"Node {node} stays: {why}" for node, why in power_told.kept(state, plan, options).items()))
 
 
 def _cost(state: State, plan: PowerPlan) -> dict[str, Any]:
@@ -181,8 +182,8 @@ def _report(
             "enough": plan.enough,
             "cost": _cost(state, plan),
             "stopped": planning.stopped(state, plan),
-            "least_free_mib": planning.least_free(plan),
-            "kept": planning.kept(state, plan, options),
+            "least_free_mib": power_told.least_free(plan),
+            "kept": power_told.kept(state, plan, options),
             "candidates": _candidates(state, options),
             "jobsets": [
                 [
@@ -225,10 +226,10 @@ def _script(state: State, plan: PowerPlan, sets: Sequence[Sequence[Sequence[Move
 def _commands(action: Action, nodes: Sequence[str], sets: Sequence[Sequence[Move]]) -> str:
     """What to run for a phase."""
     if action is Action.ONLINE:
-        power = "".join(f"  {planning.power_command('on', node)}\n" for node in nodes)
+        power = "".join(f"  {power_told.power_command('on', node)}\n" for node in nodes)
         return f"echo Power Commands\n{power}{commands(sets)}"
-    tags = "".join(f"  {planning.tag_command(node)}\n" for node in nodes)
-    power = "".join(f"  {planning.power_command('off', node)}\n" for node in nodes)
+    tags = "".join(f"  {power_told.tag_command(node)}\n" for node in nodes)
+    power = "".join(f"  {power_told.power_command('off', node)}\n" for node in nodes)
     return f"{commands(sets)}\necho Tagging Commands\n{tags}\necho Power Commands\n{power}"
 
 

@@ -1,8 +1,6 @@
 """What ``hsqueeze`` would do: nodes emptied and powered down, or powered up and filled (``hsqueeze(1)``)."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -10,29 +8,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.engine.squeezing import candidates, recheck, squeeze
+from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, Phase, PowerPlan, Wishes
-from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.engine.squeezing.reserve import room_on_all
-from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Instance
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.emptied import emptied, reports
 from ganeti_htools.model.errors import during
-from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
-from ganeti_htools.model.tags import STANDBY_AUTO
-from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import leftovers, proposal, standby, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
-from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, replanned, unwatched
+from ganeti_htools.planning.power_reserve import kept_free
+from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
-    from ganeti_htools.execution.jobs import Job, Jobsets
-    from ganeti_htools.execution.review import Check, Review
+    from ganeti_htools.execution.jobs import Jobsets
+    from ganeti_htools.execution.review import Check
     from ganeti_htools.execution.wording import Say
 
 TITLES = {
@@ -112,8 +106,8 @@ def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
     minimum, target = options.factors
     return squeeze.plan(
         state,
-        minimum=_kept(state, minimum, options),
-        target=_kept(state, target, options),
+        minimum=kept_free(state, minimum, options.allowed),
+        target=kept_free(state, target, options.allowed),
         movable=view.movable(state, options.view),
         progress=lambda tried, all_of: progress(f"{tried} of {all_of} nodes tried"),
         wishes=Wishes(
@@ -128,13 +122,13 @@ def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
 def lacking(state: State, options: Options, scope: Bools | None = None) -> bool:
     """Whether nodes (in scope, if there is one) have too little free, so that others are powered up."""
     scope = np.ones(len(state.group), np.bool_) if scope is None else scope
-    return not room_on_all(state, scope, _kept(state, options.factors[0], options))
+    return not room_on_all(state, scope, kept_free(state, options.factors[0], options.allowed))
 
 
 def may_spare(state: State, options: Options) -> bool:
     """Whether it is not ruled out from the start that a node can be powered down; :func:`plan` finds out."""
     target, movable = options.factors[1], view.movable(state, options.view)
-    return squeeze.may_spare(state, _kept(state, target, options), movable, options.allowed)
+    return squeeze.may_spare(state, kept_free(state, target, options.allowed), movable, options.allowed)
 
 
 def _named(state: State, names: Sequence[str], option: str) -> frozenset[int]:
@@ -145,34 +139,6 @@ def _named(state: State, names: Sequence[str], option: str) -> frozenset[int]:
         with during(f"{option}: neither a tag nor a node"):
             rows |= tagged or {view.node(state, name)}
     return frozenset(rows)
-
-
-def kept(state: State, plan: PowerPlan, options: Options) -> dict[str, str]:
-    """Why nodes are not powered down, by their names; where nodes are powered up, why others stay off."""
-    if plan.action is Action.ONLINE:
-        asleep = candidates.online_candidates(state)
-        return {
-            node.name: "is not needed" if row in asleep else "has no standby tag"
-            for row, node in enumerate(state.cluster.nodes)
-            if node.offline and row not in plan.nodes
-        }
-    reasons = dict(plan.kept) | candidates.staying(state, options.allowed)
-    return {
-        node.name: reasons.get(row, "nothing would be gained")
-        for row, node in enumerate(state.cluster.nodes)
-        if row not in plan.nodes
-    }
-
-
-def least_free(plan: PowerPlan) -> dict[str, int]:
-    """The memory (MiB) that is free in the end on the online node of each group that has least of it."""
-    state, columns = plan.state, plan.state.columns
-    free: dict[str, int] = {}
-    for row, group in enumerate(state.cluster.groups):
-        online = (state.group == row) & ~columns.offline
-        if online.any():
-            free[group.name] = int(columns.unallocated[online].min())
-    return free
 
 
 def stopped(state: State, plan: PowerPlan) -> list[str]:
@@ -196,33 +162,6 @@ def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> Powe
     return PowerPlan(action, tuple(phases), after, found["enough"], reasons)
 
 
-def _kept(state: State, factor: float, options: Options) -> list[Instance]:
-    """What has to be free on each node of a group, by the standard size of the group's own policy.
-
-    Disk as well if instances move that take some.
-    """
-    disk = options.allowed is not Allowed.POOLS
-    return [_instance(policy.std, factor, disk) for policy in state.policies]
-
-
-def _instance(spec: ISpec, factor: float, disk: bool) -> Instance:
-    """An instance that many times as large as the standard one, on external storage unless with ``disk``."""
-
-    def times(figure: int) -> int:
-        return math.floor(min(factor * figure, MAX_MIB))
-
-    return Instance(
-        "targetInstance",
-        mem=times(spec.memory_size),
-        dsk=times(spec.disk_size) if disk else 0,
-        disks=(Disk(times(spec.disk_size)),) if disk else (),
-        vcpus=times(spec.cpu_count),
-        auto_balance=False,
-        template=DiskTemplate.PLAIN if disk else DiskTemplate.EXT,
-        spindle_use=times(spec.spindle_use),
-    )
-
-
 def purpose(plan: PowerPlan) -> str:
     """What the jobs of a plan are for."""
     if plan.action is Action.NOTHING:
@@ -234,16 +173,6 @@ def sets_of(state: State, plan: PowerPlan) -> list[list[list[Move]]]:
     """The moves of a plan for a state, in jobsets, for each phase."""
     names = Names(state, whole_instances=True)
     return [jobsets([names.move(step) for step in phase.steps]) for phase in plan.phases]
-
-
-def power_command(word: str, node: str) -> str:
-    """The shell command that powers a node ``on`` or ``off``."""
-    return f"gnt-node power -f {word} {node}"
-
-
-def tag_command(node: str) -> str:
-    """The shell command that marks a node as one that may be powered up again."""
-    return f"gnt-node add-tags {node} {STANDBY_AUTO}"
 
 
 def jobs(state: State, plan: PowerPlan) -> "Jobsets":
@@ -281,6 +210,12 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
 
 def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
     """A plan for a state, as it is handed over."""
+
+    def review(on_change: OnChange, say: "Say") -> "Check":
+        from ganeti_htools.planning.power_review import reviewer  # needed only where jobs are submitted
+
+        return reviewer(state, found, options, on_change, say)
+
     sets = [jobs for part in sets_of(state, found) for jobs in part]
     everywhere = np.ones(len(state.group), np.bool_)
     return Proposal(
@@ -304,83 +239,10 @@ def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
             "kept": {state.cluster.nodes[row].name: why for row, why in found.kept.items()},
             "steps": proposal.told(state, found.steps),
         },
-        lambda on_change, say: reviewer(state, found, options, on_change, say),
+        review,
     )
 
 
-def reviewer(
-    planned: State,
-    found: PowerPlan,
-    options: Options,
-    on_change: OnChange,
-    say: "Say",
-    watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
-) -> "Check":
-    """A function that checks the rest of a plan that was made for a state.
-
-    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it. Of nodes that do not
-    report then either, what was known at first is still known.
-    """
-    from ganeti_htools.execution.review import Review
-
-    action, nodes, enough = found.action, planned.names(found.nodes), found.enough
-    powered: set[str] = set()
-    said: set[str] = set()
-
-    def say_without_power(state: State) -> None:
-        """Say once of nodes that nobody can power on or off that this is so."""
-        rows = [state.cluster.nodes[state.nodes[name]] for name in nodes if name in state.nodes]
-        names = [row.name for row in rows if row.powered is None and row.name not in said]
-        said.update(names)
-        if names:
-            say(f"No out-of-band program for {', '.join(names)}: the power is left as it is")
-
-    def check(cluster: Cluster, rest: "Jobsets", _made: int) -> "Review":
-        nonlocal action, nodes, enough
-        state = seen(replace(cluster, standby=cluster.standby or planned.cluster.standby), options)
-        say_without_power(state)
-        minimum, target = (_kept(state, factor, options) for factor in options.factors)
-        wanted = target if action is Action.OFFLINE else minimum if enough else None
-        left = [node for node in nodes if node in marked(rest)]
-        if action is Action.OFFLINE and not left:
-            return Review()  # they are offline already
-        if action is Action.ONLINE and not left:
-            powered.update(nodes)
-        movable = view.movable(state, options.view)
-        obstacle = recheck.obstacle(state, action, _phases_left(rest), wanted, movable)
-        if obstacle is None:
-            return Review()
-        new = replanned(obstacle, on_change, say, watched, lambda progress: plan(state, options, progress))
-        if new is None:
-            return Review(obstacle)
-        action, nodes, enough = new.action, state.names(new.nodes), new.enough
-        vainly = powered.intersection(nodes) if action is Action.ONLINE else ()
-        if vainly:
-            return Review(f"powered up, but still offline or drained: {', '.join(sorted(vainly))}")
-        say(TITLES[action], *nodes)
-        return Review(obstacle, jobs(state, new))
-
-    return check
-
-
-def _phases_left(rest: "Jobsets") -> list[NamedPhase]:
-    """The phases that are left. One that powers nodes down ends when they are marked offline; nodes that are
-    powered up are marked online before all moves.
-    """
-    phases, steps = list[NamedPhase](), list[NamedStep]()
-    for jobs in rest:
-        steps += [job.step for job in jobs if isinstance(job.step, NamedStep)]
-        if nodes := _switching(jobs):
-            phases.append(NamedPhase(nodes, steps))
-            steps = []
-    return [*phases, NamedPhase([], steps)]
-
-
-def marked(rest: "Jobsets") -> set[str]:
+def marked(rest: "Jobsets") -> list[str]:
     """The nodes that jobs are yet to mark offline, or online."""
-    return {node for jobs in rest for node in _switching(jobs)}
-
-
-def _switching(jobs: "Sequence[Job]") -> list[str]:
-    """The nodes that jobs mark offline, or online."""
-    return [op["node_name"] for job in jobs for op in job.opcodes if "offline" in op]
+    return [op["node_name"] for jobs in rest for job in jobs for op in job.opcodes if "offline" in op]
