@@ -12,8 +12,8 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.cluster.viewing import seen
-from ganeti_htools.cli.report import capacity, tables
-from ganeti_htools.cli.report.capacity import STANDARD, TIERED, Allocation, Mode
+from ganeti_htools.cli.report import capacity, capacity_json, capacity_keys, tables
+from ganeti_htools.cli.report.allocation import STANDARD, TIERED, Allocation, Mode
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
@@ -47,23 +47,22 @@ def run(line: CommandLine) -> None:
     tiers, fixed_size = asked(state, line)
     initial = total(state)
     _introduce(state, line)
+    form = capacity_keys if line.machine_readable else capacity
     if not line.json:
-        print(capacity.cluster(state, initial, line.machine_readable), end="", flush=True)
+        print(form.cluster(state, initial), end="", flush=True)
     site = _site(state, tiers.kind, line)
-    report = {"cluster": capacity.cluster_json(state, initial)}
+    report = {"cluster": capacity_json.cluster(state, initial)}
     for mode, wish in ((TIERED, tiers), (STANDARD, fixed_size)):
         allocation = _allocation(mode, state, wish.kind, wish.sizes, site, line)
         _tell(allocation, line)
         if line.json:
-            report[mode.name.lower()] = capacity.allocation_json(allocation)
+            report[mode.name.lower()] = capacity_json.allocated(allocation)
         else:
-            spec = capacity.spec(allocation, line.machine_readable)
-            results = capacity.results(allocation, initial, line.machine_readable)
-            print(spec, results, sep="", end="", flush=True)
+            print(form.spec(allocation), form.results(allocation, initial), sep="", end="", flush=True)
     if line.json:
         print_json(report)
     elif line.machine_readable:
-        print(capacity.key_lines([("OK", "1")]), end="")
+        print(capacity_keys.end(), end="")
 
 
 def _introduce(state: State, line: CommandLine) -> None:

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from ganeti_htools.cli.report import capacity, layout
-from ganeti_htools.cli.report.capacity import STANDARD, TIERED, Allocation
+from ganeti_htools.cli.report import capacity, capacity_json, capacity_keys, layout
+from ganeti_htools.cli.report.allocation import STANDARD, TIERED, Allocation
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstacle, Obstruction
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
@@ -19,22 +19,22 @@ FIXED = replace(ALLOCATION, mode=STANDARD)
 
 
 def test_the_most_frequent_failure_is_told() -> None:
-    told = capacity.results(ALLOCATION, INITIAL, machine_readable=False)
+    told = capacity.results(ALLOCATION, INITIAL)
     assert "  -   3 instances of spec MEM 1024, DSK 2048, CPU 1\n" in told
     assert "  - most likely failure reason: FailCPU\n" in told
-    keys = capacity.results(FIXED, INITIAL, machine_readable=True)
+    keys = capacity_keys.results(FIXED, INITIAL)
     assert "HTS_ALLOC_INSTANCES=3\nHTS_ALLOC_FAIL_REASON=FAILCPU\n" in keys
 
 
 def test_tiers_have_a_key() -> None:
-    assert "HTS_TSPEC='1024,2048,1,1=3'\n" in capacity.results(ALLOCATION, INITIAL, machine_readable=True)
+    assert "HTS_TSPEC='1024,2048,1,1=3'\n" in capacity_keys.results(ALLOCATION, INITIAL)
 
 
 def test_the_size_that_was_asked_for() -> None:
-    told = capacity.spec(FIXED, machine_readable=False)
+    told = capacity.spec(FIXED)
     assert told.startswith("Standard (fixed-size) instance spec is:\n  MEM 1024, DSK 2048, CPU 1, using")
-    assert "HTS_SPEC_RQN=1\n" in capacity.spec(FIXED, machine_readable=True)
-    assert capacity.allocation_json(FIXED)["spec"] == {"mem": 1024, "dsk": 2048, "vcpus": 1, "spindles": 1}
+    assert "HTS_SPEC_RQN=1\n" in capacity_keys.spec(FIXED)
+    assert capacity_json.allocated(FIXED)["spec"] == {"mem": 1024, "dsk": 2048, "vcpus": 1, "spindles": 1}
 
 
 def test_obstacles_are_named_up_to_a_number() -> None:

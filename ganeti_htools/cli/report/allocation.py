@@ -1,0 +1,85 @@
+"""What ``hspace`` has found, and the figures that all forms of its report have."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ganeti_htools.backends.haskell import fixed
+from ganeti_htools.engine.capacity.counting import Capacity
+from ganeti_htools.engine.capacity.obstacles import Obstruction
+from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
+from ganeti_htools.engine.capacity.storage_left import StorageLeft
+from ganeti_htools.engine.capacity.totals import Resources
+from ganeti_htools.model.state import State
+from ganeti_htools.model.types import Fail
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A way to allocate: its names, and the prefixes of its keys."""
+
+    name: str
+    description: str
+    spec: str
+    figures: str
+    count: str
+
+
+TIERED = Mode("Tiered", "Tiered (initial size)", "TSPEC_INI", "TRL", "TSPEC")
+STANDARD = Mode("Standard", "Standard (fixed-size)", "SPEC", "FIN", "ALLOC")
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What came of one way to allocate on a cluster (``before``), starting from instances of a size.
+
+    ``why`` tells what redundancy kept all instances from being allocated, if it did; ``left`` what is left of
+    the storage, where nodes tell their units.
+    """
+
+    mode: Mode
+    kind: InstanceKind
+    size: Size
+    before: State
+    result: Capacity
+    why: Obstruction | None
+    left: StorageLeft | None = None
+
+
+def score(figure: float) -> str:
+    """A score, or a part of something, with the digits that Ganeti's tools show."""
+    return fixed(figure, 8)
+
+
+def ratio(used: float, whole: float) -> float:
+    """A part of a whole, which may be 0: then it is infinite or no number."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.float64(used) / np.float64(whole))
+
+
+def efficiency(figures: Resources) -> dict[str, float]:
+    """What part (0 to 1) of memory and disk instances use, and of virtual CPUs and spindles is in use."""
+    return {
+        "memory": ratio(figures.i_mem, figures.t_mem),
+        "disk": ratio(figures.i_dsk, figures.t_dsk),
+        "vcpu": ratio(figures.i_cpu, figures.v_cpu),
+        "spindles": ratio(figures.i_spindles, figures.t_spindles),
+    }
+
+
+def named(size: Size, spindles: bool) -> dict[str, int]:
+    """The amounts of a size (memory and disk in MiB) by what they are called, with or without spindles."""
+    amounts = {"MEM": size.mem, "DSK": size.dsk, "CPU": size.vcpus}
+    return amounts | {"SPN": size.spindles} if spindles else amounts
+
+
+def by_number(result: Capacity) -> list[Fail]:
+    """Reasons, the most frequent first."""
+    failures = reasons(result)
+    return sorted(failures, key=lambda fail: -failures[fail])
+
+
+def reasons(result: Capacity) -> dict[Fail, int]:
+    """How often each reason counted; that of custom resource classes only if it did."""
+    failures = result.failures.items()
+    return {fail: number for fail, number in failures if number or fail is not Fail.RESOURCE}
