@@ -123,14 +123,17 @@ def _reserve(options: Options) -> Reserve:
 
 def _reviewer(proposal: Proposal, options: Options, group: Cluster, on_change: OnChange, say: Say) -> Check:
     """The check of a plan that was made for the group alone."""
-    name, left = group.groups[0].name, leftovers(group)
+    name, left = group.groups[0].name, str(leftovers(group))
     inner = proposal.review(on_change, say)
     safer = guarded(inner, options.view, name, _reserve(options))
+    begun = False
 
     def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+        nonlocal begun
         now = part(cluster, name)
-        if rest is proposal.jobs and str(leftovers(now)) != str(left):
+        if not begun and str(leftovers(now)) != left:
             return Review("what an earlier hsqueeze has left there has changed")
+        begun = True
         # Before nodes are online, and while they are drained, the plan's own check knows better.
         pending = hsqueeze.marked(rest)
         return (inner if pending else safer)(now, rest, made)

@@ -16,6 +16,7 @@ from htoolsd.policies.kept import Kept
 from htoolsd.policies.looking import situations
 from htoolsd.policies.order import ORDER, POLICIES
 from htoolsd.policies.policy import Planned, Remedy
+from htoolsd.policies.safety import in_order
 from htoolsd.policies.settings import Reserve, Settings, Squeeze
 from htoolsd.sync.following import Sync
 
@@ -74,7 +75,7 @@ class Judging:
 
     async def planned(self, remedy: Remedy, cluster: Cluster, bounds: Bounds) -> Planned:
         """What would be done in a group. Raises HtoolsError."""
-        return await trio.to_thread.run_sync(
+        found = await trio.to_thread.run_sync(
             remedy.planned,
             cluster,
             self._settings[remedy.policy],
@@ -83,6 +84,7 @@ class Judging:
             abandon_on_cancel=True,
             limiter=self._turn,
         )
+        return replace(found, proposal=in_order(found.proposal))
 
     async def again(self, facts: Mapping[str, Any]) -> Proposal:
         """The plan of an earlier daemon's policy as it would be made of the cluster as it is now, in the same

@@ -8,12 +8,13 @@ import numpy as np
 from ganeti_htools.engine.balancing.recheck import NamedStep, retrace
 from ganeti_htools.engine.redundancy.check import fragile_nodes
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
-from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze, view
+from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.planning.view import View
 from htoolsd.policies.settings import Reserve
 
@@ -44,6 +45,19 @@ def safe(
             break
         weak, lacking, count = now, lacks, count + 1
     return count
+
+
+def in_order(proposal: Proposal) -> Proposal:
+    """A plan that makes its moves one after the other: what is safe in this order need not be in another, and
+    nobody knows which of several jobs ends first.
+    """
+    sets = [part for jobs in proposal.jobs for part in _apart(jobs)]
+    moving = sum(any(job.step for job in jobs) for jobs in sets)
+    return replace(proposal, jobs=sets, cost={**proposal.cost, "jobsets": moving})
+
+
+def _apart(jobs: Sequence[Job]) -> Jobsets:
+    return [[job] for job in jobs] if sum(job.step is not None for job in jobs) > 1 else [jobs]
 
 
 def guarded(check: Check, options: View, group: str, reserve: Reserve = _NONE) -> Check:

@@ -229,12 +229,12 @@ async def test_what_moved_while_policies_were_off_rests_all_the_same(
     async with working(tmp_path) as daemon:
         name = "web0"
         daemon.luxid.jobs.submit([[migrate(name, target_node="two")]])
-        await trio.sleep(3600)
+        await trio.sleep(600)
         daemon.policies.limit(all_off(rebalance=replace(EAGER, mode="shadow")))
         await daemon.decided()
         moved = json.loads(daemon.path.read_text())["moved"]
         assert moved.keys() == {name}
-        assert moved[name] < now() - 3500
+        assert moved[name] < now() - 500
 
 
 async def test_explaining_changes_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:

@@ -6,14 +6,15 @@ import pytest
 
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.execution.jobs import Job
+from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Review
-from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.planning.view import View, movable, state_of
 from htoolsd.policies.rebalance import REBALANCE
-from htoolsd.policies.safety import guarded, safe
+from htoolsd.policies.safety import guarded, in_order, safe
 from htoolsd.policies.settings import Rebalance, Reserve
 from tests.support import policies
 from tests.support.worlds import instance, node
@@ -77,8 +78,19 @@ def test_each_node_keeps_its_reserve_if_all_have_it(reserve: float, steps: int) 
     assert kept(small, step("two", "a", "c"), step("one", "a", "c"), reserve=reserve) == steps
 
 
+@pytest.mark.parametrize(("disks", "count"), [(False, 1), (True, 0)])
+def test_the_reserve_is_one_of_disks_as_well_where_those_move(disks: bool, count: int) -> None:
+    """After the move the third node has no room for a standard disk."""
+    rows = cluster(one=("a", 500))
+    drbd = replace(rows.instances[0], template=DiskTemplate.DRBD, snode="b", dsk=1024, disks=(Disk(1024),))
+    nodes = tuple(replace(row, f_dsk=1500 if row.name == "c" else 8000) for row in rows.nodes)
+    state = state_of(replace(rows, instances=(drbd,), nodes=nodes), View())
+    new = NamedStep("one", MoveKind.REPLACE_SECONDARY, "c", ("a", "b"), ("a", "c"))
+    assert safe(state, state.group == 0, movable(state, View()), [new], Reserve(1.0, disks)) == count
+
+
 def test_the_rest_of_a_plan_is_looked_at_again() -> None:
-    check = guarded(lambda _cluster, _rest, _made: Review(), View(), "default")
+    check = guarded(unchecked, View(), "default")
     rest = [[Job("title", (), (), step("two", "a", "b"))]]
     assert check(cluster(one=("a", 2000), two=("a", 1500)), rest, 0).obstacle is None
     assert check(LARGE, rest, 0).obstacle == "the rest would cost redundancy, or what is kept free"
@@ -91,3 +103,17 @@ def test_balancing_does_without_moves_that_cost_redundancy() -> None:
     eager = Rebalance(mode="act", start=1e-3, stop=0.0, min_gain=1e-9)
     found = policies.planned(REBALANCE, LARGE, eager)
     assert found.refusal == "the first move would cost redundancy, or what is kept free"
+
+
+def test_moves_are_made_one_after_the_other() -> None:
+    """Those that ended first might cost what the order keeps; nodes are still drained at once."""
+    drains = [Job("drain a", (), ()), Job("drain b", (), ())]
+    moves = [Job(name, (), (), step(name, "a", "b")) for name in ("one", "two", "three")]
+    jobs = [drains, moves[:2], moves[2:]]
+    proposal = in_order(Proposal("balancing", (), jobs, {}, {"jobsets": 2}, {}, lambda *_: unchecked))
+    assert proposal.jobs == [drains, [moves[0]], [moves[1]], [moves[2]]]
+    assert proposal.cost == {"jobsets": 3}
+
+
+def unchecked(_cluster: Cluster, _rest: Jobsets, _made: int) -> Review:
+    return Review()

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Review
-from ganeti_htools.model.cluster import Cluster, Instance
+from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.model.types import DiskTemplate
@@ -108,6 +108,30 @@ def test_what_rests_or_is_pinned_keeps_its_node_up() -> None:
     assert "b" not in down(cluster, replace(EAGER, prefer=("b",), exclude_instances=("b0",))).nodes
     rows = tuple(replace(row, tags=(PINNED,)) for row in cluster.instances)
     assert down(replace(cluster, instances=rows)).refusal == "fewer than 1 nodes can be powered down"
+
+
+def test_local_disks_leave_their_nodes_only_where_that_is_allowed() -> None:
+    def with_disks(template: DiskTemplate) -> Cluster:
+        cluster = racks(3, 1, 1, 1)
+        mirror = "a" if template is DiskTemplate.DRBD else None
+        rows = [
+            replace(row, template=template, snode=mirror, dsk=1024, disks=(Disk(1024),))
+            for row in cluster.instances
+            if row.pnode != "a"
+        ]
+        return replace(cluster, instances=tuple(rows))
+
+    plain, drbd = with_disks(DiskTemplate.PLAIN), with_disks(DiskTemplate.DRBD)
+    some = replace(EAGER, never=("a",))
+    few = "fewer than 1 nodes can be powered down"
+    assert [down(each, some).refusal for each in (plain, drbd)] == [few, few]
+    mirrored = replace(some, allow_drbd=True)
+    assert (down(plain, mirrored).refusal, down(drbd, mirrored).refusal) == (few, None)
+    found = down(plain, replace(some, allow_all=True))
+    assert found.refusal is None
+    assert found.stops == found.moves > 0
+    assert found.summary.endswith(f", {found.stops} instances are stopped for it")
+    assert found.mib == sum(row.dsk for row in plain.instances if row.pnode in found.nodes)
 
 
 def test_a_group_that_shares_instances_with_another_is_left_alone() -> None:
