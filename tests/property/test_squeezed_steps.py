@@ -1,4 +1,9 @@
-"""Nodes are powered down on the simulated Ganeti: after every single job N+1 holds, and the reserve."""
+"""Nodes are powered down on the simulated Ganeti: after every single job N+1 holds, and the reserve.
+
+Also where a run is cut off, and another one goes on.
+"""
+
+from itertools import count
 
 import numpy as np
 import pytest
@@ -6,9 +11,10 @@ from trio.testing import MockClock
 
 from ganeti_htools.engine.squeezing.reserve import redundant
 from ganeti_htools.execution.events import Event, News
-from ganeti_htools.execution.run import Ending
+from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning.leftovers import leftovers
 from ganeti_htools.simulator.world import World, begin
 from tests.support.clusters import Shape
 from tests.support.rows import with_master
@@ -28,29 +34,65 @@ def sound(world: World, options: Options) -> bool:
     return all(redundant(state, scope) for scope in scopes) and not hsqueeze.lacking(state, options)
 
 
-@pytest.mark.parametrize("allowed", TEMPLATES)
-@pytest.mark.parametrize("seed", [0, 2, 4])
-async def test_after_every_job(autojump_clock: MockClock, allowed: str, seed: int) -> None:
-    shape = Shape(nodes=6, instances=9, templates=TEMPLATES[allowed], fill=0.15, down=0)
-    start = begin(with_master(seed, shape))
-    options = Options(
+def options_for(allowed: str) -> Options:
+    """Options that have such instances moved."""
+    return Options(
         minimal_resources=1.0,
         target_resources=1.0,
         allow_drbd=allowed == "drbd",
         allow_all=allowed == "all",
     )
+
+
+async def watched(caller: Caller, options: Options) -> Run:
+    """Plan and carry out; N+1 and the reserve hold before, and after each job."""
+    unsound: list[str] = []
+    assert sound(caller.world, options)
+
+    def look(event: Event) -> None:
+        if isinstance(event, News) and event.task.over and not sound(caller.world, options):
+            unsound.append(event.task.job.title)
+
+    caller.react = look
+    run = await caller.squeeze(options)
+    assert run.ending is Ending.DONE
+    assert not unsound
+    return run
+
+
+@pytest.mark.parametrize("allowed", TEMPLATES)
+@pytest.mark.parametrize("seed", [0, 2, 4])
+async def test_after_every_job(autojump_clock: MockClock, allowed: str, seed: int) -> None:
+    shape = Shape(nodes=6, instances=9, templates=TEMPLATES[allowed], fill=0.15, down=0)
+    start = begin(with_master(seed, shape))
     async with simulated(start) as (master, client):
         caller = Caller(master, client)
-        unsound: list[str] = []
-        assert sound(start, options)
-
-        def look(event: Event) -> None:
-            if isinstance(event, News) and event.task.over and not sound(caller.world, options):
-                unsound.append(event.task.job.title)
-
-        caller.react = look
-        run = await caller.squeeze(options)
-        assert run.ending is Ending.DONE
-        assert not unsound
+        run = await watched(caller, options_for(allowed))
         assert run.moved
         assert caller.world.offline
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("allowed", "seed"), [("drbd", 1), ("all", 26)])
+async def test_another_run_goes_on(autojump_clock: MockClock, allowed: str, seed: int) -> None:
+    """Cut off at every other moment, where one of the nodes is drained only once mirrors have left it."""
+    shape = Shape(nodes=4, instances=5, templates=TEMPLATES[allowed], fill=0.15, down=0)
+    start, options = begin(with_master(seed, shape)), options_for(allowed)
+    first = hsqueeze.propose(start.described(), options, lambda _text: None)
+    assert any(phase["late"] for phase in first.found["phases"])
+    freed = set[int]()
+    for events in count(1, 2):
+        async with simulated(start) as (master, client):
+            caller = Caller(master, client)
+            cut = await caller.cut_off(events, options)
+            await caller.settle()
+            await watched(caller, options)
+            freed.add(len(caller.world.offline))
+            assert not str(leftovers(caller.world.described()))
+            work = caller.done()
+            assert not [each for place, each in enumerate(work) if each in work[:place]]
+            assert not (await caller.squeeze(options)).tasks
+            if not cut:
+                break
+    assert events > 20
+    assert len(freed) == 1
