@@ -157,7 +157,8 @@ class Redundancy(Sums):
     def foresees(self, asked: Asked) -> bool:
         """Whether :meth:`bears_in_turn` tells of such instances."""
         columns = self.state.columns
-        return self._quick(asked) and not columns.shape.binds and not columns.excl_stor.any()
+        spindles = columns.excl_stor.any() and (asked.local or len(self.mirrored))
+        return self._quick(asked) and not columns.shape.binds and not spindles
 
     def bears_in_turn(self, asked: Asked, primaries: Sequence[int]) -> int:
         """How many equal new instances it certainly bears that come to these primaries, one after the other.

@@ -163,13 +163,14 @@ class LostNode:
 
         One certainly finds some if those before it cannot have filled all nodes that had room for it,
         wherever they went: each leaves too little on one node at most, and all together do so only if they
-        take as much as there is beyond what the one needs. (What they take are multiples of some unit.)
+        take as much as there is beyond what the one needs. (What they take are multiples of some unit.) Of
+        spindles, which those with disks on nodes need, nothing is known.
         """
-        if self.exclusive is not None:
-            return start
         number = taken = taken_disk = unit = 0
         for at in range(start, len(self.instances)):
             _, _, need, need_disk, targets = self.instances[at]
+            if self.exclusive is not None and need_disk is not None:
+                return at
             places = room = 0
             for node in targets:
                 left = mem[node] - need

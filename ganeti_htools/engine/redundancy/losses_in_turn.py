@@ -24,8 +24,8 @@ NO_DISK = np.iinfo(np.int64).min
 def comparable(lost: Sequence[LostNode]) -> bool:
     """Whether losses can be tried together here: no tags and no spindles count, and nodes have a score."""
     return len({each.nodes.score.rows for each in lost}) == 1 and all(
-        each.exclusive is None
-        and each.moving.any()
+        each.moving.any()
+        and (each.exclusive is None or all(one.disk is None for one in each.instances))
         and not any(len(one.asked.tags) or len(one.asked.desired) for one in each.instances)
         for each in lost
     )
