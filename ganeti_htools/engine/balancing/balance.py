@@ -25,8 +25,8 @@ class Balancing:
     is no more than ``min_gain_limit``; there are no more than ``max_length`` steps unless that is below
     0, and none once the score is within ``min_score`` of the best that is possible. With
     ``disk_moves_factor`` a step copies disks only where it gains more than that many times what the
-    best one gains that copies none. ``unmirrored``: plain and file instances leave offline nodes,
-    too. They are stopped and copied, so it is for nodes only that are not off yet.
+    best one gains that copies none. With ``unmirrored`` plain and file instances leave offline nodes as
+    well: they are stopped and copied, which only nodes that still run allow.
 
     With a ``long_factor`` of at least 0.01, moves are left out that gain too little for the time they take
     once the plan takes ``long_threshold`` seconds (see :mod:`.time_limit`).
