@@ -7,8 +7,22 @@ from typing import Any
 
 import pytest
 
+from ganeti_htools.backends import text
 from ganeti_htools.model.cluster import Cluster
-from tests.daemon.planning import AT_ONCE, FOR_EVER, OFTEN, call, ctl, following, known, submitted, whole
+from ganeti_htools.model.tags import SQUEEZING
+from tests.daemon.planning import (
+    AT_ONCE,
+    FOR_EVER,
+    OFTEN,
+    call,
+    ctl,
+    following,
+    known,
+    numbers,
+    submitted,
+    until,
+    whole,
+)
 from tests.support.policies import asleep, racks
 from tests.support.programs import PROGRAMS, ROOT, Daemon, run, running, script, wait_until
 from tests.support.simulators import Simulator
@@ -132,6 +146,32 @@ def test_what_it_acts_on_is_done_and_survives_a_kill(tmp_path: Path) -> None:
             known(again)
             assert policy(again)["left"]["moves"] == 0
             wait_until(lambda: considered(again)["reason"].startswith("the day's budget is spent"))
+
+
+def test_what_a_daemon_that_was_killed_left_the_next_one_finishes(tmp_path: Path) -> None:
+    """By then no node can be spared, so that nothing else takes up what was left."""
+    wish = f'{OFTEN}[squeeze]\nmode = "act"\nhold = 1\nmax_nodes = 1\ngroups = ["default"]\n'
+    with following(tmp_path, racks(3, 1, 1, 1), FOR_EVER, wish) as (daemon, ganeti):
+
+        def left() -> set[str]:
+            rows = text.parse(ganeti.cluster(), "").nodes
+            return {row.name for row in rows if row.offline or SQUEEZING in row.tags}
+
+        told = considered(daemon, "squeeze", 2)
+        assert told["outcome"] == "begun"
+        submitted(daemon)
+        daemon.signal(signal.SIGKILL)
+        daemon.wait()
+        ganeti.finish()
+        wait_until(lambda: left() == set(told["powered"]))
+        with running(tmp_path / "daemon", config=f'{wish}never = ["a", "b", "c", "d"]\n') as again:
+            known(again)
+            wait_until(lambda: considered(again, "squeeze", 3)["outcome"] == "begun")
+            assert decided(again)[-1]["reason"] == f"1 nodes ({told['powered'][0]}), 0 moves, 0 MiB"
+            wait_until(lambda: numbers(whole(again)) == [2])
+            ganeti.finish()
+            until(again, "done")
+        assert left() == set()
 
 
 def test_the_hook_of_the_watcher_has_it_considered_on_the_master_only(tmp_path: Path) -> None:
