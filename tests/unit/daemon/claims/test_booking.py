@@ -193,6 +193,7 @@ async def test_a_slow_ledger_is_not_waited_for(path: Path, mock_clock: MockClock
         await trio.testing.wait_all_tasks_blocked(0.01)
         here.claims.cancel("new")  # it is written, though nobody has waited for that
         mock_clock.jump(0.05)
+        await trio.testing.wait_all_tasks_blocked(0.01)  # until the decision has given up
         gate.set()
         await round_of(here)
         assert await here.memory() == {}
