@@ -21,6 +21,7 @@ from htoolsd.claims.claim import made
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.entries import entry_of, make_up
 from htoolsd.ledger.following import Agreed, difference
+from htoolsd.ledger.identities import provider_uuid
 from htoolsd.ledger.ledger import Ledger
 from htoolsd.ledger.records import Contents
 from htoolsd.ledger.saying import statement
@@ -144,12 +145,12 @@ class Steps(RuleBasedStateMachine):
 
     @rule(name=NAMES, place=PLACES, reachable=st.booleans(), meanwhile=MEANWHILE)
     def decide(self, name: str, place: Place, reachable: bool, meanwhile: str) -> None:
-        """For a new instance, which a job is going to make; or for one that is to move."""
+        """For a new instance, which a job is going to make; or, once it has, for one that is to move."""
         row = self.rows.get(name)
         if row is None:
             self.jobs[name] = "CREATE"
             self.decided(name, Promise(row_of(name, place), new=True), reachable, meanwhile)
-        elif name not in self.jobs:
+        else:
             self.jobs[name] = "MIGRATE"
             moved = row_of(name, place, status=row.status)
             self.decided(name, Promise(moved, new=False), reachable, meanwhile)
@@ -206,9 +207,9 @@ class Steps(RuleBasedStateMachine):
             if self.jobs.get(name) == ("CREATE" if promise.new else "MIGRATE")
         }
 
-    @rule(sure=st.sampled_from([True, False, False]))
-    def expire(self, sure: bool) -> None:
-        if sure:
+    @rule(chance=st.integers(0, 5))
+    def expire(self, chance: int) -> None:
+        if not chance:
             self.clock.jump(SECONDS + 1)
 
             async def promises() -> None:
@@ -239,6 +240,12 @@ class Steps(RuleBasedStateMachine):
         assert self.claims.living.keys() == kept
         self.promised = {name: claim.promise for name, claim in self.claims.living.items()}
 
+    def concerned(self, promise: Promise) -> set[str | None]:
+        """The nodes where an instance has something, or is going to."""
+        row = self.rows.get(promise.name)
+        there = {row.pnode, row.snode} if row else set()
+        return there if row and promise.new else there | {promise.row.pnode, promise.row.snode}
+
     # What is always so.
 
     @invariant()
@@ -266,11 +273,19 @@ class Steps(RuleBasedStateMachine):
         make_up(self.serial, entries, ended)
         self.look(self.serial)
 
-    def teardown(self) -> None:
-        """In the end both ledgers say the same."""
+    @rule()
+    def settle(self) -> None:
+        """In the end both ledgers say the same; what is promised stands with all nodes that it concerns."""
         for work in (self.again, self.round, self.again):
             self.run(work)
-        assert said(self.contents()) == said(self.serial.contents())
+        found = said(self.contents())
+        assert found == said(self.serial.contents())
+        for name, promise in self.promised.items():
+            *_, held = found[f"c/{name}"]
+            assert held.keys() == {provider_uuid(f"c/{node}") for node in self.concerned(promise)}
+
+    def teardown(self) -> None:
+        self.settle()
         self.serial.close()
         self.run(lambda: self.worker.do(Ledger.close))
         self.directory.cleanup()
