@@ -1,6 +1,7 @@
 """The manual page of htoolsctl tells of every key of ``--json``, which prints answers as they are."""
 
 from pathlib import Path
+from signal import SIGHUP
 from typing import Any
 
 from tests.daemon.planning import OFTEN, call, ctl, following, made, until
@@ -8,9 +9,9 @@ from tests.support.programs import Daemon, request_file, wait_until
 from tests.support.worlds import uneven
 from tests.unit.test_json_keys import check
 
-SHADOW = f"""{OFTEN}
+REBALANCE = f"""{OFTEN}
 [rebalance]
-mode = "shadow"
+mode = "%s"
 start = 0.02
 stop = 0.001
 hold = 1
@@ -30,14 +31,19 @@ def considered(daemon: Daemon, count: int) -> Any:
     return decided()[0]
 
 
-def without(document: Any, *keys: str) -> Any:
-    return {key: value for key, value in document.items() if key not in keys}
+def bare(document: Any, *keys: str) -> Any:
+    """A document without what stands in these keys: that is told of elsewhere."""
+    return {key: None if key in keys else value for key, value in document.items()}
 
 
 def test_htoolsctl(tmp_path: Path) -> None:
-    with following(tmp_path, uneven(), config=SHADOW) as (daemon, _):
+    with following(tmp_path, uneven(), config=REBALANCE % "shadow") as (daemon, _):
         instance = considered(daemon, 1)["moves"][0]["instance"]
         considered(daemon, 2)
+        daemon.configure(REBALANCE % "propose")
+        daemon.signal(SIGHUP)
+        wait_until(lambda: "propose" in {each["mode"] for each in call(daemon, "policies")})
+        assert considered(daemon, 3)["plan"]
         assert ctl(daemon, "decide", request_file(tmp_path)).returncode == 0
         call(daemon, "execute", plan=made(daemon)["id"])
         plan = until(daemon, "done")
@@ -46,16 +52,15 @@ def test_htoolsctl(tmp_path: Path) -> None:
         documents = [
             call(daemon, "status"),
             call(daemon, "refresh"),
-            without(call(daemon, "storage"), "nodes", "units", "pools"),  # which hinfo has as well
-            *(without(method, "arguments") for method in call(daemon, "methods")),
-            *(without(plan, "options") for plan in call(daemon, "plans")),
-            without(plan, "options", "execution"),  # which hbal has as well
+            {key: call(daemon, "storage")[key] for key in ("ages", "late", "error")},  # others: hinfo(1)
+            *(bare(method, "arguments") for method in call(daemon, "methods")),
+            *(bare(each, "options", "bounds") for each in call(daemon, "plans")),
+            bare(plan, "options", "bounds", "execution"),
             call(daemon, "policies"),
             call(daemon, "explain", policy="rebalance"),
             call(daemon, "run", policy="squeeze"),
             call(daemon, "history"),
             call(daemon, "why", instance=instance),
             *(call(daemon, method) for method in ("providers", "inventory", "usage", "allocations")),
-            {"arguments": None, "options": None, "execution": None},
         ]
     check("htoolsctl.1.md", documents, WORDS)
