@@ -19,7 +19,7 @@ from ganeti_htools.planning.view import View
 from htoolsd.policies.settings import Reserve
 
 _NONE = Reserve(0.0)
-UNSAFE = "the first move would cost redundancy, or what is kept free"
+UNSAFE = "the next move would cost redundancy, or what is kept free"
 
 
 def steps_of(jobs: Jobsets) -> list[NamedStep]:
@@ -61,16 +61,19 @@ def _apart(jobs: Sequence[Job]) -> Jobsets:
 
 
 def guarded(check: Check, options: View, group: str, reserve: Reserve = _NONE) -> Check:
-    """A review that also finds out whether the moves that are left are safe in the group."""
+    """A review that also finds out whether the next jobs are safe in the group.
+
+    Those after them are looked at again before they begin.
+    """
 
     def guard(cluster: Cluster, rest: Jobsets, made: int) -> Review:
-        found, steps = check(cluster, rest, made), steps_of(rest)
+        found, steps = check(cluster, rest, made), steps_of(rest[:1])
         if found.obstacle is not None or not steps:
             return found
         state = view.state_of(cluster, options)
         scope = state.group == view.group(state, group, f"node group {group} is gone")
         kept = safe(state, scope, view.movable(state, options), steps, reserve)
-        return found if kept == len(steps) else Review("the rest would cost redundancy, or what is kept free")
+        return found if kept == len(steps) else Review(UNSAFE)
 
     return guard
 

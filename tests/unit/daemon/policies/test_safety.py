@@ -14,7 +14,7 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.planning.view import View, movable, state_of
 from htoolsd.policies.rebalance import REBALANCE
-from htoolsd.policies.safety import guarded, in_order, safe
+from htoolsd.policies.safety import UNSAFE, guarded, in_order, safe
 from htoolsd.policies.settings import Rebalance, Reserve
 from tests.support import policies
 from tests.support.worlds import instance, node
@@ -93,7 +93,8 @@ def test_the_rest_of_a_plan_is_looked_at_again() -> None:
     check = guarded(unchecked, View(), "default")
     rest = [[Job("title", (), (), step("two", "a", "b"))]]
     assert check(cluster(one=("a", 2000), two=("a", 1500)), rest, 0).obstacle is None
-    assert check(LARGE, rest, 0).obstacle == "the rest would cost redundancy, or what is kept free"
+    assert check(LARGE, rest, 0).obstacle == UNSAFE
+    assert check(LARGE, [[], *rest], 0).obstacle is None  # not its turn yet
     assert check(LARGE, [], 0).obstacle is None
     other = guarded(lambda _cluster, _rest, _made: Review("of its own"), View(), "default")
     assert other(LARGE, rest, 0).obstacle == "of its own"
@@ -102,7 +103,7 @@ def test_the_rest_of_a_plan_is_looked_at_again() -> None:
 def test_balancing_does_without_moves_that_cost_redundancy() -> None:
     eager = Rebalance(mode="act", start=1e-3, stop=0.0, min_gain=1e-9)
     found = policies.planned(REBALANCE, LARGE, eager)
-    assert found.refusal == "the first move would cost redundancy, or what is kept free"
+    assert found.refusal == UNSAFE
 
 
 def test_moves_are_made_one_after_the_other() -> None:
