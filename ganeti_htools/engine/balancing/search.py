@@ -9,7 +9,8 @@ gives. The least of these bounds for an instance tells whether any of its moves 
 that can are scored; what lies closest together is scored afresh, as Ganeti's htools do it.
 
 A new node that has instances in common with the nodes that an instance has keeps memory free for them
-already. It is rated as if it had none, which is never worse, and looked at when it would win.
+already. It is rated as if it had none, which is never worse (on few nodes, not by much: see
+:func:`.step_search.worth`), and looked at when it would win.
 """
 
 from collections.abc import Iterator, Sequence

@@ -20,15 +20,22 @@ from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, SPREAD
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Floats, Ints
 
-# From so many nodes on, memory kept free costs more in total than it can gain by being even: the standard
-# deviation of n values changes by no more than one of them does, divided by the root of n.
+# What memory kept free costs by being uneven and in total, by its share of a node's memory.
 _EVEN, _TOTAL = (
     sum(each.weight for each in COMPONENTS if each.aggregate is aggregate and each.figures == ("r_mem",))
     for aggregate in (SPREAD, COUNT)
 )
-MONOTONE = math.ceil((_EVEN / _TOTAL) ** 2)
 # Parts of what a move could gain at best.
 SHARES = (1 / 16, 1 / 4, 1.0)
+
+
+def worth(nodes: float) -> float:
+    """What a score can gain at most by each part of its memory that one of so many nodes keeps free.
+
+    It costs in total and may be even: the standard deviation of n values changes by no more than one of them
+    does, divided by the root of n. On many nodes nothing is gained.
+    """
+    return max(0.0, _EVEN / math.sqrt(nodes) - _TOTAL)
 
 
 # Is told of moves that were judged, with what becomes of the nodes: a trial with a candidate for each move.
@@ -53,7 +60,7 @@ class StepSearch:
     ) -> None:
         self.space, self.baseline, self.most, self.report = space, baseline, most, report
         self.bound, self.slack = current, baseline.doubt + TINY * abs(current) + loss
-        self.monotone = baseline.numbers.max() >= MONOTONE
+        self.loose = 0.0
         self.found: list[Found] = []
 
     @property
@@ -89,17 +96,32 @@ class StepSearch:
     def _look(self, candidates: Sequence[Candidates]) -> None:
         """Score those moves that bounds do not rule out."""
         bounds = []
+        self.loose = self._looseness(candidates)
         for each in candidates:
             if not each.kind.takes_node:
                 self._keep(failovers(self.space, self.baseline, each))
         for each in candidates:
             if each.new is not None and each.free.any():
                 bounds.append(bounds_of(self.space, self.baseline, each, each.new))
-        if self.monotone:
+        if math.isfinite(self.loose):
             self._best_first(bounds)
         else:
             for each_bounds in bounds:
                 self._score(each_bounds, np.flatnonzero(each_bounds.candidates.free), np.inf)
+
+    def _looseness(self, candidates: Sequence[Candidates]) -> float:
+        """How much better a move can be than it is rated; infinite if that is not known.
+
+        The new secondary may keep more memory free than it is taken to, by up to what it keeps for the
+        instance.
+        """
+        gain = worth(self.baseline.numbers.max())
+        if not gain:
+            return 0.0
+        kept = [np.max(each.batch.asked.secondary_mem) for each in candidates if each.kind.mirrored]
+        least = self.space.facts.state.columns.t_mem[self.space.targets].min(initial=math.inf)
+        known = self.most is None and least > 0 and math.isfinite(self.bound)
+        return float(gain * max(kept, default=0) / least) if known else math.inf
 
     def _exact(self, trial: Trial) -> Floats:
         return exact(self.space, self.baseline, trial)[0]
@@ -114,13 +136,13 @@ class StepSearch:
     def _best_first(self, bounds: Sequence[Bounds]) -> None:
         """Score the most promising moves first, more if none is that good."""
         least = min((float(each.least.min(initial=np.inf)) for each in bounds), default=np.inf)
-        known, hope = list(self.found), self.limit - least
+        known, hope = list(self.found), self.limit + self.loose - least
         for share in SHARES if hope >= 0 else ():
             self.found = list(known)
             limit = least + share * hope
             for each in bounds:
                 self._score(each, np.flatnonzero(each.least <= limit), limit)
-            if self.limit <= limit:
+            if self.limit + self.loose <= limit:
                 return
 
     def _score(self, bounds: Bounds, members: Ints, limit: float) -> None:
@@ -129,14 +151,16 @@ class StepSearch:
             if self.most is not None and sum(len(found.members) for found in self.found) >= self.most:
                 return
             found, doubtful = relocations(self.space, self.baseline, bounds.candidates, chosen, places)
-            if self.monotone:
+            if math.isfinite(self.loose):
                 least = np.fmin.reduce(np.delete(found.scores, doubtful), initial=np.inf)
-                doubtful = doubtful[found.scores[doubtful] <= min(self.bound, least) + self.slack]
+                doubtful = doubtful[
+                    found.scores[doubtful] <= min(self.bound, least) + self.slack + self.loose
+                ]
             if len(doubtful):
                 found.scores[doubtful] = self._exact(found.take(doubtful).tried(self.space))
             self._keep(found)
 
     def _promising(self, bounds: Bounds, members: Ints, limit: float) -> Iterator[tuple[Ints, Ints]]:
-        if self.monotone:
-            return bounds.promising(members, lambda: min(limit, self.limit))
+        if math.isfinite(self.loose):
+            return bounds.promising(members, lambda: min(limit, self.limit + self.loose))
         return bounds.promising(members, None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.step_search import MONOTONE, StepSearch
+from ganeti_htools.engine.balancing.step_search import StepSearch, worth
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
@@ -19,15 +19,36 @@ from tests.support.searches import baseline_of, searching
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-def test_memory_kept_free_on_one_of_many_nodes_is_never_worth_it() -> None:
-    assert MONOTONE == 16
-    kept = np.random.default_rng(3).uniform(size=(MONOTONE, 200))
-    for more in (0.01, 1.0, 100.0):
+@pytest.mark.parametrize("nodes", [2, 3, 8, 15, 16, 40])
+def test_memory_kept_free_is_worth_no_more_than_looseness_says(nodes: int) -> None:
+    """On many nodes nothing."""
+    assert (worth(nodes) > 0) is (nodes < 16)
+    kept = np.random.default_rng(3).uniform(size=(nodes, 200))
+    for more in (0.01, 0.1, 1.0, 100.0):
         after = kept.copy()
         after[0] += more
         even = WEIGHTS[INDEX["reserved_mem_cv"]] * (after.std(axis=0) - kept.std(axis=0))
         total = WEIGHTS[INDEX["reserved_mem_rtotal"]] * (after.sum(axis=0) - kept.sum(axis=0))
-        assert (even + total >= 0).all()
+        assert (even + total >= -worth(nodes) * more).all()
+
+
+# In the last ones the best move is one that has a node keep more memory free than it is taken to at first.
+@pytest.mark.parametrize("seed", [*range(20), 164, 799, 1065, 1437, 2512, 3147, 3238])
+def test_the_best_is_found_among_few_nodes(seed: int) -> None:
+    rng = random.Random(seed)
+    names, rows = [f"n{row}" for row in range(rng.randint(3, 4))], []
+    for row in range(rng.randint(2, 7)):
+        primary, secondary = rng.sample(names, 2)
+        mem = rng.choice((500, 1000, 2000, 4000))
+        rows.append(instance(f"i{row}", DiskTemplate.DRBD, primary, secondary, mem=mem))
+    state = derive(by_hand.cluster({name: rng.choice((20_000, 20_000, 10_000)) for name in names}, rows))
+    search = searching(state)
+    score, baseline = score_of(state, search.space.scope), baseline_of(search.space)
+    every = StepSearch(search.space, baseline, score, loss=1e6)
+    scores = np.concatenate([each.scores for each in every.moves(list(search._candidates(None)))])
+    some = StepSearch(search.space, baseline, score)
+    some.moves(list(search._candidates(None)))
+    assert some.bound == pytest.approx(min(score, scores.min(initial=np.inf)), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(6))
