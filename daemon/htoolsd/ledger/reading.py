@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
@@ -10,14 +11,7 @@ from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger.records import EXISTING, Allocation, Amounts, Consumer, Contents, Provider, Standing
 from htoolsd.ledger.tables import allocations, classes, consumers, inventories, providers
 
-_FIGURES = (  # of an Inventory, in its order
-    inventories.c.total,
-    inventories.c.reserved,
-    inventories.c.min_unit,
-    inventories.c.max_unit,
-    inventories.c.step_size,
-    inventories.c.allocation_ratio,
-)
+_FIGURES = [inventories.c[figure.name] for figure in fields(Inventory)]
 INVENTORIES = (
     select(providers.c.uuid, classes.c.name, *_FIGURES)
     .select_from(inventories.join(providers).join(classes))
