@@ -40,7 +40,9 @@ class Daemon:
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        broken = self.status()["decisions"]["broken"] if self.answers() else 0
         self.kill()
+        assert not broken, self.log.read_text()
 
     def kill(self) -> None:
         """End it without giving it time for anything."""

@@ -129,7 +129,7 @@ class Booking:
         except LedgerError as error:
             return Outcome(f"; decided without the ledger: {error}")
         finally:
-            self._trigger.by(trio.current_time())
+            self._trigger.by(trio.current_time() + _PAUSE)
         return Outcome()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -52,7 +52,7 @@ def claim(
     Raises ConflictError, UnknownError; CapacityError unless it may go ``beyond`` what there is.
     """
     number, generation = _written(connection, consumer)
-    held = amounts_in(connection.execute(_HELD, {"consumer": number}))
+    held = amounts_in(connection.execute(_HELD, {"consumer": number})) if generation > 1 else {}
     ids = provider_ids(connection, {*wanted, *held})
     raise_generations(
         connection, ids.values(), {ids[uuid]: was for uuid, was in generations.items() if uuid in ids}
