@@ -78,7 +78,6 @@ class Known:
 
 
 Places = tuple[tuple[int, ...], ...]  # rows of nodes
-Asked = tuple[Cluster, Request, Options]
 
 MOST_NODES = 3000  # all pairs of nodes are looked at at once
 MOST_NAMES = 3  # of instances to which room is promised
@@ -95,7 +94,8 @@ class Cache:
         self.reader = incremental.Reader()
         self.figures: Figures | None = None
         self.furnished = Memory()
-        self.alone: tuple[Asked, Places] | None = None  # the last decision for which no promises counted
+        # The last decision for which no promises counted, and on what it was made.
+        self.alone: tuple[tuple[Cluster, Request, Options], Places] | None = None
 
 
 def respond(

@@ -47,9 +47,8 @@ def _ours(node: Node) -> list[str]:
 
 def in_use(cluster: Cluster) -> Cluster:
     """The cluster as it was before nodes were drained for a plan; it is planned anew what becomes of them."""
-    drained = {
-        node.name for node in leftovers(cluster).drained if node.t_mem > 0
-    }  # one that is silent is not
+    reporting = (node for node in leftovers(cluster).drained if node.t_mem > 0)
+    drained = {node.name for node in reporting}
     rows = (replace(node, offline=node.offline and node.name not in drained) for node in cluster.nodes)
     return replace(cluster, nodes=tuple(rows)) if drained else cluster
 

@@ -20,6 +20,13 @@ LOCAL_TEMPLATES = ("drbd", "plain")  # take space of the node's volume group
 NO_SPACE_REPORTED = ("diskless", "sharedfile", "blockdev", "rbd", "ext", "gluster")
 MIXED = {"drbd": 70, "plain": 12, "ext": 8, "sharedfile": 5, "file": 3, "diskless": 2}
 MOVABLE = {"drbd": 75, "ext": 15, "sharedfile": 10}
+FEW_MIRRORS = (
+    {"plain": 1},
+    {"ext": 1},
+    {"plain": 2, "sharedfile": 1},
+    {"plain": 1, "ext": 1},
+    {"drbd": 1, "plain": 1},
+)
 
 TAGS: Mapping[str, Sequence[str]] = {
     "exclusion": ["htools:iextags:service"],

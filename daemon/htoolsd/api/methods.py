@@ -176,6 +176,5 @@ def declared(
             {"instance": "the name of the instance, or its beginning up to a dot"},
             history.why,
         ),
-        # The ledger
         *of_ledger(ledger),
     )

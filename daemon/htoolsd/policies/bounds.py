@@ -12,9 +12,9 @@ class Bounds(NamedTuple):
     """The ``group``, and what a plan may do there at the moment.
 
     ``n1`` is how many nodes fail N+1, ``room`` what the budgets leave, ``reserve`` what nodes have to keep
-    free. ``resting`` are instances that moved lately, ``switched`` nodes that
-    were powered or came back lately, ``claimed`` nodes of which somebody has claimed something; ``quiet`` are
-    the other groups in which nothing goes on.
+    free. ``resting`` are instances that moved lately, ``switched`` nodes that were powered or came back
+    lately, ``claimed`` nodes of which somebody has claimed something; ``quiet`` are the other groups in which
+    nothing goes on.
     """
 
     group: str

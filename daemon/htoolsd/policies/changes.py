@@ -25,7 +25,7 @@ def drained(model: Model) -> list[str]:
 
 
 def back(before: Cluster, now: Cluster) -> list[str]:
-    """Nodes that were offline or drained, and are not any more."""
+    """Nodes that were offline, and are not any more."""
     away = {node.name for node in before.nodes if node.offline}
     return [node.name for node in now.nodes if not node.offline and node.name in away]
 

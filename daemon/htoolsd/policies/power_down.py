@@ -36,22 +36,19 @@ def planned(cluster: Cluster, settings: Squeeze, bounds: Bounds, progress: Progr
     """
     group = part(cluster, bounds.group)
     options = options_for(cluster, group, settings, bounds)
-    refused: Planned | None = None
-    for most in range(settings.max_nodes, settings.min_nodes - 1, -1):
+    refused, most = None, settings.max_nodes
+    while refused is None or most >= settings.min_nodes:
         proposal = hsqueeze.propose(group, replace(options, max_nodes=most), progress)
         found = proposal.found
         if found["action"] != Action.OFFLINE.value or len(found["nodes"]) < settings.min_nodes:
             few = f"fewer than {settings.min_nodes} nodes can be powered down"
             return refused or Planned(options, proposal, 0, 0, refusal=few)
-        if len(found["nodes"]) > most:
-            continue
         steps = _needed(group, options, found)
         copies = list(affordable(group, steps, bounds.room))
         if len(copies) == len(steps) <= safe_steps(group, options, proposal):
             return made(group, options, {**found, "steps": steps}, sum(copies))
         why = f"to empty {', '.join(found['nodes'])} takes more than the budget, or N+1"
-        refused = Planned(options, proposal, 0, 0, refusal=why)
-    assert refused is not None  # min_nodes is no more than max_nodes
+        refused, most = Planned(options, proposal, 0, 0, refusal=why), len(found["nodes"]) - 1
     return refused
 
 

@@ -17,16 +17,8 @@ from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
-from tests.support.clusters import Shape, cluster
+from tests.support.clusters import FEW_MIRRORS, Shape, cluster
 from tests.support.text_format import text as text_of
-
-TEMPLATES = (
-    {"plain": 1},
-    {"ext": 1},
-    {"plain": 2, "sharedfile": 1},
-    {"plain": 1, "ext": 1},
-    {"drbd": 1, "plain": 1},
-)
 
 
 def scarce(seed: int) -> State:
@@ -36,7 +28,7 @@ def scarce(seed: int) -> State:
         nodes=rng.randint(3, 7),
         instances=rng.randint(10, 40),
         groups=rng.choice((1, 2)),
-        templates=rng.choice(TEMPLATES),
+        templates=rng.choice(FEW_MIRRORS),
         fill=rng.choice((0.6, 0.7, 0.85)),
         offline=rng.choice((0, 0, 1)),
         tags=rng.choice(((), ("exclusion", "location"), ("migration",), ("desired",))),

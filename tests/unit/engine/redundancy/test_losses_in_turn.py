@@ -21,17 +21,10 @@ from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster as cluster_of
 from tests.support.by_hand import instance
-from tests.support.clusters import Shape, cluster
+from tests.support.clusters import FEW_MIRRORS, Shape, cluster
 from tests.support.text_format import text as text_of
 
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
-TEMPLATES = (
-    {"plain": 1},
-    {"ext": 1},
-    {"plain": 2, "sharedfile": 1},
-    {"plain": 1, "ext": 1},
-    {"drbd": 1, "plain": 1},
-)
 
 
 def roomy(seed: int, **facts: object) -> State:
@@ -41,7 +34,7 @@ def roomy(seed: int, **facts: object) -> State:
         "nodes": rng.randint(4, 7),
         "instances": rng.randint(5, 20),
         "groups": rng.choice((1, 2)),
-        "templates": rng.choice(TEMPLATES),
+        "templates": rng.choice(FEW_MIRRORS),
         "fill": rng.choice((0.4, 0.6, 0.7)),
         "offline": rng.choice((0, 0, 1)),
         "tags": rng.choice(((), (), ("migration",))),
@@ -84,7 +77,7 @@ def test_all_at_once_is_one_after_the_other(seed: int, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_foreseen_is_what_trying_says(seed: int) -> None:
     rng, plain = random.Random(seed), seed % 2
-    facts: dict[str, object] = {"tags": (), "templates": rng.choice(TEMPLATES[:-1])} if plain else {}
+    facts: dict[str, object] = {"tags": (), "templates": rng.choice(FEW_MIRRORS[:-1])} if plain else {}
     state = roomy(seed, offline=0, **facts)
     everyone, rows = np.ones(len(state.group), np.bool_), range(len(state.group))
     redundancy, asked, primaries = assess(state, everyone, Options()), any_asked(rng, state), []
