@@ -133,7 +133,7 @@ def _balance(
     if any(report.planned for report in reports):
         sets = [jobs for report in about for jobs in report.after.sets]
         if line.all_groups and moves and line.verbose > 0:
-            tell(f"All groups: {balance_report.cost_line(moves, sets)}")
+            tell(f"All groups: {balance_report.cost_line(sets)}")
         first = options.first_job_group
         title = "First set of jobs:" if first else "Commands to run to reach the above solution:"
         give_commands(line, title, commands(planning.carried_out(sets, options)), tell)

@@ -32,6 +32,8 @@ from ganeti_htools.sources.source import read as load
 if TYPE_CHECKING:
     from ganeti_htools.execution.wording import Say
 
+Phases = Sequence[Sequence[Sequence[Move]]]  # the moves of each phase, by jobset
+
 _SAVED = {
     Action.NOTHING: "after hsqueeze doing nothing",
     Action.OFFLINE: "after hsqueeze run",
@@ -85,7 +87,7 @@ def run(line: CommandLine) -> None:
         told = by_daemon.plan(line, HSQUEEZE.name, options, reading.generations)
     plan = _plan(state, options, told)
     sets = planning.sets_of(state, plan)
-    _tell_of_plan(line, state, plan, options, tell)
+    _tell_of_plan(line, state, plan, options, sets, tell)
     give_commands(line, "Commands to run:", _script(state, plan, sets), tell)
     wanted = line.exec and (plan.action is not Action.NOTHING or left)
     outcome = _execute(line, options, state, plan, told, tell) if wanted else None
@@ -144,7 +146,9 @@ def _candidates(state: State, options: Options) -> dict[str, list[str]]:
     }
 
 
-def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, options: Options, tell: "Say") -> None:
+def _tell_of_plan(
+    line: CommandLine, state: State, plan: PowerPlan, options: Options, sets: Phases, tell: "Say"
+) -> None:
     if line.verbose > 1:
         candidates = _candidates(state, options).items()
         tell(*(f"{kind.title()} candidates: {','.join(nodes)}" for kind, nodes in candidates))
@@ -157,64 +161,51 @@ def _tell_of_plan(line: CommandLine, state: State, plan: PowerPlan, options: Opt
     if line.verbose > 1 and not plan.enough:
         tell("Onlining all nodes will not yield enough capacity")
     if line.verbose > 2:
-        cost = _cost(state, plan)
+        cost = _cost(sets)
         tell(f"{len(plan.steps)} moves: {cost['disk_mib']} MiB of disks, {cost['memory_mib']} MiB of memory")
         tell(*(f"Group {name}: at least {mib} MiB free" for name, mib in power_told.least_free(plan).items()))
         tell(*(f"Node {node} stays: {why}" for node, why in power_told.kept(state, plan, options).items()))
 
 
-def _cost(state: State, plan: PowerPlan) -> dict[str, Any]:
-    sets = [jobs for part in planning.sets_of(state, plan) for jobs in part]
-    return cost_of([move for moves in sets for move in moves], sets)
-
-
 def _report(
-    state: State,
-    plan: PowerPlan,
-    options: Options,
-    sets: Sequence[Sequence[Sequence[Move]]],
-    outcome: Mapping[str, Any] | None,
+    state: State, plan: PowerPlan, options: Options, sets: Phases, outcome: Mapping[str, Any] | None
 ) -> None:
-    print_json(
-        {
-            "action": plan.action.value,
-            "nodes": state.names(plan.nodes),
-            "enough": plan.enough,
-            "cost": _cost(state, plan),
-            "stopped": planning.stopped(state, plan),
-            "least_free_mib": power_told.least_free(plan),
-            "kept": power_told.kept(state, plan, options),
-            "candidates": _candidates(state, options),
-            "jobsets": [
-                [
-                    {
-                        "instance": move.instance,
-                        "from": move.was,
-                        "to": move.now,
-                        "commands": [f"gnt-instance {command}" for command in move.commands],
-                        "score": move.step.score,
-                    }
-                    for move in jobs
-                ]
-                for part in sets
-                for jobs in part
-            ],
-            **(
-                {
-                    "phases": [
-                        {"nodes": state.names(phase.nodes), "jobsets": len(part)}
-                        for phase, part in zip(plan.phases, sets, strict=True)
-                    ]
-                }
-                if len(plan.phases) > 1
-                else {}
-            ),
-            **({} if outcome is None else {"execution": outcome}),
-        }
-    )
+    report: dict[str, Any] = {
+        "action": plan.action.value,
+        "nodes": state.names(plan.nodes),
+        "enough": plan.enough,
+        "cost": _cost(sets),
+        "stopped": planning.stopped(state, plan),
+        "least_free_mib": power_told.least_free(plan),
+        "kept": power_told.kept(state, plan, options),
+        "candidates": _candidates(state, options),
+        "jobsets": [list(map(_move, jobs)) for own in sets for jobs in own],
+    }
+    if len(plan.phases) > 1:
+        report["phases"] = [
+            {"nodes": state.names(phase.nodes), "jobsets": len(own)}
+            for phase, own in zip(plan.phases, sets, strict=True)
+        ]
+    if outcome is not None:
+        report["execution"] = outcome
+    print_json(report)
 
 
-def _script(state: State, plan: PowerPlan, sets: Sequence[Sequence[Sequence[Move]]]) -> str:
+def _cost(sets: Phases) -> dict[str, Any]:
+    return cost_of([jobs for own in sets for jobs in own])
+
+
+def _move(move: Move) -> dict[str, Any]:
+    return {
+        "instance": move.instance,
+        "from": move.was,
+        "to": move.now,
+        "commands": [f"gnt-instance {command}" for command in move.commands],
+        "score": move.step.score,
+    }
+
+
+def _script(state: State, plan: PowerPlan, sets: Phases) -> str:
     """What to run: nodes are emptied before they are powered down, filled once they are powered up."""
     if plan.action is Action.NOTHING:
         return "echo Nothing to do"

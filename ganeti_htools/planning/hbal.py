@@ -225,10 +225,7 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
         names,
         jobs(parts, options),
         {"before": sum(map(_before, parts)), "after": sum(map(_after, parts))},
-        cost_of(
-            [move for part in parts for move in part.balanced.moves],
-            [moves for part in parts for moves in jobsets(part.balanced.moves)],
-        ),
+        cost_of([moves for part in parts for moves in jobsets(part.balanced.moves)]),
         {"groups": found} if options.ranks_groups else found[names[0]],
         lambda on_change, say: reviewer(options, names, on_change, say),
     )

@@ -216,14 +216,13 @@ def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
 
         return reviewer(state, found, options, on_change, say)
 
-    sets = [jobs for part in sets_of(state, found) for jobs in part]
     everywhere = np.ones(len(state.group), np.bool_)
     return Proposal(
         purpose(found),
         tuple(group.name for group in state.cluster.groups),
         jobs(state, found),
         {"before": score_of(state, everywhere), "after": score_of(found.state, everywhere)},
-        cost_of([move for moves in sets for move in moves], sets),
+        cost_of([jobs for part in sets_of(state, found) for jobs in part]),
         {
             "action": found.action.value,
             "nodes": state.names(found.nodes),

@@ -107,8 +107,9 @@ def command(operation: Operation, row: Instance, name: str, new: str) -> str:
     return f"{verb} -f -n {new} {name}" if operation.takes_node else f"{verb} -f {name}"
 
 
-def cost_of(moves: Sequence[Move], sets: Sequence[Sequence[Move]]) -> dict[str, Any]:
-    """What moves cost, as JSON."""
+def cost_of(sets: Sequence[Sequence[Move]]) -> dict[str, Any]:
+    """What the moves in jobsets cost, as JSON."""
+    moves = [move for jobs in sets for move in jobs]
     kinds = [move.step.kind for move in moves]
     return cost({kind.plural: kinds.count(kind) for kind in MoveKind if kind in kinds}, moves, len(sets))
 

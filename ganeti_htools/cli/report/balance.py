@@ -120,7 +120,7 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
     if verbose > 0:
         yield f"Solution length={len(made)}"
         if made:
-            yield cost_line(made, after.sets, verbose > 1)
+            yield cost_line(after.sets, verbose > 1)
         if greedy is not None:
             yield brief("Greedy plan:   ", greedy, before.score)
             yield brief("Optimised plan:", made, before.score)
@@ -128,9 +128,9 @@ def about_plan(before: Before, after: After, verbose: int) -> Iterator[str]:
             yield changes(before.figures, after.figures)
 
 
-def cost_line(made: Sequence[Move], sets: Sequence[Sequence[Move]], by_unit: bool = False) -> str:
+def cost_line(sets: Sequence[Sequence[Move]], by_unit: bool = False) -> str:
     """A line about what a plan costs to carry out; ``by_unit``, also what is copied of each storage unit."""
-    cost = cost_of(made, sets)
+    cost = cost_of(sets)
     units = ", ".join(f"{mib} on {unit}" for unit, mib in cost.get("disk_mib_by_unit", {}).items())
     disks = f"MiB of disks ({units})" if by_unit and units else "MiB of disks"
     moves = ", ".join(f"{number} {name}" for name, number in cost["moves"].items())
@@ -187,10 +187,7 @@ def report(
     for group in groups:
         documents.append(_document(group, number))
         number += len(group.after.sets)
-    cost = cost_of(
-        [move for group in groups for move in group.after.plan.moves],
-        [moves for group in groups for moves in group.after.sets],
-    )
+    cost = cost_of([moves for group in groups for moves in group.after.sets])
     print_json(
         {
             "nodes": len(state.cluster.nodes),
@@ -231,7 +228,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
                 before.figures.names, before.figures.weights, *parts, strict=True
             )
         },
-        "cost": cost_of(made, after.sets),
+        "cost": cost_of(after.sets),
         "steps": steps,
         "left_on_offline_nodes": [each._asdict() for each in left],
         **({} if greedy is None else {"greedy": _rival(greedy, before.score)}),
@@ -240,7 +237,7 @@ def _document(group: GroupReport, jobsets_before: int) -> dict[str, Any]:
 
 def _rival(made: Sequence[Move], initial: float) -> dict[str, Any]:
     score = made[-1].step.score if made else initial
-    return {"score": score, "cost": cost_of(made, jobsets(made))}
+    return {"score": score, "cost": cost_of(jobsets(made))}
 
 
 def _nodes(primary: int, secondary: int) -> list[int]:

@@ -84,14 +84,14 @@ def test_what_is_copied_by_storage_unit() -> None:
         {"lvm-vg/ssdvg": 328},
         {},
     ]
-    cost = cost_of(made, jobsets(made))
+    cost = cost_of(jobsets(made))
     assert cost["disk_mib_by_unit"] == {"lvm-vg/ssdvg": 656, "lvm-vg/xenvg": 228}
     assert cost["disk_mib"] == 656 + 228
 
 
 def test_units_are_told_only_where_nodes_tell_theirs() -> None:
     made = moves((MoveKind.REPLACE_SECONDARY, 2, 0, 2))
-    assert "disk_mib_by_unit" not in cost_of(made, jobsets(made))
+    assert "disk_mib_by_unit" not in cost_of(jobsets(made))
 
 
 def test_a_second_move_starts_where_the_first_ended() -> None:

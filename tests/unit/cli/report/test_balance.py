@@ -81,7 +81,7 @@ def test_what_a_plan_gains_and_costs() -> None:
     assert quiet == f"Cluster score improved from {before.score:.8f} to {after.score:.8f}"
     gain, length, cost = balance.about_plan(before, after, 1)
     assert (gain, length) == (quiet, f"Solution length={moves}")
-    assert cost == balance.cost_line(after.plan.moves, after.sets)
+    assert cost == balance.cost_line(after.sets)
     assert cost.endswith(f"; {len(after.sets)} jobsets")
     *_, changes = balance.about_plan(before, after, 2)
     assert changes == balance.changes(before.figures, after.figures)
