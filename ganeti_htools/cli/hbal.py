@@ -17,8 +17,9 @@ from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.balance import After, Before, GroupReport
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.report.script import commands, give_commands
+from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
-from ganeti_htools.cli.terminal.saying import progress, say, undeterred
+from ganeti_htools.cli.terminal.saying import progress, say
 from ganeti_htools.commandline.plans import balancing_of, execution_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import CommandLine
@@ -109,12 +110,7 @@ def _balance(
 
     @cache
     def told() -> Any:
-        """The plan of htoolsd, None if it is made here."""
-        if line.daemon is None:
-            return None
-        from ganeti_htools.cli.runs import by_daemon  # seldom needed
-
-        return by_daemon.plan(line, HBAL.name, options, reading.generations)
+        return plans.of_daemon(line, HBAL.name, options, reading.generations)
 
     def balance(state: State, name: str, scope: Bools, options: Options) -> Balanced:
         before = _before(state, name, scope, line, tell)
@@ -239,18 +235,15 @@ def _select_groups(state: State, options: Options) -> Sequence[tuple[str, Bools]
 def _execute(
     parts: Sequence[GroupPlan], options: Options, told: Any, line: CommandLine, tell: "Say"
 ) -> Mapping[str, Any]:
-    """Carry the plan out (``-X``), over LUXI or by htoolsd if that made it; the run's record."""
-    say_on = undeterred(tell)
-    if told is not None:
-        from ganeti_htools.cli.runs import by_daemon
-
-        return by_daemon.carry_out(line, told["id"], say_on)
-    from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
-
-    run = begin(HBAL.name, planning.PURPOSE, planning.jobs(parts, options), options.execution)
+    """Carry the plan out (``-X``); the run's record."""
     groups = [part.group for part in parts]
-    check = planning.reviewer(options, groups, line.on_change, say_on, progress)
-    return over_luxi.carry_out(line, run, check, say_on)
+    return plans.carry_out(
+        line,
+        told,
+        lambda: begin(HBAL.name, planning.PURPOSE, planning.jobs(parts, options), options.execution),
+        lambda say: planning.reviewer(options, groups, line.on_change, say, progress),
+        tell,
+    )
 
 
 def _of_groups(state: State, scope: Bools, tags: tuple[str, ...]) -> Cluster:

@@ -9,8 +9,9 @@ from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import regroup, tables
 from ganeti_htools.cli.report.script import give_commands, listed
+from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
-from ganeti_htools.cli.terminal.saying import progress, say, undeterred
+from ganeti_htools.cli.terminal.saying import progress, say
 from ganeti_htools.commandline.plans import execution_of
 from ganeti_htools.commandline.programs import HREGROUP
 from ganeti_htools.commandline.reading import CommandLine
@@ -78,19 +79,15 @@ def run(line: CommandLine) -> int:
             tell(regroup.groups_text(before).removesuffix("\n"))
         return 0
     if line.explain is not None:
-        told = regroup.choices(before, view.instance(state, line.explain))
+        choices = regroup.choices(before, view.instance(state, line.explain))
         if line.json:
-            print_json(told)
+            print_json(choices)
         else:
-            tell(regroup.choices_text(told).removesuffix("\n"))
+            tell(regroup.choices_text(choices).removesuffix("\n"))
         return 0
     save(line, "original", "before regrouping", lambda: view.loaded(state, reading.cluster))
-    made = None
-    if line.daemon is not None:
-        from ganeti_htools.cli.runs import by_daemon  # seldom needed
-
-        made = by_daemon.plan(line, HREGROUP.name, options, reading.generations)
-    outcome = _plan(state, options, made)
+    told = plans.of_daemon(line, HREGROUP.name, options, reading.generations)
+    outcome = _plan(state, options, told)
     moves = group_moves.moves_of(state, outcome)
     tell(*regroup.about(state, options, outcome, moves, line.verbose))
     jobs = group_moves.jobs(state, moves)
@@ -98,7 +95,7 @@ def run(line: CommandLine) -> int:
     save(line, "regrouped", "after regrouping", lambda: planning.reported(state, outcome.after.state))
     _show(line, "Final", outcome.after.state)
     decided = planning.as_decided(state, options, outcome)
-    ran = _execute(line, decided, jobs, made, tell) if line.exec and moves else None
+    ran = _execute(line, decided, jobs, told, tell) if line.exec and moves else None
     if line.json:
         print_json(regroup.as_json(before, options, outcome, moves, ran))
     if ran is not None:
@@ -108,28 +105,25 @@ def run(line: CommandLine) -> int:
     return UNREPAIRED if planning.unrepaired(options, outcome) else 0
 
 
-def _plan(state: State, options: Options, made: Any) -> Outcome:
-    """Make the plan. A plan of htoolsd (``made``) is not looked for again."""
-    if made is not None:
-        return planning.plan_again(state, options, made["found"])
+def _plan(state: State, options: Options, told: Any) -> Outcome:
+    """Make the plan. A plan of htoolsd (``told``) is not looked for again."""
+    if told is not None:
+        return planning.plan_again(state, options, told["found"])
     with progress() as live:
         return planning.plan(state, options, live)
 
 
 def _execute(
-    line: CommandLine, options: Options, jobs: "Jobsets", made: Any, tell: "Say"
+    line: CommandLine, options: Options, jobs: "Jobsets", told: Any, tell: "Say"
 ) -> Mapping[str, Any]:
-    """Carry the plan out (``-X``), over LUXI or by htoolsd if that made it; the run's record."""
-    say_on = undeterred(tell)
-    if made is not None:
-        from ganeti_htools.cli.runs import by_daemon
-
-        return by_daemon.carry_out(line, made["id"], say_on)
-    from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
-
-    run = begin(HREGROUP.name, PURPOSES[options.action], jobs, options.execution)
-    check = planning.reviewer(options, line.on_change, say_on, progress)
-    return over_luxi.carry_out(line, run, check, say_on)
+    """Carry the plan out (``-X``); the run's record."""
+    return plans.carry_out(
+        line,
+        told,
+        lambda: begin(HREGROUP.name, PURPOSES[options.action], jobs, options.execution),
+        lambda say: planning.reviewer(options, line.on_change, say, progress),
+        tell,
+    )
 
 
 def _show(line: CommandLine, title: str, state: State) -> None:

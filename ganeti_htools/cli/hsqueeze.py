@@ -9,8 +9,9 @@ from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.script import commands, give_commands
+from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
-from ganeti_htools.cli.terminal.saying import progress, say, undeterred, warn
+from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.plans import execution_of
 from ganeti_htools.commandline.programs import HSQUEEZE
 from ganeti_htools.commandline.reading import CommandLine
@@ -80,11 +81,7 @@ def run(line: CommandLine) -> None:
     if left:
         warn(f"Warning: an earlier run was cut off: {left}")
     state = planning.seen(_knowing(line, cluster), options)
-    told = None
-    if line.daemon is not None:
-        from ganeti_htools.cli.runs import by_daemon  # seldom needed
-
-        told = by_daemon.plan(line, HSQUEEZE.name, options, reading.generations)
+    told = plans.of_daemon(line, HSQUEEZE.name, options, reading.generations)
     plan = _plan(state, options, told)
     sets = planning.sets_of(state, plan)
     _tell_of_plan(line, state, plan, options, sets, tell)
@@ -125,18 +122,16 @@ def _execute(
     told: Any,
     tell: "Say",
 ) -> Mapping[str, Any]:
-    """Carry the plan out (``-X``), over LUXI or by htoolsd if that made it; the run's record."""
-    say_on = undeterred(tell)
-    if told is not None:
-        from ganeti_htools.cli.runs import by_daemon
+    """Carry the plan out (``-X``); the run's record."""
+    from ganeti_htools.planning.power_review import reviewer  # needed only where jobs are submitted
 
-        return by_daemon.carry_out(line, told["id"], say_on)
-    from ganeti_htools.cli.runs import over_luxi  # what talks to Ganeti takes long to load
-    from ganeti_htools.planning.power_review import reviewer
-
-    run = begin(HSQUEEZE.name, planning.purpose(plan), planning.jobs(state, plan), options.execution)
-    check = reviewer(state, plan, options, line.on_change, say_on, progress)
-    return over_luxi.carry_out(line, run, check, say_on)
+    return plans.carry_out(
+        line,
+        told,
+        lambda: begin(HSQUEEZE.name, planning.purpose(plan), planning.jobs(state, plan), options.execution),
+        lambda say: reviewer(state, plan, options, line.on_change, say, progress),
+        tell,
+    )
 
 
 def _candidates(state: State, options: Options) -> dict[str, list[str]]:
