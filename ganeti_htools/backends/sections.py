@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeVar
 
 from ganeti_htools.backends import values
@@ -9,6 +10,7 @@ from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 
 T = TypeVar("T")
+Kind = TypeVar("Kind", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ class Row:
     def names(self, column: str) -> tuple[str, ...]:
         """Names with commas between them."""
         return values.several(self.fields[column], ",")
+
+    def member(self, column: str, kind: type[Kind]) -> Kind:
+        """The member of an enumeration that a column names."""
+        return self.read(column, lambda text: values.member(text, kind))
 
     def choice(self, column: str, choices: Mapping[str, T]) -> T:
         """What ``choices`` has for a column."""

@@ -43,9 +43,6 @@ _INSTANCES = Table(
 
 _YES_NO = {"Y": True, "N": False}
 _ROLES = {"Y": "offline", "N": "regular", "M": "master"}
-_ALLOC_POLICIES = {policy.value: policy for policy in AllocPolicy}
-_STATUSES = {status.value: status for status in Status}
-_TEMPLATES = {template.value: template for template in DiskTemplate}
 
 # Nodes without live data have a question mark in one of these.
 _LIVE = ("total memory", "memory used by the node", "free memory", "total disk", "free disk", "cores")
@@ -79,7 +76,7 @@ def _group(row: Row) -> Group:
     return Group(
         name=row.name(),
         uuid=row.name("UUID"),
-        alloc_policy=row.choice("allocation policy", _ALLOC_POLICIES),
+        alloc_policy=row.member("allocation policy", AllocPolicy),
         tags=row.names("tags"),
         networks=row.names("networks"),
     )
@@ -125,7 +122,7 @@ def _disks(row: Row, space: int) -> tuple[Disk, ...]:
     spindles = None if row.fields["spindles"] == "-" else row.whole("spindles")
     if row.fields["disks"] == _ABSENT:
         return (Disk(space, spindles),)
-    template = row.choice("disk template", _TEMPLATES)
+    template = row.member("disk template", DiskTemplate)
     disks = row.read("disks", lambda text: units.read_disks(text, template))
     if spindles is None or any(disk.spindles is not None for disk in disks):
         return disks
@@ -144,12 +141,12 @@ def _instance(row: Row, nodes: Container[str]) -> Instance:
         dsk=disk,
         disks=_disks(row, disk),
         vcpus=row.whole("vcpus"),
-        status=row.choice("status", _STATUSES),
+        status=row.member("status", Status),
         tags=row.names("tags"),
         auto_balance=row.choice("auto_balance", _YES_NO),
         pnode=pnode,
         snode=snode,
-        template=row.choice("disk template", _TEMPLATES),
+        template=row.member("disk template", DiskTemplate),
         spindle_use=row.whole("spindle use"),
         forthcoming=row.choice("forthcoming", _YES_NO),
     )

@@ -14,7 +14,6 @@ POLICIES = Table(
     ("name", "standard spec", "min and max specs", "disk templates", "vcpu ratio", "spindle ratio"),
 )
 _SPEC = ("memory size", "CPU count", "disk size", "disk count", "NIC count", "spindle use")
-_TEMPLATES = {template.value: template for template in DiskTemplate}
 
 
 def policy(row: Row) -> IPolicy:
@@ -29,7 +28,7 @@ def policy(row: Row) -> IPolicy:
 
 
 def _templates(text: str) -> tuple[DiskTemplate, ...]:
-    return tuple(values.choice(part, _TEMPLATES) for part in values.several(text, ","))
+    return tuple(values.member(part, DiskTemplate) for part in values.several(text, ","))
 
 
 def _ispec(text: str) -> ISpec:

@@ -6,12 +6,14 @@ parenthesised forms. All figures have bounds, so that no damaged file makes a su
 
 import re
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import TypeVar
 
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 
 T = TypeVar("T")
+Kind = TypeVar("Kind", bound=Enum)
 
 _WHOLE = re.compile(r"\s*(-?[0-9]+)")
 _NUMBER = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
@@ -53,6 +55,15 @@ def choice(text: str, choices: Mapping[str, T]) -> T:
     if text not in choices:
         raise DataError(f"expected one of {', '.join(choices)}, not {shown(text)}")
     return choices[text]
+
+
+def member(text: str, kind: type[Kind]) -> Kind:
+    """The member of an enumeration of words that ``text`` names. Raises DataError."""
+    try:
+        return kind(text)
+    except ValueError:
+        words = ", ".join(each.value for each in kind)
+        raise DataError(f"expected one of {words}, not {shown(text)}") from None
 
 
 def whole(text: str, low: int = 0, high: int = MAX_MIB) -> int:

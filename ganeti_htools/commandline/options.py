@@ -11,8 +11,6 @@ from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import DiskTemplate
 
-_TEMPLATES = {template.value: template for template in DiskTemplate}
-
 
 def _valued(
     short: str, long: str, text: str, read: Callable[[str], Any], metavar: str, completion: str
@@ -290,9 +288,9 @@ DISK_TEMPLATE = _valued(
     "",
     "disk-template",
     "disk template of the instances; the first that the cluster allows otherwise",
-    lambda text: values.choice(text, _TEMPLATES),
+    lambda text: values.member(text, DiskTemplate),
     "TEMPLATE",
-    f"choices={','.join(_TEMPLATES)}",
+    f"choices={','.join(template.value for template in DiskTemplate)}",
 )
 SPINDLE_USE = _valued(
     "",

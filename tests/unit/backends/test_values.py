@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import values
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.types import AllocPolicy
 
 MIB = 2**20
 BYTES = {
@@ -86,6 +87,16 @@ def test_an_unknown_choice_is_told_the_known_ones() -> None:
     assert values.choice("Y", {"Y": True, "N": False})
     with pytest.raises(DataError, match=r"^expected one of Y, N, not 'y'$"):
         values.choice("y", {"Y": True, "N": False})
+
+
+@pytest.mark.parametrize("policy", AllocPolicy)
+def test_members_of_enumerations_are_named_by_their_values(policy: AllocPolicy) -> None:
+    assert values.member(policy.value, AllocPolicy) is policy
+
+
+def test_an_unknown_member_is_told_the_known_ones() -> None:
+    with pytest.raises(DataError, match="expected one of preferred, last_resort, unallocable, not 'best'"):
+        values.member("best", AllocPolicy)
 
 
 def test_an_error_is_told_with_its_place() -> None:
