@@ -2,10 +2,10 @@
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import Any, cast
+from typing import cast
 
 import structlog
 import trio
@@ -15,19 +15,19 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import HtoolsError, inconsistencies, untraced
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, noted, respond
-from ganeti_htools.planning.gist import Gist
 from ganeti_htools.planning.promises import Promise
 from htoolsd.api.request import claimant_of, read_request, understand
 from htoolsd.api.turn import MOST_LOST, Attempt, Turn
 from htoolsd.claims.booking import Basis, Booking
 from htoolsd.claims.claim import Claimant
+from htoolsd.history import entries
+from htoolsd.history.entries import Entry
 from htoolsd.socket.methods import Args, File
 from htoolsd.socket.peer import PassedFile
 
 _log = structlog.get_logger()
 
 Ages = dict[str, float]
-Note = Callable[[float, Gist, Sequence[Mapping[str, Any]], float, Ages], None]
 
 MOST_TIMES = 3  # that a request is decided while others claim what it needs
 MOST = 1_000_000  # values in a request; a cluster of 10,000 instances has a third of that
@@ -61,8 +61,7 @@ class Decisions:
 
     A decision waits for others at most ``patience`` seconds, and takes at most ``longest``. ``known`` tells
     what else is known of the cluster, and how old each kind of data is, in seconds; may raise RefusalError.
-    ``note`` is told of each decision: its time (seconds of the epoch), its gist, the ranking of groups, how
-    long it took (ms) and the ages.
+    ``note`` keeps an entry of the history for each decision.
     ``claims`` are what is promised; where there are none, nothing is.
     ``want_units`` is called when somebody asks for other storage units than the default ones; ``renew`` asks
     for the configuration, before a disk template is refused that may have been enabled since.
@@ -76,7 +75,7 @@ class Decisions:
         known: Callable[[], tuple[Known | None, Ages]],
         want_units: Callable[[], None] = lambda: None,
         renew: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
-        note: Note = lambda *_facts: None,
+        note: Callable[[Entry], None] = lambda _entry: None,
         claims: Booking | None = None,
     ) -> None:
         self._turn = Turn(patience)
@@ -170,7 +169,7 @@ class Decisions:
         self._count(outcome, took, ages)
         if isinstance(outcome, HtoolsError):
             return {**asdict(Relay("", f"Error: {outcome}\n", 1)), "ages": ages, "ranking": []}
-        self._note(time.time(), outcome.gist, outcome.ranking, took, ages)
+        self._note(entries.decision(time.time(), outcome.gist, outcome.ranking, took, ages))
         if outcome.names_units:
             self._want_units()
         return {**asdict(_relay(outcome)), "ages": ages, "ranking": outcome.ranking}

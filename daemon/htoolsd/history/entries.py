@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from ganeti_htools.planning.gist import Gist
@@ -54,22 +53,20 @@ def decision(
     time: float, gist: Gist, ranking: Sequence[Mapping[str, Any]], took: float, ages: Mapping[str, float]
 ) -> Entry:
     """A decision: what was asked, what came of it, how long it took (ms), how old data was (seconds)."""
-    return Entry(time, "decision", partial(_decision, gist, ranking, took, ages))
 
+    def told() -> Document:
+        facts = asdict(gist)
+        places = facts.pop("nodes")
+        return {
+            **facts,
+            "nodes": sorted({node for place in places for node in place}),
+            "places": places,
+            "ranking": list(ranking),
+            "ms": took,
+            "ages": {kind: round(age, 1) for kind, age in ages.items()},
+        }
 
-def _decision(
-    gist: Gist, ranking: Sequence[Mapping[str, Any]], took: float, ages: Mapping[str, float]
-) -> Document:
-    facts = asdict(gist)
-    places = facts.pop("nodes")
-    return {
-        **facts,
-        "nodes": sorted({node for place in places for node in place}),
-        "places": places,
-        "ranking": list(ranking),
-        "ms": took,
-        "ages": {kind: round(age, 1) for kind, age in ages.items()},
-    }
+    return Entry(time, "decision", told)
 
 
 def plan(time: float, document: Mapping[str, Any]) -> Entry:

@@ -7,8 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import structlog
 import trio
@@ -66,7 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.configure()
     options = vars(parser().parse_args(argv))
     path, stay, check = options.pop("config"), options.pop("stay"), options.pop("check_config")
-    read_config = partial(load, path, options)
+
+    def read_config() -> Config:
+        return load(path, options)
+
     try:
         config = read_config()
         if check:
@@ -107,15 +109,11 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         last_seen=os.path.join(config.state_dir, "standby.data"),
     )
     sync.storage.settings = _storage_settings(config)
-    known = partial(mastership.known, sync, ssconf)
     history = History(os.path.join(config.state_dir, "history.sqlite"), *_history_limits(config))
 
     ledger = Worker(config.ledger or urls.of_file(config.state_dir))
     follower = Follower(sync, ledger)
     sync.follow(follower.heed)
-
-    def decided(*facts: Any) -> None:
-        history.note(entries.decision(*facts))
 
     claims = Claims(*_claim_limits(config), lambda: sync.model.cluster is not None)
     sync.follow_work(claims.wants_work, claims.looked)
@@ -128,7 +126,14 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         return None if sync.master is False or ssconf.surely_follows() else named()
 
     booking = Booking(claims, ledger, follower, led)
-    decisions = Decisions(*_decision_limits(config), known, sync.storage.want, sync.renew, decided, booking)
+    decisions = Decisions(
+        *_decision_limits(config),
+        lambda: mastership.known(sync, ssconf),
+        sync.storage.want,
+        sync.renew,
+        history.note,
+        booking,
+    )
     offered = Methods()
     server = Server(offered, _limits(config))
 
