@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import compress
 
 import numpy as np
@@ -17,14 +16,14 @@ from ganeti_htools.cli.report.allocation import STANDARD, TIERED, Allocation, Mo
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
-from ganeti_htools.commandline.instances import asked
+from ganeti_htools.commandline.instances import Asked, asked
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import obstruction
 from ganeti_htools.engine.capacity.site import Site, bad_groups, chosen_site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
+from ganeti_htools.engine.capacity.sizes import InstanceKind
 from ganeti_htools.engine.capacity.storage_left import storage_left
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.redundancy import n1
@@ -53,7 +52,7 @@ def run(line: CommandLine) -> None:
     site = _site(state, tiers.kind, line)
     report = {"cluster": capacity_json.cluster(state, initial)}
     for mode, wish in ((TIERED, tiers), (STANDARD, fixed_size)):
-        allocation = _allocation(mode, state, wish.kind, wish.sizes, site, line)
+        allocation = _allocation(mode, state, wish, site, line)
         _tell(allocation, line)
         if line.json:
             report[mode.name.lower()] = capacity_json.allocated(allocation)
@@ -96,12 +95,14 @@ def _site(state: State, kind: InstanceKind, line: CommandLine) -> Site:
     return site
 
 
-def _allocation(
-    mode: Mode, state: State, kind: InstanceKind, sizes: Sequence[Size], site: Site, line: CommandLine
-) -> Allocation:
+def _allocation(mode: Mode, state: State, wish: Asked, site: Site, line: CommandLine) -> Allocation:
     """As many instances as fit, and if there are none, which redundancy is in the way."""
+    kind, sizes = wish
     limit = None if line.max_length == -1 else line.max_length
-    allocated = partial(_allocated, mode, state, kind, sizes, limit)
+
+    def allocated(site: Site) -> Capacity:
+        return _allocated(mode, state, wish, site, limit)
+
     result = allocated(site)
     why = None if result.placed else obstruction(state, kind, site, allocated)
     left = storage_left(state, result, kind, sizes[0], site)
@@ -126,9 +127,8 @@ def _list(title: str, names: Sequence[str]) -> None:
         warn(f"{title}: {record(tuple(names))}")
 
 
-def _allocated(
-    mode: Mode, state: State, kind: InstanceKind, sizes: Sequence[Size], limit: int | None, site: Site
-) -> Capacity:
+def _allocated(mode: Mode, state: State, wish: Asked, site: Site, limit: int | None) -> Capacity:
+    kind, sizes = wish
     with progress() as tell:
         placed = 0
 

@@ -6,7 +6,6 @@ All raise what :meth:`.Client.call` raises, which includes AnswerError for an an
 import os
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from functools import partial
 from typing import Any, NamedTuple
 
 from ganeti_htools.luxi.asking import ask, expecting, listed, of
@@ -70,7 +69,7 @@ async def query(
     client: Client, what: str, fields: Sequence[str], qfilter: Sequence[object] | None = None
 ) -> list[Row]:
     """``fields`` of all objects of a kind (``node``, ``instance``...), or of those a filter matches."""
-    return await ask(client, "Query", [what, fields, qfilter], partial(rows, what, fields))
+    return await ask(client, "Query", [what, fields, qfilter], lambda answer: rows(what, fields, answer))
 
 
 def rows(what: str, fields: Sequence[str], answer: Any) -> list[Row]:

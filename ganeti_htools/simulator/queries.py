@@ -1,7 +1,6 @@
 """Queries as luxid understands them: columns by name, rows by a filter, and the older form by names."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from operator import ge, gt, le, lt
 from typing import Any
 
@@ -114,7 +113,7 @@ def matcher(table: QueryTable, expression: Any, depth: int = 0) -> Matcher:
         case ["!=", str(name), value]:
             return _comparison(table, name, lambda found: bool(found != value))
         case ["<" | "<=" | ">" | ">=" as operator, str(name), int() | float() | str() as value]:
-            return _comparison(table, name, partial(_ordered, _ORDERS[operator], value))
+            return _comparison(table, name, lambda found: _ordered(_ORDERS[operator], value, found))
         case ["=[]", str(name), value]:
             return _comparison(table, name, lambda found: isinstance(found, list | tuple) and value in found)
         case [str(operand), *_]:

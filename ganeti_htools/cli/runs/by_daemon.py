@@ -48,7 +48,7 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
         say(f"Plan {number} has been begun; 'htoolsctl plan {number}' follows it")
         plan: Any = asking.ask(_socket(line), "follow", {"plan": number})
     else:
-        plan = trio.run(_follow, _socket(line), number, partial(_begin, line, number), say)
+        plan = trio.run(_follow, _socket(line), number, lambda: _begin(line, number), say)
     outcome: Mapping[str, Any] = plan["execution"]
     if outcome["ending"] == INTERRUPTED:
         doing = outcome["going_on"]
@@ -86,7 +86,7 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
         await trio.to_thread.run_sync(begin)
         async with trio.open_nursery() as nursery:
             if signals is not None:
-                nursery.start_soon(_heed, signals, partial(_cancel, path, number), nursery)
+                nursery.start_soon(_heed, signals, lambda now: _cancel(path, number, now), nursery)
             try:
                 while change := await trio.to_thread.run_sync(next, changes, None, abandon_on_cancel=True):
                     live("")
