@@ -8,8 +8,9 @@ import sys
 
 from ganeti_htools.cli import htoolsctl
 from ganeti_htools.cli.htools import ROLES
+from ganeti_htools.commandline.option import Program, Takes
 from ganeti_htools.commandline.programs import PROGRAMS
-from ganeti_htools.commandline.reading import Program, Reply, Takes, read
+from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.simulator import program as simulator
 from htoolsd.policies.order import POLICIES
 from htoolsd.process.arguments import parser

@@ -11,9 +11,9 @@ from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute
 from ganeti_htools.cli.terminal.saying import say
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.files import read_bytes
 from ganeti_htools.model.cluster import Cluster

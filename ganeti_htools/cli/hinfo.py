@@ -12,8 +12,8 @@ from ganeti_htools.cli.report import overview, storage, tables
 from ganeti_htools.cli.report.records import policy_record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import say
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HINFO
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.state import State

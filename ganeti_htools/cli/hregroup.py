@@ -12,9 +12,9 @@ from ganeti_htools.cli.report.script import give_commands, listed
 from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.cli.terminal.saying import progress, say
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import execution_of
 from ganeti_htools.commandline.programs import HREGROUP
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.engine.groups.regrouping import Regrouping

@@ -11,8 +11,8 @@ from ganeti_htools.cli.cluster.viewing import seen
 from ganeti_htools.cli.report import reboots
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, warn
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HROLLER
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
 from ganeti_htools.model.cluster import Cluster

@@ -12,8 +12,8 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import tables
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import warn
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HSCAN
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.sources import source_of
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.rules import affinity

@@ -17,9 +17,9 @@ from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
 from ganeti_htools.commandline.instances import Asked, asked
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HSPACE
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import obstruction
 from ganeti_htools.engine.capacity.site import Site, bad_groups, chosen_site

@@ -12,9 +12,9 @@ from ganeti_htools.cli.report.script import commands, give_commands
 from ganeti_htools.cli.runs import plans
 from ganeti_htools.cli.terminal.program import check_exec, execute, print_json, printer
 from ganeti_htools.cli.terminal.saying import progress, say, warn
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.plans import execution_of
 from ganeti_htools.commandline.programs import HSQUEEZE
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.engine.squeezing import candidates
 from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan

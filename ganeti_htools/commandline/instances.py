@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ganeti_htools.backends.units import misplaced
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import HtoolsError

@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti_htools.backends import values
 from ganeti_htools.commandline import arguments
-from ganeti_htools.commandline.reading import Option, Takes, switch
+from ganeti_htools.commandline.option import Option, Takes, switch
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.types import DiskTemplate
@@ -38,20 +38,24 @@ def _names(long: str, text: str, metavar: str, completion: str) -> Option:
 
 
 def _repeated(
-    short: str, long: str, text: str, read: Callable[[str], Any], metavar: str, completion: str
+    short: str,
+    long: str,
+    text: str,
+    read: Callable[[str], Any],
+    metavar: str,
+    completion: str,
+    in_full: bool = False,
 ) -> Option:
     """An option whose value is what its arguments say, each time that it is given."""
     once = _valued(short, long, text, read, metavar, completion)
-    return replace(once, update=lambda old, argument: (*old, read(argument)))
+    return replace(once, update=lambda old, argument: (*old, read(argument)), in_full=in_full)
 
 
 def _optional(
     short: str, long: str, text: str, read: Callable[[str], Any], metavar: str, completion: str = "none"
 ) -> Option:
     """An option whose argument may be left out; it is empty then."""
-    return Option(
-        short, long, text, lambda _old, argument: read(argument), Takes.OPTIONAL, metavar, completion
-    )
+    return replace(_valued(short, long, text, read, metavar, completion), takes=Takes.OPTIONAL)
 
 
 def _yes_no(long: str, text: str) -> Option:
@@ -91,7 +95,7 @@ SIMULATE_STORAGE = Option(
     "UNIT",
     "string",
     field="simulate",
-    whole=True,
+    in_full=True,
 )
 VERBOSE = Option("v", "verbose", "say more; may be repeated", lambda old, _argument: old + 1)
 DYNU_FILE = _file("U", "dynu-file", "take the instances' dynamic utilisation from this file")
@@ -105,7 +109,7 @@ RESTRICT_ALLOCATION_TO = _names(
     "restrict-allocation-to", "allocate on these nodes only", "NODE,...", "manynodes"
 )
 INTER_GROUP = switch(
-    "", "inter-group", "evacuate nodes into other groups where their own have no room", whole=True
+    "", "inter-group", "evacuate nodes into other groups where their own have no room", in_full=True
 )
 MOND = _yes_no("mond", "ask all monitoring daemons for dynamic data (yes) or none (no)")
 MOND_DATA = _file("", "mond-data", "with --mond, read this file instead of asking the monitoring daemons")
@@ -192,10 +196,10 @@ MIN_DISK = _number("", "min-disk", "part of a node's disk that has to stay free,
 PRINT_INSTANCES = switch("", "print-instances", "list the instances, too")
 GROUP = _valued("G", "group", "only this node group (name or UUID)", str, "ID", "onegroup")
 WORST_GROUP = switch(
-    "", "worst-group", "balance the node group with the worst score that can be improved", whole=True
+    "", "worst-group", "balance the node group with the worst score that can be improved", in_full=True
 )
 ALL_GROUPS = switch(
-    "", "all-groups", "balance all node groups one after the other, the worst score first", whole=True
+    "", "all-groups", "balance all node groups one after the other, the worst score first", in_full=True
 )
 EXCLUSION_TAGS = _names(
     "exclusion-tags", "keep instances apart that share a tag with one of these prefixes", "TAG,...", "string"
@@ -311,7 +315,7 @@ STANDARD_ALLOC = _valued(
     "STDSPEC",
     "string",
 )
-STORAGE = switch("", "storage", "show the storage units of the nodes, and the pools", whole=True)
+STORAGE = switch("", "storage", "show the storage units of the nodes, and the pools", in_full=True)
 STORAGE_UNIT = _valued(
     "",
     "storage-unit",
@@ -320,27 +324,23 @@ STORAGE_UNIT = _valued(
     "UNIT",
     "string",
 )
-DISK = replace(
-    _repeated(
-        "",
-        "disk",
-        "a disk of the standard size, instead of the only one: SIZE[,TYPE,KEY]; may be repeated",
-        arguments.disk,
-        "DISK",
-        "string",
-    ),
-    whole=True,
+DISK = _repeated(
+    "",
+    "disk",
+    "a disk of the standard size, instead of the only one: SIZE[,TYPE,KEY]; may be repeated",
+    arguments.disk,
+    "DISK",
+    "string",
+    in_full=True,
 )
-RESOURCE = replace(
-    _repeated(
-        "",
-        "resource",
-        "what an instance demands of a custom resource class: CLASS:AMOUNT; may be repeated",
-        arguments.demand,
-        "DEMAND",
-        "string",
-    ),
-    whole=True,
+RESOURCE = _repeated(
+    "",
+    "resource",
+    "what an instance demands of a custom resource class: CLASS:AMOUNT; may be repeated",
+    arguments.demand,
+    "DEMAND",
+    "string",
+    in_full=True,
 )
 TIERED_ALLOC = _valued(
     "",

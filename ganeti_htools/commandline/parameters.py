@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.commandline.reading import CommandLine, Reply, read
+from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import UsageError
 

@@ -1,6 +1,6 @@
 """What a command line asks of a plan."""
 
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.planning.proposal import Execution
 

@@ -1,7 +1,7 @@
 """The programs that read a cluster, and the options that each takes."""
 
 from ganeti_htools.commandline import options
-from ganeti_htools.commandline.reading import Program
+from ganeti_htools.commandline.option import Program
 
 _LIVE = (options.LUXI, options.ASK_STORAGE, options.DAEMON, options.RAPI_CA)
 _SIMULATED = (options.SIMULATE, options.SIMULATE_STORAGE)

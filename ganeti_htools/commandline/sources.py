@@ -1,6 +1,6 @@
 """Where a command line has the cluster and its load read from."""
 
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sources.dynamic_load import DynamicLoad
 from ganeti_htools.sources.source import Source

@@ -1,6 +1,6 @@
 """How a command line has the cluster seen."""
 
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.planning.view import View
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.cli.cluster.loading import load
 from ganeti_htools.cli.report import tables
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.derive import derive
 from tests.support.oracle import Oracle
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import iallocator
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.commandline.reading import CommandLine, read
+from ganeti_htools.commandline.reading import read
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import explained

@@ -6,9 +6,10 @@ from typing import TypeVar
 import pytest
 
 from ganeti_htools.backends import iallocator
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.commandline.reading import CommandLine, read
+from ganeti_htools.commandline.reading import read
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.decide import Placed, decide

@@ -188,7 +188,7 @@ def test_a_forbidden_import_is_named(text: str) -> None:
     [
         ("ganeti_htools.engine.rules.score", "import ganeti_htools.engine.balancing.balance"),
         ("ganeti_htools.cli.hbal", "from htoolsd.sync import model"),
-        ("ganeti_htools.planning.view", "from ganeti_htools.commandline.reading import CommandLine"),
+        ("ganeti_htools.planning.view", "from ganeti_htools.commandline.line import CommandLine"),
         ("ganeti_htools.model.state", "from ganeti_htools.engine.rules import score"),
         ("htoolsd.sync.model", "from htoolsd.plans.plan import Plan"),
         ("htoolsd.plans.plans", "from htoolsd.process.service import main"),

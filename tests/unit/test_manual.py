@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import htoolsctl
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import PROGRAMS
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.simulator import program as simulator
 from htoolsd.process import config

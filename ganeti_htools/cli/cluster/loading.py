@@ -1,7 +1,7 @@
 """The cluster that a command line names, read with its load."""
 
 from ganeti_htools.cli.terminal.saying import say, warn
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.sources import dynamic_load_of, source_of
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError, during, inconsistencies

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ganeti_htools.cli.terminal.saying import say
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.files import write_text
 from ganeti_htools.model.cluster import Cluster
 

@@ -1,7 +1,7 @@
 """The cluster as the options of a command line have it seen."""
 
 from ganeti_htools.cli.terminal.saying import say
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import inconsistencies

@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout, tables
 from ganeti_htools.cli.terminal.program import print_json
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, by_unit

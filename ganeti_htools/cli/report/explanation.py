@@ -13,7 +13,7 @@ from ganeti_htools import streams
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout
 from ganeti_htools.cli.terminal.program import print_json
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, Step
 from ganeti_htools.engine.explaining.explanation import Explanation, explained
 from ganeti_htools.engine.explaining.places import Place

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.files import write_text
 from ganeti_htools.planning.jobsets import Move
 

@@ -12,7 +12,7 @@ from ganeti_htools import streams
 from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import saying
 from ganeti_htools.client import asking, following
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.wording import Say
 from ganeti_htools.model.errors import HtoolsError, UsageError

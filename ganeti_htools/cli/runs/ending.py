@@ -7,7 +7,7 @@ from typing import Any
 from ganeti_htools.cli.cluster.saving import save
 from ganeti_htools.cli.report.script import listed, script
 from ganeti_htools.cli.terminal.saying import say
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.wording import complaint
 from ganeti_htools.files import write_text

@@ -12,7 +12,7 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.cli.cluster.loading import with_load
 from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import saying
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.record import record

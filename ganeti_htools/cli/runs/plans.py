@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti_htools.cli.terminal.saying import undeterred
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 
 if TYPE_CHECKING:
     from ganeti_htools.execution.review import Check

@@ -7,7 +7,9 @@ from contextlib import suppress
 
 from ganeti_htools import streams
 from ganeti_htools.cli.terminal.saying import say
-from ganeti_htools.commandline.reading import CommandLine, Program, obey
+from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.commandline.option import Program
+from ganeti_htools.commandline.reading import obey
 from ganeti_htools.model.errors import HtoolsError
 
 Work = Callable[[CommandLine], int | None]  # the exit status; None is 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ganeti_htools.cli import hsqueeze
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.planning.hsqueeze import Options
 
 # Four nodes that are nearly empty; node1 is the master.

@@ -6,7 +6,7 @@ import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.commandline.instances import asked
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.capacity.sizes import Size
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive

@@ -3,11 +3,14 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.commandline import options, reading
+from ganeti_htools.commandline import options
+from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.commandline.option import Option, Program
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.commandline.reading import CommandLine, Option, Program, Reply, obey, read
+from ganeti_htools.commandline.reading import Reply, obey, read
 
-OPTIONS = [value for value in {**vars(options), **vars(reading)}.values() if isinstance(value, Option)]
+OF_ALL_PROGRAMS = Program("tool", ()).all_options
+OPTIONS = [*OF_ALL_PROGRAMS, *(value for value in vars(options).values() if isinstance(value, Option))]
 
 
 def value(option: Option, *argv: str) -> Any:

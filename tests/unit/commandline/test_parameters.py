@@ -1,8 +1,9 @@
 import pytest
 
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import ONE_SHOT, algorithm, parse_options
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.commandline.reading import CommandLine, obey
+from ganeti_htools.commandline.reading import obey
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import UsageError
 

@@ -1,8 +1,8 @@
 import pytest
 
 from ganeti_htools.cli.htools import ROLES
+from ganeti_htools.commandline.option import HELP, VERSION, Program
 from ganeti_htools.commandline.programs import PROGRAMS
-from ganeti_htools.commandline.reading import HELP, VERSION, Program
 
 
 def test_every_role_is_a_program() -> None:

@@ -3,8 +3,10 @@ import re
 import pytest
 
 from ganeti_htools.commandline import options
+from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.commandline.option import Program
 from ganeti_htools.commandline.programs import HAIL
-from ganeti_htools.commandline.reading import CommandLine, Program, Reply, obey, read
+from ganeti_htools.commandline.reading import Reply, obey, read
 
 
 def line(*argv: str) -> CommandLine:

@@ -1,6 +1,6 @@
 import pytest
 
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.sources import dynamic_load_of, source_of
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.sources.dynamic_load import DynamicLoad

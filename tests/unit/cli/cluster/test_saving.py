@@ -4,7 +4,7 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli.cluster.saving import save
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 

@@ -9,7 +9,7 @@ import pytest
 
 from ganeti_htools.backends import simu
 from ganeti_htools.cli.report.explanation import tell_moves, tell_places
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.engine.balancing.balance import Balancing, score_of
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options

@@ -5,7 +5,7 @@ import pytest
 
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli.runs.ending import conclude, save_outcome
-from ganeti_htools.commandline.reading import CommandLine
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.model.errors import HtoolsError
 
 CLUSTER = simu.parse(["p,2,1,1,1"])

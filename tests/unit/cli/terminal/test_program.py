@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ganeti_htools.cli.terminal.program import INTERRUPTED, execute
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HINFO
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.model.errors import HtoolsError
 
 

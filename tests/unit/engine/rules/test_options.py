@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import algorithm
-from ganeti_htools.commandline.reading import CommandLine
 from ganeti_htools.engine.decide import Decision, decide
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance

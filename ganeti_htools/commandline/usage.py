@@ -1,0 +1,51 @@
+"""What a program says of its options, instead of doing its work."""
+
+import sys
+from collections.abc import Sequence
+
+from ganeti_htools.commandline.option import Option, Program, Takes
+
+
+def usage(program: Program) -> str:
+    """The answer to ``--help``."""
+    from ganeti_htools.version import title  # slow to load and seldom needed
+
+    return f"{title(program.name)}\nUsage: {program.name} [OPTION...]\n{table(program.all_options)}"
+
+
+def version(program: Program) -> str:
+    """The answer to ``--version``."""
+    from ganeti_htools.version import title
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    return f"{title(program.name)}\nrunning with Python {python} on {sys.platform}\n"
+
+
+def completion(program: Program) -> str:
+    """The answer to ``--help-completion``, in the form of Ganeti's tools."""
+    lines = [
+        f"{'-' + option.short + ',' if option.short else ''}--{option.long} {option.completion}"
+        for option in program.all_options
+    ]
+    return "".join(f"{line}\n" for line in (*lines, *program.arguments))
+
+
+def table(options: Sequence[Option]) -> str:
+    """A line for each option: its names with their argument, and what it does."""
+    names = [_names(option) for option in options]
+    width = [max(map(len, column)) for column in zip(*names, strict=True)]
+    return "".join(
+        f"  {short:{width[0]}}  {long:{width[1]}}  {option.help}\n"
+        for option, (short, long) in zip(options, names, strict=True)
+    )
+
+
+def _names(option: Option) -> tuple[str, str]:
+    short, long = option.short and f"-{option.short}", f"--{option.long}"
+    match option.takes:
+        case Takes.NOTHING:
+            return short, long
+        case Takes.ARGUMENT:
+            return short and f"{short} {option.metavar}", f"{long}={option.metavar}"
+        case Takes.OPTIONAL:
+            return short and f"{short}[{option.metavar}]", f"{long}[={option.metavar}]"
