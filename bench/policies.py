@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import structlog
 import trio
-from trio.testing import MockClock
 
 from bench.timing import SEED, duration, progress, verdict
 from htoolsd.policies.settings import Rebalance, Squeeze
+from tests.support.clocks import jumping
 from tests.support.days import Log, Site, lived
-from tests.support.policies_at_work import without_threads
 
 PACE = 3600.0  # seconds between changes of the load, and between rounds
 SQUEEZE = Squeeze(
@@ -66,13 +65,14 @@ NOTES: dict[str, str] = {}
 def day(site: Site) -> Log:
     """A day of a site."""
 
-    async def run() -> Log:
-        with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory, without_threads():
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory, jumping() as clock:
+
+        async def run() -> Log:
             wishes = {"squeeze": SQUEEZE, "rebalance": REBALANCE}
             return await lived(Path(directory), site, Random(SEED), 1.0, PACE, **wishes)
 
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    return trio.run(run, clock=MockClock(autojump_threshold=0))
+        return trio.run(run, clock=clock)
 
 
 def cells(row: Row) -> list[str]:

@@ -3,17 +3,15 @@
 import shutil
 import signal
 from collections.abc import Iterator
-from math import inf
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
 from hypothesis import settings
 from trio.testing import MockClock
 
 from htoolsd.ledger.urls import of_file
 from tests.support import postgresql as postgresql_server
+from tests.support.clocks import jumping
 from tests.support.oracle import Oracle
 
 # Where a change is judged, every run takes the same examples; a search takes others each time.
@@ -78,22 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def autojump_clock(monkeypatch: pytest.MonkeyPatch) -> MockClock:
-    """Time passes as soon as nothing else happens. What threads do takes none, however long it takes them."""
-    clock, run_sync = MockClock(autojump_threshold=0), trio.to_thread.run_sync
-    at_work, threshold = 0, 0.0
-
-    async def run_in_no_time(*args: Any, **options: Any) -> Any:
-        nonlocal at_work, threshold
-        if not at_work:
-            threshold, clock.autojump_threshold = clock.autojump_threshold, inf
-        at_work += 1
-        try:
-            return await run_sync(*args, **options)
-        finally:
-            at_work -= 1
-            if not at_work and clock.autojump_threshold == inf:  # otherwise the test has set it meanwhile
-                clock.autojump_threshold = threshold
-
-    monkeypatch.setattr(trio.to_thread, "run_sync", run_in_no_time)
-    return clock
+def autojump_clock() -> Iterator[MockClock]:
+    """The clock of pytest-trio, but what threads do takes no time."""
+    with jumping() as clock:
+        yield clock

@@ -10,7 +10,6 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trio.testing import MockClock
 
 from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.model.cluster import Cluster
@@ -20,8 +19,8 @@ from htoolsd.policies.decision import BEGUN, Decision
 from htoolsd.policies.memory import DAY
 from htoolsd.policies.safety import safe, steps_of
 from htoolsd.policies.settings import Rebalance, Reserve, Settings, Squeeze
+from tests.support.clocks import jumping
 from tests.support.days import Log, Site, lived
-from tests.support.policies_at_work import without_threads
 
 PACE = 7200.0  # seconds: of the load, and of rounds
 SEEN = PACE / 3 + PACE / 4  # seconds until such a daemon has seen a move
@@ -55,11 +54,12 @@ REBALANCE = st.builds(
 def weeks(seed: int, days: float, **wishes: Settings) -> Log:
     """What comes of some days."""
 
-    async def run() -> Log:
-        with TemporaryDirectory() as directory, without_threads():
+    with TemporaryDirectory() as directory, jumping() as clock:
+
+        async def run() -> Log:
             return await lived(Path(directory), SITE, Random(seed), days, PACE, **wishes)
 
-    return trio.run(run, clock=MockClock(autojump_threshold=0))
+        return trio.run(run, clock=clock)
 
 
 def begun(log: Log, policy: str | None = None) -> list[Decision]:

@@ -318,13 +318,6 @@ def _size(shape: Shape, used: Mapping[str, int], factor: Mapping[str, float]) ->
     return max(average / shape.fill, *(used[node] / factor[node] for node in used))
 
 
-def without_disk_space(data: Json) -> Json:
-    """The cluster as Ganeti describes it for a template whose space it does not know."""
-    no_space = dict.fromkeys(("total_disk", "free_disk", "total_spindles", "free_spindles"), 0)
-    nodes = {name: node if node["offline"] else node | no_space for name, node in data["nodes"].items()}
-    return {**data, "nodes": nodes}
-
-
 def place(data: Json, request: Json, nodes: Sequence[str]) -> Json:
     """The cluster after an ``allocate`` request was answered with these nodes and carried out."""
     name, template = request["name"], request["disk_template"]

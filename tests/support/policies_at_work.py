@@ -1,12 +1,11 @@
 """Policies at work on a Ganeti in memory, under a clock that jumps."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import trio
 
@@ -110,15 +109,3 @@ async def working(
             await trio.sleep(1)
             yield Working(luxid, sync, plans, policies, path, decisions)
             nursery.cancel_scope.cancel()
-
-
-@contextmanager
-def without_threads() -> Iterator[None]:
-    """While a thread is waited for, such a clock would go on by itself."""
-
-    async def run_sync(work: Callable[..., Any], *args: Any, **_options: Any) -> Any:
-        await trio.lowlevel.checkpoint()
-        return work(*args)
-
-    with patch("trio.to_thread.run_sync", run_sync), patch("trio.from_thread.check_cancelled", lambda: None):
-        yield

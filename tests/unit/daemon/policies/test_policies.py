@@ -1,7 +1,6 @@
 """Policies at work on a Ganeti in memory."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,10 @@ from htoolsd.plans.plan import PlanState
 from htoolsd.policies import rebalance
 from htoolsd.policies.settings import Rebalance
 from tests.support.policies import all_off
-from tests.support.policies_at_work import now, without_threads, working
+from tests.support.policies_at_work import now, working
 from tests.support.worlds import delay, migrate, role
 
 EAGER = Rebalance(mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6)
-
-
-@pytest.fixture(autouse=True)
-def _without_threads() -> Iterator[None]:
-    with without_threads():
-        yield
 
 
 async def test_off_it_does_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Several policies at work on a Ganeti in memory, and what outlives the daemon."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,12 @@ from htoolsd.plans.plan import PlanState
 from htoolsd.policies.decision import Decision
 from htoolsd.policies.settings import Rebalance, Redistribute, Squeeze
 from tests.support.policies import all_off
-from tests.support.policies_at_work import Working, without_threads, working
+from tests.support.policies_at_work import Working, working
 from tests.support.worlds import ANY, grouped, instance, node, opcode, role, uneven
 
 SQUEEZE = Squeeze(mode="act", hold=1, max_nodes=1, cool_down_seconds=7200.0)
 REBALANCE = Rebalance(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
 REDISTRIBUTE = Redistribute(mode="act", hold=1)
-
-
-@pytest.fixture(autouse=True)
-def _without_threads() -> Iterator[None]:
-    with without_threads():
-        yield
 
 
 def idle() -> World:
