@@ -15,7 +15,7 @@ from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.node_daemons import Answers
 from ganeti_htools.execution.queue import Queue
 from ganeti_htools.execution.review import Check, Review
-from ganeti_htools.execution.run import Ending, Run, Task
+from ganeti_htools.execution.run import REQUESTED, Ending, Run, Task
 from ganeti_htools.luxi.client import Client, LuxiError
 from ganeti_htools.luxi.framing import FramingError
 from ganeti_htools.luxi.jobs import PATIENCE, GivenUpError, Patience
@@ -25,6 +25,7 @@ from ganeti_htools.model.errors import HtoolsError
 Read = Callable[[], Awaitable[Cluster]]
 # Claims what jobs need, nothing for none; why the cluster has to be looked at once more first, if it has.
 Claim = Callable[[Sequence[Job]], Awaitable[str | None]]
+Over = Callable[[], str | None]  # why no further set of jobs is to be submitted, if that is so
 
 _LOOKS = 10  # at the cluster, if each time somebody else claims something
 _PAUSE = 15.0  # seconds before a job that failed is tried again
@@ -46,13 +47,15 @@ async def execute(
     patience: Patience = PATIENCE,
     answers: Answers = node_daemons.answers,
     claim: Claim = _unclaimed,
+    over: Over = lambda: None,
 ) -> None:
     """Carry out what is left of a run, until it has an ending.
 
     ``read`` asks Ganeti for the cluster; ``stop`` ends the run before the next set of jobs; ``time_ns`` is
     the time of the day for the jobs' reason trail; ``answers`` asks node daemons; ``claim`` is called once a
-    set has been reviewed, and with no jobs when it has ended. A run that was interrupted is continued: jobs
-    that may have been submitted are looked for in the queue. When this is cancelled, ``run`` tells how far it
+    set has been reviewed, and with no jobs when it has ended; ``over`` is asked before each set, and may end
+    the run like ``stop``. A run that was interrupted is continued: jobs that may have been submitted are
+    looked for in the queue. When this is cancelled, ``run`` tells how far it
     came, and jobs go on.
     """
     queue = Queue(run, ganeti, tell, patience)
@@ -60,7 +63,7 @@ async def execute(
     try:
         while True:
             if not run.current:
-                run.ending, run.reason = await _next(queue, read, check, stop, answers, claim)
+                run.ending, run.reason = await _next(queue, read, check, stop, answers, claim, over)
                 if run.ending is not None:
                     await _undo(queue, time_ns)
                     return
@@ -84,7 +87,7 @@ async def _undo(queue: Queue, time_ns: Callable[[], int]) -> None:
 
 
 async def _next(
-    queue: Queue, read: Read, check: Check, stop: trio.Event, answers: Answers, claim: Claim
+    queue: Queue, read: Read, check: Check, stop: trio.Event, answers: Answers, claim: Claim, over: Over
 ) -> tuple[Ending | None, str]:
     """See that the next jobset fits the cluster. If the run ends instead, the result says how and why."""
     run, late = queue.run, None
@@ -109,6 +112,8 @@ async def _next(
             return ended
         if not run.rest:
             return Ending.DONE, ""
+        if why := over():
+            return Ending.STOPPED, why
         late = await claim(run.rest[0])
         if late is None:
             return None, ""
@@ -126,7 +131,7 @@ async def _reviewed(
         review = await _look(queue, read, check, answers)
         nursery.cancel_scope.cancel()
     if stop.is_set():
-        return Ending.STOPPED, "as requested"
+        return Ending.STOPPED, REQUESTED
     if not isinstance(review, Review):
         return review
     if review.obstacle is None:

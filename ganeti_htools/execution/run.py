@@ -52,6 +52,9 @@ class Ending(Enum):
     LOST = "lost"  # Ganeti could not be asked
 
 
+REQUESTED = "as requested"  # why a run was stopped, unless there is something else to say
+
+
 @dataclass(slots=True)
 class Run:
     """How far a plan is carried out.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ganeti_htools.execution.events import Away, Event, News, Submitted, Tell
-from ganeti_htools.execution.run import Ending, Run, Task
+from ganeti_htools.execution.run import REQUESTED, Ending, Run, Task
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import on_one_line
 
@@ -71,7 +71,9 @@ def summary(run: Run) -> list[str]:
 
 
 def complaint(outcome: Mapping[str, Any]) -> str | None:
-    """The error that a run ended with, from its record (:mod:`.record`); None if it ended well."""
+    """The error that a run ended with, or what else stopped it than a wish, from its record (:mod:`.record`);
+    None if it ended well.
+    """
     reason, doing = outcome["reason"], outcome["going_on"]
     match outcome["ending"]:
         case Ending.FAILED.value:
@@ -80,6 +82,8 @@ def complaint(outcome: Mapping[str, Any]) -> str | None:
             return f"The plan does not fit the cluster any more: {reason}"
         case Ending.LOST.value:
             return f"{reason}{f'; may go on: {doing}' if doing else ''}"
+        case Ending.STOPPED.value if reason != REQUESTED:
+            return str(reason)
     return None
 
 

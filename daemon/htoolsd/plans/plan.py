@@ -9,6 +9,7 @@ from typing import Any, cast
 import orjson
 import trio
 
+from ganeti_htools.execution.execute import Over
 from ganeti_htools.execution.record import RUN, count, current, identifier, record, versioned
 from ganeti_htools.execution.record import restored as restored_run
 from ganeti_htools.execution.review import Check
@@ -50,12 +51,14 @@ class Plan:
 
     ``serial`` goes up whenever something changes. ``log`` has what the tool would say, with the kind of each
     line; ``standing`` is how far it is, in words. ``review`` makes the check before each jobset; a plan of an
-    earlier daemon has none. Times are seconds of the epoch.
+    earlier daemon has none. ``over`` tells why nothing more of it is to be submitted, if that is so. Times
+    are seconds of the epoch.
     """
 
     facts: dict[str, Any]
     run: Run
     review: Callable[[OnChange, Say], Check] | None = None
+    over: Over = lambda: None
     state: PlanState = PlanState.PLANNED
     error: str | None = None
     began: float | None = None
@@ -176,13 +179,12 @@ def restored(text: bytes) -> Plan:
         plan = Plan(
             facts,
             restored_run(facts["tool"], document["execution"]),
-            None,
-            PlanState(document["state"]),
-            document["error"],
-            document["began"],
-            document["ended"],
-            document["serial"],
-            [(kind, line) for kind, line in document["log"]],
+            state=PlanState(document["state"]),
+            error=document["error"],
+            began=document["began"],
+            ended=document["ended"],
+            serial=document["serial"],
+            log=[(kind, line) for kind, line in document["log"]],
         )
         plan.text()  # so that it can be told, whatever else there is in it
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -177,7 +177,9 @@ class Plans:
             with plan.scope:
                 async with self._sync.client() as ganeti:
                     tell = self._teller(plan)
-                    await execute(run, ganeti, read, check, tell, plan.stop, time.time_ns, claim=claim)
+                    await execute(
+                        run, ganeti, read, check, tell, plan.stop, time.time_ns, claim=claim, over=plan.over
+                    )
         except NotRecordedError as error:
             run.take_back([task for task in run.current if task.number is None])
             run.ending, run.reason = Ending.LOST, f"the plan could not be recorded: {error}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
-from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.tags import SQUEEZING
 from ganeti_htools.planning.view import View, state_of
 from htoolsd.sync.model import Model
@@ -21,12 +21,18 @@ def moved(before: Cluster, now: Cluster) -> Iterator[str]:
 def drained(model: Model) -> list[str]:
     """Nodes that somebody has drained: not those that are, or were to be, powered down."""
     nodes = model.cluster.nodes if model.cluster else ()
-    return [node.name for node in nodes if node.drained and SQUEEZING not in node.tags]
+    return [node.name for node in nodes if node.drained and not _leaving(node)]
+
+
+def _leaving(node: Node) -> bool:
+    return node.drained and SQUEEZING in node.tags
 
 
 def back(before: Cluster, now: Cluster) -> list[str]:
-    """Nodes that were offline, and are not any more."""
-    away = {node.name for node in before.nodes if node.offline}
+    """Nodes that were offline or drained, and are not any more; those aside that were drained to be powered
+    down and have stayed.
+    """
+    away = {node.name for node in before.nodes if node.offline and not _leaving(node)}
     return [node.name for node in now.nodes if not node.offline and node.name in away]
 
 

@@ -92,6 +92,13 @@ def holding(settings: Settings, memory: Memory, seen: Situation) -> Iterator[tup
             yield name, reason
 
 
+def over(settings: Settings, local: datetime) -> str | None:
+    """Why nothing more is submitted of a plan that the policy has begun; None if it goes on."""
+    if settings.mode != "act":
+        return f"the policy's mode is {settings.mode}"
+    return "its hours are over" if _outside(settings, local) else None
+
+
 def _mode(settings: Settings, _memory: Memory, _seen: Situation) -> str | None:
     return "the policy is off" if settings.mode == "off" else None
 
@@ -105,11 +112,16 @@ def _failures(settings: Settings, memory: Memory, seen: Situation) -> str | None
 
 
 def _hours(settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    minute = f"{seen.local:%H:%M}"
+    return _outside(settings, seen.local)
+
+
+def _outside(settings: Settings, local: datetime) -> str | None:
+    """Why a policy does nothing at a time, by its hours and weekdays."""
+    minute = f"{local:%H:%M}"
     if not settings.within_hours(minute):
         return f"it is {minute}, not within {settings.hours}"
     night = settings.after_midnight(minute)
-    day = WEEKDAYS[(seen.local.weekday() - night) % len(WEEKDAYS)]
+    day = WEEKDAYS[(local.weekday() - night) % len(WEEKDAYS)]
     if not settings.weekdays or day in settings.weekdays:
         return None
     return f"{'this is the night of' if night else 'today is'} {day}, not {' or '.join(settings.weekdays)}"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -10,14 +11,15 @@ import structlog
 from ganeti_htools.client.protocol import RefusalError
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning import hsqueeze
 from htoolsd.plans.making import made
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.conditions import Situation, counted
+from htoolsd.policies.conditions import Situation, counted, over
 from htoolsd.policies.decision import BEGUN, FAILED, HELD, PROPOSED, WOULD, Decision
 from htoolsd.policies.judging import Judging
 from htoolsd.policies.kept import Kept
-from htoolsd.policies.memory import Spent
+from htoolsd.policies.memory import Rests, Spent, without
 from htoolsd.policies.order import ORDER, POLICIES
 from htoolsd.policies.policy import Planned, Remedy
 from htoolsd.policies.settings import Settings
@@ -46,6 +48,7 @@ class Deciding:
         self._settings = settings
         self._note = note
         self._clock = clock
+        self._begun: dict[str, tuple[float, Rests]] = {}  # when plans began, and what rested before
         self._last: dict[str, dict[str, Decision]] = {remedy.title: {} for remedy in ORDER}
 
     def last(self, name: str) -> list[Decision]:
@@ -131,12 +134,14 @@ class Deciding:
     async def _begin(self, remedy: Remedy, plan: Plan, planned: Planned) -> None:
         """Begin a plan once it is on disk what it takes. Raises HtoolsError."""
         known, now = self._kept.known, self._clock()
-        memory, before = known.memories[remedy.policy], (dict(known.moved), dict(known.switched))
+        memory, before = known.memories[remedy.policy], Rests(known.moved, known.switched)
         spent = Spent(now, planned.moves, planned.mib)
         memory.spend(spent)
-        known.moved |= dict.fromkeys((move["instance"] for move in planned.told()), now)
-        known.switched |= dict.fromkeys(planned.nodes, now)
+        known.moved = before.moved | dict.fromkeys((move["instance"] for move in planned.told()), now)
+        known.switched = before.switched | dict.fromkeys(planned.nodes, now)
         self._acted(remedy, planned.proposal.groups)
+        plan.over = lambda: over(self._settings[remedy.policy], datetime.fromtimestamp(self._clock()))
+        self._begun[plan.id] = now, before
         try:
             await self._kept.save()
             await self._plans.add(plan)
@@ -144,8 +149,18 @@ class Deciding:
         except (HtoolsError, RefusalError) as error:
             memory.spent.remove(spent)
             known.moved, known.switched = before
+            del self._begun[plan.id]
             self._kept.unsaved = True
             raise HtoolsError(f"not begun: {error}") from None
+
+    def ended(self, plan: Plan) -> None:
+        """What a plan that has ended has not come to need not rest because of it."""
+        if plan.id not in self._begun:
+            return
+        (began, before), rest, known = self._begun.pop(plan.id), plan.run.rest, self._kept.known
+        left = [job.step.instance for jobs in rest for job in jobs if job.step is not None]
+        known.moved = without(known.moved, left, began, before.moved)
+        known.switched = without(known.switched, hsqueeze.marked(rest), began, before.switched)
 
     def _decided(
         self,

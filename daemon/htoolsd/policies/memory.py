@@ -124,6 +124,22 @@ class Memory:
         }
 
 
+class Rests(NamedTuple):
+    """When instances have moved, and when nodes were powered or came back, by name."""
+
+    moved: dict[str, float]
+    switched: dict[str, float]
+
+
+def without(
+    since: Mapping[str, float], names: Iterable[str], when: float, before: Mapping[str, float]
+) -> dict[str, float]:
+    """``since`` without what it says of these names of that time: it is again as it was before."""
+    taken = [name for name in names if since.get(name) == when]
+    left = {name: time for name, time in since.items() if name not in taken}
+    return left | {name: before[name] for name in taken if name in before}
+
+
 def resting(since: Mapping[str, float], settings: Settings, now: float) -> list[str]:
     """Of instances that have moved, or nodes that came back (by name: when), those that stay for now."""
     return [name for name, when in since.items() if when > now - settings.cool_down_seconds]

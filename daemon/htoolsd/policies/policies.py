@@ -77,6 +77,7 @@ class Policies:
         name = str(plan.facts.get("policy"))
         if name not in POLICIES or plan.ended is None:
             return
+        self._deciding.ended(plan)
         memory = self._kept.known.memories[name]
         if plan.run.ending is Ending.DONE:
             memory.forget_failures()

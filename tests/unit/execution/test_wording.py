@@ -4,7 +4,7 @@ import pytest
 
 from ganeti_htools.execution.events import Away, Event, News, Submitted
 from ganeti_htools.execution.record import record
-from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.execution.run import REQUESTED, Ending, Run
 from ganeti_htools.execution.wording import complaint, going_on, summary, teller
 from ganeti_htools.luxi.job_queries import JobStatus
 from tests.unit.execution.test_execute import MIRRORED, SHARED, new
@@ -70,7 +70,7 @@ async def test_while_ganeti_is_away() -> None:
     [
         (None, None),
         (Ending.DONE, None),
-        (Ending.STOPPED, None),
+        (Ending.STOPPED, "why"),
         (Ending.FAILED, "Not all jobs completed successfully: why"),
         (Ending.CHANGED, "The plan does not fit the cluster any more: why"),
         (Ending.LOST, "why; may go on: jobs 7"),
@@ -80,6 +80,12 @@ def test_how_it_ended(ending: Ending | None, error: str | None) -> None:
     run = submitted()
     run.ending, run.reason = ending, "why"
     assert complaint(record(run)) == error
+
+
+def test_a_wish_to_stop_is_no_error() -> None:
+    run = submitted()
+    run.ending, run.reason = Ending.STOPPED, REQUESTED
+    assert complaint(record(run)) is None
 
 
 def test_summaries() -> None:

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from htoolsd.policies.bounds import Bounds
-from htoolsd.policies.conditions import Need, Situation, counted, holding
-from htoolsd.policies.memory import Memory, Rounds, Spent
+from htoolsd.policies.conditions import Need, Situation, counted, holding, over
+from htoolsd.policies.memory import Memory, Rounds, Spent, without
 from htoolsd.policies.rebalance import need
 from htoolsd.policies.settings import Rebalance, Settings
 from htoolsd.policies.touching import touching
@@ -100,6 +100,31 @@ def test_a_night_belongs_to_the_day_on_which_it_began(hour: int, day: str, reaso
 def test_hours_are_those_of_the_clock_when_summer_time_begins_and_ends(utc: str, within: bool) -> None:
     local = datetime.fromisoformat(f"{utc}+00:00").astimezone(ZoneInfo("Europe/Berlin"))
     assert (held(replace(ACTING, hours="02:30-03:30"), local=local) == {}) is within
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, None),
+        ({"hours": "22:00-06:00", "weekdays": ("sat",)}, None),
+        ({"hours": "22:00-23:30"}, "its hours are over"),
+        ({"hours": "22:00-06:00", "weekdays": ("fri",)}, "its hours are over"),
+        ({"mode": "propose"}, "the policy's mode is propose"),
+    ],
+)
+def test_when_a_plan_goes_no_further(settings: dict[str, Any], why: str | None) -> None:
+    assert over(replace(ACTING, **settings), SATURDAY) == why
+
+
+def test_what_did_not_move_rests_as_before() -> None:
+    """What has moved since then, by whomever, still counts."""
+    since = {"done": 5.0, "left": 5.0, "again": 5.0, "by_hand": 7.0}
+    before = {"again": 2.0, "by_hand": 1.0}
+    assert without(since, ["left", "again", "by_hand", "gone"], 5.0, before) == {
+        "done": 5.0,
+        "again": 2.0,
+        "by_hand": 7.0,
+    }
 
 
 def test_what_was_proposed_holds_back_further_proposals_only() -> None:

@@ -1,0 +1,110 @@
+"""Plans of policies whose hours end, or that are no longer to act."""
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from ganeti_htools.model.cluster import Cluster, Group
+from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.simulator.world import World, begin
+from htoolsd.plans.plan import Plan, PlanState
+from htoolsd.policies.settings import Rebalance, Squeeze
+from tests.support.policies import all_off
+from tests.support.policies_at_work import Working, now, working
+from tests.support.worlds import ANY, instance, node
+
+EAGER = Rebalance(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
+SQUEEZE = Squeeze(mode="act", hold=1, max_nodes=1, never=("a",))
+JOB = 100.0  # seconds
+
+
+def hours(jobs: int = 1) -> str:
+    """They end after so many jobs from now, and before another has ended."""
+    begun, over = (datetime.fromtimestamp(now() + seconds) for seconds in (-3600, (jobs + 0.8) * JOB))
+    return f"{begun:%H:%M}-{over:%H:%M}"
+
+
+def left(plan: Plan) -> set[str]:
+    """The instances of moves that were not submitted."""
+    return {job.step.instance for jobs in plan.run.rest for job in jobs if job.step}
+
+
+def stopped(daemon: Working, plan: Plan, name: str, why: str) -> None:
+    """A plan of a policy was stopped, which is no failure."""
+    assert (plan.state, plan.error, plan.document()["execution"]["reason"]) == (PlanState.STOPPED, why, why)
+    assert (daemon.told(name)["failed"], daemon.told(name)["error"]) == (0, None)
+
+
+async def test_nothing_is_submitted_once_they_are_over(autojump_clock: MockClock, tmp_path: Path) -> None:
+    """What runs is finished; what was left is moved by the next plan, though what has moved rests."""
+    async with working(tmp_path, job_seconds=JOB, rebalance=replace(EAGER, hours=hours())) as daemon:
+        assert len((await daemon.decided()).moves) == 4
+        plan = await daemon.over()
+        stopped(daemon, plan, "rebalance", "its hours are over")
+        assert [task.done for task in plan.run.tasks] == [True, True]
+        assert "not within" in (await daemon.decided()).reason
+        daemon.policies.limit(all_off(rebalance=EAGER))
+        again = await daemon.decided()
+        assert {move["instance"] for move in again.moves} == left(plan)
+        assert (await daemon.over()).state is PlanState.DONE
+
+
+@pytest.mark.parametrize("mode", ["off", "shadow", "propose"])
+async def test_nothing_is_submitted_once_a_policy_is_not_to_act(
+    autojump_clock: MockClock, tmp_path: Path, mode: str
+) -> None:
+    async with working(tmp_path, job_seconds=JOB, rebalance=EAGER) as daemon:
+        await daemon.decided()
+        await trio.sleep(JOB / 2)
+        daemon.policies.limit(all_off(rebalance=replace(EAGER, mode=mode)))
+        stopped(daemon, await daemon.over(), "rebalance", f"the policy's mode is {mode}")
+        assert daemon.submitted == 1
+
+
+async def test_what_somebody_executes_has_no_hours(autojump_clock: MockClock, tmp_path: Path) -> None:
+    settings = replace(EAGER, mode="propose", hours=hours())
+    async with working(tmp_path, job_seconds=JOB, rebalance=settings) as daemon:
+        await daemon.decided()
+        await daemon.plans.begin(next(iter(daemon.plans.all)), "stop", False)
+        assert (await daemon.over()).state is PlanState.DONE
+        assert "not within" in (await daemon.decided()).reason
+
+
+def busy() -> World:
+    """Three nodes, of which the last has an instance."""
+    policy = replace(ANY, std=replace(ANY.std, memory_size=1000, cpu_count=1))
+    nodes = [node("boss", master=True), *(node(name, t_cpu=16.0) for name in "ab")]
+    rows = [replace(instance("web", DiskTemplate.EXT, "b"), mem=100)]
+    return begin(Cluster((Group("default", "uuid", ipolicy=policy),), tuple(nodes), tuple(rows)))
+
+
+@pytest.mark.parametrize(("jobs", "place"), [(1, "b"), (2, "a")])
+async def test_nodes_that_were_drained_are_back_in_use(
+    autojump_clock: MockClock, tmp_path: Path, jobs: int, place: str
+) -> None:
+    """Also if they are empty by then; later they are powered down all the same. Draining is two opcodes."""
+    settings = replace(SQUEEZE, hours=hours(jobs))
+    async with working(tmp_path, world=busy(), job_seconds=JOB, squeeze=settings) as daemon:
+        daemon.policies.want("squeeze", "asked")
+        await trio.sleep(1)
+        plan = await daemon.over()
+        stopped(daemon, plan, "squeeze", "its hours are over")
+        assert [task.job.title for task in plan.run.tasks if task.job.step is None] == [
+            "drain b",
+            "undrain b",
+        ]
+        assert all(task.done for task in plan.run.tasks)
+        world = daemon.luxid.jobs.world
+        assert (world.drained, world.offline) == (frozenset(), frozenset())
+        assert not any(row.tags for row in world.cluster.nodes)
+        assert {row.pnode for row in world.cluster.instances} == {place}
+        daemon.policies.limit(all_off(squeeze=SQUEEZE))
+        await trio.sleep(1)
+        daemon.policies.want("squeeze", "asked")
+        await trio.sleep(1)
+        assert (await daemon.over()).state is PlanState.DONE
+        assert daemon.luxid.jobs.world.offline == {"b"}
