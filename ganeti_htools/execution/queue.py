@@ -68,7 +68,7 @@ class Queue:
                 task.error = errors[number]
             elif told.final and task.job.judge is not None:
                 results = await jobs.results(self.ganeti, number, self.patience, self.away)
-                task.error, task.note = task.job.judge(results)
+                task.error, task.note, task.failing = task.job.judge(results)
             task.status = told
             await self.tell(News(task))
 

@@ -15,7 +15,8 @@ class Task:
 
     ``place`` is like 2/1: the first job of the second set. ``number`` is Ganeti's, None as long as it
     is not known. ``status`` is the last one known, ``error`` why it failed; with ``repeated`` another job has
-    taken its place. ``note`` is what there is to say of its results.
+    taken its place. ``note`` is what there is to say of its results, ``failing`` are the nodes for which it
+    failed, if it did its work on others.
     """
 
     job: Job
@@ -24,6 +25,7 @@ class Task:
     status: JobStatus | None = None
     error: str | None = None
     note: str | None = None
+    failing: tuple[str, ...] = ()
     repeated: bool = False
 
     @property
@@ -92,6 +94,18 @@ class Run:
     def nodes(self) -> dict[str, Job]:
         """For each node that jobs have changed: the last of them that ended well."""
         return {node: task.job for task in self.tasks if task.done for node in task.job.nodes}
+
+    @property
+    def standings(self) -> dict[str, str]:
+        """What each node is that jobs have changed, or should have."""
+        found: dict[str, str] = {}
+        for task in self.tasks:
+            for node in task.job.nodes:
+                if task.done or (task.failing and node not in task.failing):
+                    found[node] = task.job.standing
+                elif task.failed:
+                    found.setdefault(node, task.job.otherwise)
+        return found
 
     def next_set(self) -> None:
         """Take the next set of jobs to be submitted."""

@@ -66,7 +66,7 @@ def summary(run: Run) -> list[str]:
     rest = [job for jobs in run.rest for job in jobs]
     counts = {"succeeded": done, "failed": failed, "not ended": len(run.current), "not submitted": len(rest)}
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "none"
-    nodes = [f"  node {node} is {job.standing}" for node, job in run.nodes.items()]
+    nodes = [f"  node {node} is {standing}" for node, standing in run.standings.items()]
     return [f"Jobs: {told}", *(f"  not submitted: {job.title}" for job in rest), *nodes]
 
 

@@ -27,7 +27,8 @@ def drain(node: str, promote: bool = False) -> Job:
         return drain(node, promote=True) if "Not enough master candidates" in error and not promote else None
 
     work = _tag(node, SQUEEZING), _role(node, "drained", True, promote)
-    return Job(f"drain {node}", *_done(*work), None, (node,), "drained", undrain(node), again=again)
+    title, otherwise = f"drain {node}", "online, not drained"
+    return Job(title, *_done(*work), None, (node,), "drained", otherwise, undrain(node), again=again)
 
 
 def emptied(nodes: Sequence[str], moves: Jobsets, late: Collection[str]) -> list[Sequence[Job]]:
@@ -96,7 +97,7 @@ def untag(node: Node, tags: Sequence[str], standing: str) -> Job:
 
 def _mark(node: str) -> Job:
     work = _tag(node, STANDBY_AUTO)
-    return Job(f"tag {node}", *_done(work), None, (node,), "drained, empty and tagged", undrain(node))
+    return Job(f"tag {node}", *_done(work), None, (node,), "drained, empty and tagged", undo=undrain(node))
 
 
 def _offline(node: str) -> Job:
@@ -111,7 +112,8 @@ def _online(node: str) -> Job:
         return _online(node) if "fails to report its version" in error else None
 
     work = _role(node, "offline", False)
-    return Job(f"mark {node} online", *_done(work), None, (node,), "online", again=again, awaits=(node,))
+    title = f"mark {node} online"
+    return Job(title, *_done(work), None, (node,), "online", "still offline", again=again, awaits=(node,))
 
 
 def _power(nodes: Sequence[str], on: bool) -> list[Job]:
@@ -119,8 +121,9 @@ def _power(nodes: Sequence[str], on: bool) -> list[Job]:
     word, standing = ("on", "powered on, still offline") if on else ("off", "offline and powered off")
     tags = [_tag(node, SQUEEZING) for node in nodes if on]
     power = opcodes.power(nodes, on), f"gnt-node power -f {word} {' '.join(nodes)}"
-    title = f"power {word} {', '.join(nodes)}"
-    return [Job(title, *_done(*tags, power), None, tuple(nodes), standing, judge=judged)] if nodes else []
+    title, otherwise = f"power {word} {', '.join(nodes)}", f"offline, not powered {word}"
+    job = Job(title, *_done(*tags, power), None, tuple(nodes), standing, otherwise, judge=judged)
+    return [job] if nodes else []
 
 
 def _done(*work: _Work) -> tuple[tuple[Opcode, ...], tuple[str, ...]]:
@@ -153,4 +156,4 @@ def judged(results: Any) -> Verdict:
     missing = sorted(name for name, state in told.items() if state == _UNAVAILABLE)
     error = f"the out-of-band program failed for {', '.join(failed)}" if failed else None
     note = f"no out-of-band program for {', '.join(missing)}: the power is left as it is" if missing else None
-    return Verdict(error, note)
+    return Verdict(error, note, tuple(failed))

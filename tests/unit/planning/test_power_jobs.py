@@ -12,12 +12,14 @@ from ganeti_htools.execution.run import Ending
 from ganeti_htools.execution.wording import summary
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import power_jobs
+from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.proposal import OnChange
 from ganeti_htools.simulator.world import with_role
 from tests.support.simulated import simulated
 from tests.support.squeezing import TIGHT, Caller, titles, world
 from tests.support.worlds import instance
 
+MORE_THAN_THERE_IS = Options(minimal_resources=1000.0, target_resources=1000.0)
 AUTO = "htools:standby:auto"
 
 
@@ -95,8 +97,9 @@ async def test_what_was_not_finished_is_undrained(autojump_clock: MockClock, ste
         assert run.ending is Ending.FAILED
         assert "was told to fail" in run.reason
         assert not caller.world.drained
-        told = [f"  node {name} is online, not drained any more" for name in ("two", "three")]
-        assert set(told) & set(summary(run))
+        told = dict(line.split(" is ") for line in summary(run) if line.startswith("  node "))
+        assert set(told) == {"  node two", "  node three"}
+        assert {"online, not drained", "online, not drained any more"} & set(told.values())
         caller.react = lambda _event: None
         assert (await caller.squeeze()).ending is Ending.DONE
         assert caller.world.offline == caller.world.silent == {"two", "three"}
@@ -129,6 +132,26 @@ async def test_programs_that_fail(autojump_clock: MockClock) -> None:
         assert run.ending is Ending.FAILED
         assert run.reason.endswith("(power off two, three): the out-of-band program failed for three")
         assert caller.world.silent == {"two"}
+        assert summary(run)[-2:] == [
+            "  node two is offline and powered off",
+            "  node three is offline, not powered off",
+        ]
+
+
+async def test_programs_that_do_not_power_on(autojump_clock: MockClock) -> None:
+    """Those of one node or of both; where each then stands is told."""
+    async with simulated(world()) as (master, client):
+        caller = Caller(master, client)
+        await caller.squeeze()
+        for stuck, told in {
+            ("two", "three"): ["offline, not powered on", "offline, not powered on"],
+            ("three",): ["powered on, still offline", "offline, not powered on"],
+        }.items():
+            caller.power("stuck", *stuck)
+            run = await caller.squeeze(MORE_THAN_THERE_IS)
+            assert run.ending is Ending.FAILED
+            assert caller.world.offline == {"two", "three"}
+            assert summary(run)[-2:] == [f"  node two is {told[0]}", f"  node three is {told[1]}"]
 
 
 async def test_no_programs(autojump_clock: MockClock) -> None:
