@@ -9,6 +9,8 @@ from ganeti_htools.model.errors import DataError
 # From the name of a key and what stands in the file to its value; raises DataError.
 Reader = Callable[[str, object], Any]
 
+_BEYOND = 1_000_000_000  # numbers are less: 31 years, 953 TiB
+
 
 def key(default: Any, doc: str, fixed: bool = False, read: Reader | None = None) -> Any:
     """A key; a ``fixed`` one is read when the daemon starts and needs a restart to change.
@@ -96,8 +98,9 @@ def _count(name: str, value: object) -> int:
 
 
 def _positive(name: str, value: object, kinds: tuple[type, ...], expected: str) -> float:
-    if type(value) not in kinds or not 0 < value < 1e9:  # type: ignore[operator]
-        raise DataError(f"{name}: expected {expected} greater than 0")
+    if type(value) not in kinds or not 0 < value < _BEYOND:  # type: ignore[operator]
+        bound = f" and less than {_BEYOND}" if type(value) in kinds and value >= _BEYOND else ""  # type: ignore[operator]
+        raise DataError(f"{name}: expected {expected} greater than 0{bound}")
     return value  # type: ignore[return-value]
 
 

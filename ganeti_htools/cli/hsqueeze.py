@@ -79,7 +79,7 @@ def run(line: CommandLine) -> None:
         warn(f"Warning: {options.raised}")
     left = str(leftovers(cluster)) if line.exec else ""
     if left:
-        warn(f"Warning: an earlier run was cut off: {left}")
+        warn(f"Warning: not finished by an earlier run: {left}")
     state = planning.seen(_knowing(line, cluster), options)
     told = plans.of_daemon(line, HSQUEEZE.name, options, reading.generations)
     plan = _plan(state, options, told)

@@ -11,8 +11,8 @@ from ganeti_htools.luxi.opcodes import Opcode
 
 
 class Verdict(NamedTuple):
-    """What the results of a job that ended well say: why it failed all the same, for which nodes if not for all
-    that it changes, and what else.
+    """What the results of a job that ended well say: why it failed all the same (for which ``nodes``, if not
+    for all that it changes), and what else.
     """
 
     error: str | None = None
@@ -27,11 +27,11 @@ class Job:
     ``title`` is for people, ``commands`` say the same as shell commands. ``step`` is the move that the job
     makes, None if it makes none.
 
-    ``nodes`` are nodes that the job changes themselves, ``standing`` what they are then, ``otherwise`` what they
-    are if it fails and no job before it has changed them, and ``undo`` the job that takes this back should the
-    plan end early while they are that. ``judge`` looks at the results of the
-    job's opcodes; ``again`` gets the error of the job that failed and tells which one to try instead, if any.
-    The daemons of the nodes in ``awaits`` have to answer before it is submitted.
+    ``nodes`` are nodes that the job changes themselves, ``standing`` what they are then, ``otherwise`` what
+    they are if it fails and no job before it has changed them, ``undo`` the job that takes this back should
+    the plan end early while they are that. ``judge`` looks at the results of the opcodes; ``again`` gets the
+    error of the job that failed and tells which one to try instead, if any. The daemons of the nodes in
+    ``awaits`` have to answer before it is submitted.
     """
 
     title: str

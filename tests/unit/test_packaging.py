@@ -18,6 +18,12 @@ def test_every_package_is_listed() -> None:
     assert set(config["options"]["packages"].split()) == found
 
 
+def test_the_hook_of_the_watcher_finds_what_the_readme_installs() -> None:
+    (prefix,) = re.findall(r"environment of its own, for example `([^`]*)`", (TOP / "README.md").read_text())
+    hook = (TOP / "contrib" / "hooks" / "watcher" / "htoolsd-policies").read_text()
+    assert f"\nPATH=$PATH:{prefix}/bin\n" in hook
+
+
 def test_every_program_can_be_started() -> None:
     programs = distribution("htoolsd").entry_points.select(group="console_scripts")
     assert {"hail", "htoolsd", "htoolsctl"} <= programs.names

@@ -52,8 +52,8 @@ def options_for(cluster: Cluster, group: Cluster, settings: Squeeze, bounds: Bou
         Execution(on_change="stop", reason="policy squeeze of htoolsd"),
         minimal_resources=settings.minimal_resources,
         target_resources=settings.target_resources,
-        prefer=_here(cluster, group, settings.prefer),
-        never=(*_here(cluster, group, settings.never), *(_kept_up(group, bounds) if bounds else ())),
+        prefer=_here(cluster, group, "prefer", settings.prefer),
+        never=(*_here(cluster, group, "never", settings.never), *(_kept_up(group, bounds) if bounds else ())),
         max_nodes=settings.max_nodes,
         allow_drbd=settings.allow_drbd,
         allow_all=settings.allow_all,
@@ -65,9 +65,9 @@ def _kept_up(group: Cluster, bounds: Bounds) -> Iterator[str]:
     yield from (node.name for node in group.nodes if node.name in (*bounds.switched, *bounds.claimed))
 
 
-def _here(cluster: Cluster, group: Cluster, names: Iterable[str]) -> tuple[str, ...]:
-    """Of names of nodes, and tags of nodes, those that mean something in the group. Raises HtoolsError for
-    those that mean nothing anywhere.
+def _here(cluster: Cluster, group: Cluster, key: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Of names of nodes, and tags of nodes, at a key, those that mean something in the group. Raises
+    HtoolsError for those that mean nothing anywhere.
     """
 
     def meant(name: str, node: Node) -> bool:
@@ -75,7 +75,7 @@ def _here(cluster: Cluster, group: Cluster, names: Iterable[str]) -> tuple[str, 
 
     for name in names:
         if not any(meant(name, node) for node in cluster.nodes):
-            raise HtoolsError(f"{name} is neither a node nor a tag of one")
+            raise HtoolsError(f"{key}: {name} is neither a node nor a tag of one")
     return tuple(name for name in names if any(meant(name, node) for node in group.nodes))
 
 

@@ -133,20 +133,23 @@ class Judging:
             for each in found:
                 others = await self.others(remedy, each)
                 seen = replace(counted(self._settings[name], each), others=others)
-                planned = await self.planned(remedy, cluster, seen.bounds)
-                held = self.held(remedy, seen)
-                if planned.refusal is not None:
+                planned, held = None, self.held(remedy, seen)
+                try:
+                    planned = await self.planned(remedy, cluster, seen.bounds)
+                except HtoolsError as error:
+                    held.append(("error", str(error)))
+                if planned is not None and planned.refusal is not None:
                     held.append(("gain", planned.refusal))
                 told.append(
                     {
                         "group": seen.group,
                         "remedy": remedy.title,
-                        "score": {"before": seen.score, "after": planned.after},
+                        "score": {"before": seen.score, "after": planned and planned.after},
                         "n1": seen.bounds.n1,
                         "held": [{"condition": what, "reason": reason} for what, reason in held],
-                        "moves": planned.told(),
-                        "mib": planned.mib,
-                        "powered": list(planned.nodes),
+                        "moves": planned.told() if planned else [],
+                        "mib": planned.mib if planned else 0,
+                        "powered": list(planned.nodes) if planned else [],
                     }
                 )
         return told

@@ -68,7 +68,7 @@ async def situations(
     if not sync.master or cluster is None:
         raise HtoolsError("the cluster is not known yet" if sync.master else "this is not the master node")
     if unknown := {*settings.groups} - {group.name for group in cluster.groups}:
-        raise HtoolsError(f"there is no node group {', '.join(sorted(unknown))}")
+        raise HtoolsError(f"groups: there is no node group {', '.join(sorted(unknown))}")
     async with sync.client() as ganeti:
         paused = await queries.watcher_pause(ganeti)
         jobs = await job_queries.unfinished(ganeti)

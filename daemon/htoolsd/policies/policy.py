@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import view
@@ -92,7 +93,10 @@ def staying(cluster: Cluster, settings: Settings, resting: Iterable[str]) -> tup
 
     Raises HtoolsError for an exclusion that names none.
     """
-    excluded = view.full_names(cluster, settings.exclude_instances)
+    try:
+        excluded = view.full_names(cluster, settings.exclude_instances)
+    except HtoolsError as error:
+        raise HtoolsError(f"exclude_instances: {error}") from None
     pinned = {instance.name for instance in cluster.instances if PINNED in instance.tags}
     here = {instance.name for instance in cluster.instances} & {*resting}
     return (*excluded, *sorted(pinned | here))

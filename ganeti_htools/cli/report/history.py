@@ -64,14 +64,21 @@ def _why(told: Mapping[str, Any]) -> Iterator[str]:
             yield f"That took {entry['ms']:.1f} ms; {ages(entry['ages']) or 'the cluster was not followed'}."
             yield from _runners_up(entry, told["instance"])
     yield f"As it is now the score of the group is {fixed(told['score'], 8)}."
-    yield f"Of {told['tried']} moves that balancing may make of it {told['fit']} are possible; the best:"
+    if not told["tried"]:
+        yield "Balancing does not move it."
+        return
+    best = "; the best:" if told["others"] else "."
+    yield f"Of {told['tried']} moves that balancing may make of it {told['fit']} are possible{best}"
     for other in told["others"]:
         gain = told["score"] - other["score"]
         yield f"  to {':'.join(other['nodes'])}: score {fixed(other['score'], 8)}, {_effect(gain)}"
 
 
 def _effect(gain: float) -> str:
-    return f"{fixed(gain, 8)} better" if gain > 0 else f"{fixed(-gain, 8)} worse"
+    size = fixed(abs(gain), 8)
+    if not float(size):
+        return "as good"
+    return f"{size} {'better' if gain > 0 else 'worse'}"
 
 
 def _runners_up(entry: Mapping[str, Any], instance: str) -> Iterator[str]:

@@ -53,9 +53,13 @@ def test_why() -> None:
         "group": "rack1",
         "nodes": ["node2", "node1"],
         "score": 1.0,
-        "others": [{"nodes": ["node3"], "score": 0.5}, {"nodes": ["node4"], "score": 1.5}],
+        "others": [
+            {"nodes": ["node3"], "score": 0.5},
+            {"nodes": ["node5"], "score": 1.0 + 1e-12},
+            {"nodes": ["node4"], "score": 1.5},
+        ],
         "tried": 5,
-        "fit": 2,
+        "fit": 3,
         "entry": DECIDED,
     }
     lines = history.why(told).splitlines()
@@ -65,10 +69,14 @@ def test_why() -> None:
         "That took 1.2 ms; live 3 s old.",
         "  next: rack2 node4:node3 (score 0.50000000)",
         "As it is now the score of the group is 1.00000000.",
-        "Of 5 moves that balancing may make of it 2 are possible; the best:",
+        "Of 5 moves that balancing may make of it 3 are possible; the best:",
         "  to node3: score 0.50000000, 0.50000000 better",
+        "  to node5: score 1.00000000, as good",
         "  to node4: score 1.50000000, 0.50000000 worse",
     ]
+    none = {**told, "others": [], "fit": 0}
+    assert history.why(none).splitlines()[-1] == "Of 5 moves that balancing may make of it 0 are possible."
+    assert history.why({**none, "tried": 0}).splitlines()[-1] == "Balancing does not move it."
     assert history.why({**told, "entry": None}).splitlines()[1] == (
         "What brought it there is not in the history."
     )

@@ -250,7 +250,7 @@ def test_what_was_left_is_finished_where_there_is_nothing_else_to_do(tmp_path: P
     with simulator(tmp_path, replace(made_of, nodes=nodes, instances=rows), "--job-seconds=0") as ganeti:
         with hsqueeze(ganeti, "--minimal-resources=0", "--target-resources=1e6") as process:
             status, out, err = result(process)
-        assert (status, err) == (0, f"Warning: an earlier run was cut off: {off} is offline\n")
+        assert (status, err) == (0, f"Warning: not finished by an earlier run: {off} is offline\n")
         assert "'No action'" in out
         submitted = [opcodes[-1]["OP_ID"] for (opcodes,) in ganeti.ask("QueryJobs", [], ["ops"])]
         assert submitted == ["OP_OOB_COMMAND", "OP_TAGS_DEL"]
@@ -272,7 +272,7 @@ def test_jobs_of_a_run_that_was_killed_are_waited_for(tmp_path: Path) -> None:
             ganeti.finish()
             status, _out, err = result(process)
         assert status == 0
-        assert err.startswith("Warning: an earlier run was cut off: ")
+        assert err.startswith("Warning: not finished by an earlier run: ")
         assert " is drained" in err
         assert {state for _, state in ganeti.tell("jobs")} == {"success"}
         tags = {row.tags for row in text.parse(ganeti.cluster(), "").nodes if row.offline}

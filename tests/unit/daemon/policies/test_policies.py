@@ -176,7 +176,7 @@ async def test_elsewhere_than_on_the_master_nothing_is_done(
 
 async def test_groups_that_are_not_there_are_said(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, groups=("rack7",))) as daemon:
-        assert (await daemon.decided()).reason == "there is no node group rack7"
+        assert (await daemon.decided()).reason == "groups: there is no node group rack7"
 
 
 async def test_plans_that_fail_switch_it_off(autojump_clock: MockClock, tmp_path: Path) -> None:
@@ -240,3 +240,14 @@ async def test_explaining_changes_nothing(autojump_clock: MockClock, tmp_path: P
             assert {each["condition"] for each in group["held"]} == {"hours", "hold"}
             assert group["moves"]
         assert (daemon.decisions, daemon.submitted) == ([], 0)
+
+
+async def test_settings_that_name_what_is_not_there_are_explained(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    async with working(tmp_path, rebalance=replace(EAGER, exclude_instances=("ghost",))) as daemon:
+        (group,) = (await daemon.policies.explain("rebalance"))["groups"]
+        told = {"condition": "error", "reason": "exclude_instances: Unknown instance(s): ghost"}
+        assert (group["held"], group["moves"], group["powered"]) == ([told], [], [])
+        decision = await daemon.decided()
+        assert (decision.outcome, decision.reason) == ("failed", told["reason"])

@@ -97,7 +97,7 @@ def test_nodes_that_stay_up() -> None:
     assert set(down(cluster, switched=("a", "b", "c", "gone")).nodes) == {"d"}
     assert set(down(cluster, claimed=("a", "b", "d", "gone")).nodes) == {"c"}
     assert down(cluster, replace(EAGER, prefer=("d",), max_nodes=1)).nodes == ("d",)
-    with pytest.raises(HtoolsError, match="nobody is neither a node nor a tag of one"):
+    with pytest.raises(HtoolsError, match="never: nobody is neither a node nor a tag of one"):
         down(cluster, replace(EAGER, never=("nobody",)))
 
 

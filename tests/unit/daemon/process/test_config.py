@@ -40,7 +40,11 @@ def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path
         ('idle_seconds = "5"', "idle_seconds: expected a number greater than 0"),
         ("idle_seconds = -1", "idle_seconds: expected a number greater than 0"),
         ("idle_seconds = nan", "idle_seconds: expected a number greater than 0"),
-        ("idle_seconds = inf", "idle_seconds: expected a number greater than 0"),
+        ("idle_seconds = inf", "idle_seconds: expected a number greater than 0 and less than 1000000000"),
+        (
+            "[squeeze]\nmib_per_day = 1000000000",
+            "squeeze: mib_per_day: expected a whole number greater than 0 and less than 1000000000",
+        ),
         ("[socket]", "socket: expected a string"),
         ("socket =", "not TOML: "),
         ('storage = "sometimes"', "storage: expected one of never, when-needed, always, not 'sometimes'"),
