@@ -64,7 +64,6 @@ NOTES: dict[str, str] = {}
 
 def day(site: Site) -> Log:
     """A day of a site."""
-
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with tempfile.TemporaryDirectory(prefix="htoolsd-bench-") as directory, jumping() as clock:
 

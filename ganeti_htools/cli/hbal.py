@@ -236,12 +236,14 @@ def _execute(
     parts: Sequence[GroupPlan], options: Options, told: Any, line: CommandLine, tell: "Say"
 ) -> Mapping[str, Any]:
     """Carry the plan out (``-X``); the run's record."""
+    from ganeti_htools.planning.balance_review import reviewer  # needed only where jobs are submitted
+
     groups = [part.group for part in parts]
     return plans.carry_out(
         line,
         told,
         lambda: begin(HBAL.name, planning.PURPOSE, planning.jobs(parts, options), options.execution),
-        lambda say: planning.reviewer(options, groups, line.on_change, say, progress),
+        lambda say: reviewer(options, groups, line.on_change, say, progress),
         tell,
     )
 

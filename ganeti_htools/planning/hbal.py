@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.engine.balancing.balance import Balancing, Step, score_of, stepwise
-from ganeti_htools.engine.balancing.recheck import NamedStep, obstacle
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
@@ -18,13 +16,13 @@ from ganeti_htools.model.state import State
 from ganeti_htools.planning import proposal, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.node_groups import select, worst_first
-from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal, replanned, unwatched
+from ganeti_htools.planning.proposal import Execution, OnChange, Progress, Proposal
 from ganeti_htools.planning.view import View
 
 if TYPE_CHECKING:
     from ganeti_htools.engine.balancing.replay import RatedPlan
     from ganeti_htools.execution.jobs import Jobsets
-    from ganeti_htools.execution.review import Check, Review
+    from ganeti_htools.execution.review import Check
     from ganeti_htools.execution.wording import Say
 
 PURPOSE = "rebalancing"
@@ -104,7 +102,7 @@ def in_turn(
         yield GroupPlan(state, name, scope, balanced)
         if options.worst_group and balanced.moves:
             return
-        state, options = balanced.after, _without(options, len(balanced.moves))
+        state, options = balanced.after, rest_of(options, len(balanced.moves))
 
 
 def concerned(parts: Sequence[GroupPlan], options: Options) -> Sequence[GroupPlan]:
@@ -216,6 +214,11 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
     def balance(start: State, _name: str, scope: Bools, options: Options) -> Balanced:
         return plan(start, scope, options, progress=progress)
 
+    def review(on_change: OnChange, say: "Say") -> "Check":
+        from ganeti_htools.planning.balance_review import reviewer  # needed only where jobs are submitted
+
+        return reviewer(options, names, on_change, say)
+
     tried = list(in_turn(state, select_groups(state, options), options, balance))
     parts = concerned(tried, options)
     names = tuple(part.group for part in parts)
@@ -227,7 +230,7 @@ def propose(cluster: Cluster, options: Options, progress: Progress) -> Proposal:
         {"before": sum(map(_before, parts)), "after": sum(map(_after, parts))},
         cost_of([moves for part in parts for moves in jobsets(part.balanced.moves)]),
         {"groups": found} if options.ranks_groups else found[names[0]],
-        lambda on_change, say: reviewer(options, names, on_change, say),
+        review,
     )
 
 
@@ -256,70 +259,7 @@ def found_in(found: Mapping[str, Any], group: str) -> Mapping[str, Any]:
     return part
 
 
-def reviewer(
-    options: Options,
-    groups: Sequence[str],
-    on_change: OnChange,
-    say: "Say",
-    watched: Callable[[], AbstractContextManager[Progress]] = unwatched,
-) -> "Check":
-    """A function that checks the rest of a plan for node groups, given by their names.
-
-    Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it, from the first group
-    on in which something is left to be done.
-    """
-    from ganeti_htools.execution.review import Review
-
-    def check(cluster: Cluster, rest: "Jobsets", made: int) -> "Review":
-        state = view.state_of(cluster, options.view)
-        scopes = {
-            name: state.group == view.group(state, name, f"node group {name} is gone") for name in groups
-        }
-        after, movable = state.copy(), view.movable(state, options.view)
-        steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
-        left = _by_group(state, groups, steps)
-        why = None
-        for name, those in left.items():
-            scope = scopes[name]
-            why = obstacle(after, scope, those, options.balancing, movable)
-            if why is None and not score_of(after, scope) < score_of(state, scope):
-                why = "the rest of it would not improve the score any more"
-            if why is not None:
-                break
-        if why is None:
-            return Review()
-        ahead = list(scopes.items())[min(map(list(scopes).index, left)) :]
-
-        def again(progress: Progress) -> Sequence[GroupPlan]:
-            def balance(start: State, _name: str, scope: Bools, options: Options) -> Balanced:
-                return plan(start, scope, options, say, progress)
-
-            return list(in_turn(state, ahead, _without(options, made), balance))
-
-        new = replanned(why, on_change, say, watched, again)
-        return Review(why, None if new is None else jobs(new, options))
-
-    return check
-
-
-def _by_group(state: State, groups: Sequence[str], steps: Iterable[NamedStep]) -> dict[str, list[NamedStep]]:
-    """Steps by the group that their instance is in. Steps of an instance that is in none of these groups any
-    more stand with those before them: there they cannot be made.
-    """
-    homes = {
-        instance.name: state.cluster.groups[group].name
-        for instance, group in zip(state.cluster.instances, state.group[state.pnode].tolist(), strict=True)
-    }
-    found: dict[str, list[NamedStep]] = {}
-    group = groups[0]
-    for step in steps:
-        home = homes.get(step.instance, group)
-        group = home if home in groups else group
-        found.setdefault(group, []).append(step)
-    return found
-
-
-def _without(options: Options, made: int) -> Options:
+def rest_of(options: Options, made: int) -> Options:
     """The options for the rest of a plan of which so many moves have been made."""
     longest = options.balancing.max_length
     left = longest if longest < 0 else max(0, longest - made)
