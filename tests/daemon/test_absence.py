@@ -20,7 +20,6 @@ from tests.support.programs import (
     Finished,
     executable,
     hail,
-    request_file,
     run,
     running,
     script,
@@ -30,11 +29,6 @@ from tests.support.programs import (
 
 CORES = len(os.sched_getaffinity(0))
 LONG = "--htoolsd-timeout=100"  # half of which no test takes
-
-
-@pytest.fixture
-def request_path(tmp_path: Path) -> Path:
-    return request_file(tmp_path)
 
 
 @contextmanager

@@ -30,7 +30,6 @@ from tests.support.programs import (
     Finished,
     executable,
     hail,
-    request_file,
     run,
     running,
     script,
@@ -44,11 +43,6 @@ Behaviour = Callable[[socket.socket], None]
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with running(tmp_path_factory.mktemp("daemon")) as daemon:
         yield daemon
-
-
-@pytest.fixture
-def request_path(tmp_path: Path) -> Path:
-    return request_file(tmp_path)
 
 
 def messages() -> dict[str, bytes]:

@@ -24,7 +24,6 @@ from tests.support.programs import (
     connect,
     executable,
     hail,
-    request_file,
     run,
     running,
     small_cluster,
@@ -45,11 +44,6 @@ def gated(tmp_path: Path) -> Iterator[Daemon]:
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with running(tmp_path_factory.mktemp("daemon"), config="connections = 10") as daemon:
         yield daemon
-
-
-@pytest.fixture
-def request_path(tmp_path: Path) -> Path:
-    return request_file(tmp_path)
 
 
 def start(*command: object, **environment: str) -> subprocess.Popen[str]:

@@ -37,7 +37,7 @@ _GRACE = 60.0  # seconds that a claim read back lives at least, so that the queu
 Generations = Mapping[str, int]  # of providers, by uuid
 
 
-class View(Protocol):
+class LedgerView(Protocol):
     """What is known of the ledger, and how it is looked at again."""
 
     @property
@@ -78,7 +78,9 @@ class Booking:
     role the claims go to another daemon, and come back with it.
     """
 
-    def __init__(self, claims: Claims, ledger: Worker, view: View, cluster: Callable[[], str | None]) -> None:
+    def __init__(
+        self, claims: Claims, ledger: Worker, view: LedgerView, cluster: Callable[[], str | None]
+    ) -> None:
         self.claims = claims
         self._ledger = ledger
         self._view = view
@@ -98,11 +100,10 @@ class Booking:
 
     def basis(self) -> Basis:
         """What a decision is made on now."""
-        if self._view.agreed is not self._seen and self._view.agreed is not None:
-            self._seen = self._view.agreed
-            self._generations = {
-                uuid: each.generation for uuid, each in self._seen.contents.providers.items()
-            }
+        agreed = self._view.agreed
+        if agreed is not None and agreed is not self._seen:
+            self._seen = agreed
+            self._generations = {uuid: each.generation for uuid, each in agreed.contents.providers.items()}
         return Basis(self.claims.promises(), self._generations)
 
     async def decided(
@@ -169,16 +170,16 @@ class Booking:
 
     async def _book(self, names: Collection[str], generations: Generations) -> None:
         """Write claims that were just made. Raises LedgerError."""
-        view = self._view.agreed
+        agreed = self._view.agreed
         if not names:
             return
         if self._error is not None:
             raise UnavailableError(self._error)
-        if view is None:  # it is not known what the ledger calls them
+        if agreed is None:  # it is not known what the ledger calls them
             if self._view.awaited:
                 raise UnavailableError(self._ledger.error or "it does not say yet what there is")
             return
-        entries = self._entries(view, names)
+        entries = self._entries(agreed, names)
         changes = Counter(uuid for entry in entries.values() for uuid in entry.allocations)
         self._under_way.update(names)
         self._written |= {name: perhaps(entry) for name, entry in entries.items()}
@@ -194,10 +195,10 @@ class Booking:
 
     async def _make_up(self) -> None:
         """Write what is missing, and release what has ended. Raises LedgerError."""
-        view = self._view.agreed
-        if view is None:
+        agreed = self._view.agreed
+        if agreed is None:
             return
-        wanted = self._entries(view, self.claims.living.keys())
+        wanted = self._entries(agreed, self.claims.living.keys())
         entries = {
             name: entry
             for name, entry in wanted.items()
@@ -238,14 +239,15 @@ class Booking:
             _log.info("claims read back", number=len(kept))
         return True
 
-    def _entries(self, view: Agreed, names: Collection[str]) -> dict[str, Entry]:
+    def _entries(self, agreed: Agreed, names: Collection[str]) -> dict[str, Entry]:
         """What the ledger should say of the claims on instances."""
         living = self.claims.living
         new = all(living[name].promise.new and name not in self._written for name in names)
         rows: dict[str, Instance] = {}
         if not new:
-            rows = {row.name: row for row in view.said.cluster.instances if row.name in names}
+            rows = {row.name: row for row in agreed.said.cluster.instances if row.name in names}
         ends = time.time() - trio.current_time()
         return {
-            name: entry_of(living[name], rows.get(name), view, ends + living[name].expires) for name in names
+            name: entry_of(living[name], rows.get(name), agreed, ends + living[name].expires)
+            for name in names
         }

@@ -25,15 +25,15 @@ class Entry(NamedTuple):
     allocations: Allocations
 
 
-def entry_of(claim: Claim, row: Instance | None, view: Agreed, expires: float) -> Entry:
+def entry_of(claim: Claim, row: Instance | None, agreed: Agreed, expires: float) -> Entry:
     """What the ledger should say of a claim that ``expires`` (seconds of the epoch).
 
     ``row`` is the instance if it is there already: wherever it is, a new one is still to take its memory, and
     one that moves has what it had and what it is to have.
     """
-    places = view.said.places
+    places = agreed.said.places
     name = full_name(places.cluster, claim.promise.name)
-    wanted = of_classes(_wanted(claim, row, places), view.contents.inventories)
+    wanted = of_classes(_wanted(claim, row, places), agreed.contents.inventories)
     consumer = Consumer(consumer_uuid(name), name, "instance", expires=expires, promised=told(claim))
     return Entry(consumer, wanted)
 

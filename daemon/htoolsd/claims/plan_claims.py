@@ -4,7 +4,7 @@ A plan claims under a name of its own. Its claim survives the daemon; it is rele
 is under way any more.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import structlog
 import trio
@@ -12,7 +12,7 @@ import trio
 from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.planning.promises import Promise
+from htoolsd.claims.claims import Claims
 from htoolsd.claims.follower import Follower
 from htoolsd.ledger.following import Agreed, of_classes
 from htoolsd.ledger.identities import consumer_uuid, full_name
@@ -29,23 +29,14 @@ _log = structlog.get_logger()
 class PlanClaims:
     """The claims of plans, by the plans' ids, and what others have claimed.
 
-    ``promises`` tells what decisions have promised, which may not stand in the ledger yet, and ``active``
-    whether anything is to be claimed.
+    ``claims`` are those of decisions, which may not stand in the ledger yet.
     """
 
-    def __init__(
-        self,
-        sync: Sync,
-        ledger: Worker,
-        follower: Follower,
-        promises: Callable[[], Iterable[Promise]] = tuple,
-        active: Callable[[], bool] = lambda: True,
-    ) -> None:
+    def __init__(self, sync: Sync, ledger: Worker, follower: Follower, claims: Claims) -> None:
         self._sync = sync
         self._ledger = ledger
         self._follower = follower
-        self._promises = promises
-        self._active = active
+        self._claims = claims
         self._agreed: Agreed | None = None
         self._error: str | None = None
 
@@ -63,7 +54,9 @@ class PlanClaims:
     def claimed(self) -> set[str]:
         """The nodes of which somebody has claimed something."""
         seen = self._follower.agreed
-        promised = {node for each in self._promises() for node in (each.row.pnode, each.row.snode) if node}
+        promised = {
+            node for each in self._claims.promises() for node in (each.row.pnode, each.row.snode) if node
+        }
         return promised | (claimed_nodes(*seen) if seen is not None else set())
 
     async def claim(self, plan: str, jobs: Sequence[Job]) -> str | None:
@@ -77,7 +70,7 @@ class PlanClaims:
         if taken:
             return f"something of {', '.join(sorted(taken))} is claimed"
         seen = self._agreed
-        if seen is None or not self._active():
+        if seen is None or not self._claims.active:
             return None
         wanted = _wanted(jobs, seen)
         generations = {uuid: seen.contents.providers[uuid].generation for uuid in wanted}

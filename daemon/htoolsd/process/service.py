@@ -141,7 +141,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         history.note(entries.plan(time.time(), plan.document()))
         policies.ended(plan)
 
-    plan_claims = PlanClaims(sync, ledger, follower, claims.promises, lambda: claims.active)
+    plan_claims = PlanClaims(sync, ledger, follower, claims)
     plans = Plans(os.path.join(config.state_dir, "plans"), sync, noted, plan_claims)
     policies = Policies(
         os.path.join(config.state_dir, "policies.json"),

@@ -13,6 +13,8 @@ from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.promises import Promise
 from htoolsd.api.plans import PlanMethods
+from htoolsd.claims.claim import made
+from htoolsd.claims.claims import Claims
 from htoolsd.claims.follower import Follower
 from htoolsd.claims.plan_claims import PlanClaims
 from htoolsd.ledger.identities import consumer_uuid, provider_uuid
@@ -88,7 +90,7 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
         worker = Worker(f"sqlite:///{directory}/ledger.sqlite")
         follower = Follower(sync, worker)
         sync.follow(follower.heed)
-        claims = PlanClaims(sync, worker, follower)
+        claims = PlanClaims(sync, worker, follower, Claims("always", 600.0, lambda: True))
         plans = Plans(str(directory / "plans"), sync, claims=claims)
         await sync.refresh()
         async with trio.open_nursery() as nursery:
@@ -203,5 +205,7 @@ async def test_what_is_promised_counts_before_it_stands_in_the_ledger(tmp_path: 
     async with ganeti() as luxid, following(luxid) as sync:
         worker = Worker(f"sqlite:///{tmp_path}/ledger.sqlite")
         promise = Promise(instance("new", DiskTemplate.DRBD, "one", "two"), new=True)
-        claims = PlanClaims(sync, worker, Follower(sync, worker), lambda: [promise])
-        assert claims.claimed() == {"one", "two"}
+        claims = Claims("always", 600.0, lambda: True)
+        claims.restore(made(promise, trio.current_time(), 600.0, "job"))
+        plans = PlanClaims(sync, worker, Follower(sync, worker), claims)
+        assert plans.claimed() == {"one", "two"}
