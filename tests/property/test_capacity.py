@@ -141,6 +141,28 @@ def test_counting_ends_where_hail_refuses_the_next(seed: int) -> None:
     assert place(single, row, options) is None
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_mirrored_ones_go_where_hail_places_them_until_it_refuses(seed: int) -> None:
+    rng, options = random.Random(seed), Options()
+    shape = Shape(
+        nodes=rng.randint(3, 6),
+        instances=rng.randint(6, 14),
+        templates=rng.choice(({"ext": 1}, {"plain": 1}, {"plain": 1, "ext": 1}, {"drbd": 1, "plain": 1})),
+        fill=rng.choice((0.6, 0.75, 0.85)),
+        tags=rng.choice(((), (), ("location",), ("exclusion",), ("migration",))),
+    )
+    state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+    kind = InstanceKind(DiskTemplate.DRBD, 1)
+    row = kind.instance(size := Size(rng.choice((512, 1024, 1500)), 1024, 1))
+    counted, single = standard(state, kind, size, site(state, options), limit=None), state.copy()
+    first = len(state.pnode)
+    for pnode, snode in zip(
+        counted.state.pnode[first:].tolist(), counted.state.snode[first:].tolist(), strict=True
+    ):
+        assert place(single, row, options) == (pnode, snode)
+    assert place(single, row, options) is None
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_redundant_cluster_stays_redundant(seed: int) -> None:
     rng = random.Random(seed)

@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
 from ganeti_htools.engine.capacity.shrinking import Shrinking
-from ganeti_htools.engine.capacity.site import Site
+from ganeti_htools.engine.capacity.site import Site, on_all_pairs
 from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, ranked, worst
 from ganeti_htools.engine.capacity.verdicts import Verdicts
 from ganeti_htools.engine.rules.options import Options
@@ -68,6 +68,33 @@ def one_by_one(shrinking: Shrinking, size: Size, failures: Failures) -> Size | N
                 return step
             step = smaller if verdict.failures[fail] else None
     return None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> None:
+    rng = random.Random(seed)
+    shape = Shape(
+        nodes=rng.randint(4, 10),
+        instances=rng.randint(6, 20),
+        templates=rng.choice(({"ext": 1}, {"plain": 1}, {"plain": 1, "ext": 1}, {"drbd": 1, "plain": 1})),
+        fill=rng.choice((0.6, 0.75, 0.85)),
+        groups=rng.choice((1, 1, 2)),
+        tags=rng.choice(((), (), ("exclusion",), ("migration",))),
+    )
+    state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+    shrinking = Shrinking(state, InstanceKind(DiskTemplate.DRBD, 1), site(state, Options()))
+    size = Size(rng.randrange(64, 6_000), rng.randrange(256, 40_000), rng.randint(1, 4))
+    for fail in (Fail.MEM, Fail.DISK):
+        for _ in range(20):
+            (verdict,) = shrinking.verdicts.of(size)
+            asked = state.ask(shrinking.kind.instance(size))
+            found = on_all_pairs(state, asked, shrinking.site, shrinking.redundancy)
+            if verdict.fits:
+                assert shrinking._has_place(size) is any(each.trial is not None for each in found)
+            shrinking._look_ahead(size, fail)
+            if (smaller := size.smaller(fail)) is None:
+                break
+            size = smaller
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -37,15 +37,26 @@ class Pairs:
     redundancy: Check | None
     force: bool
 
+    @property
+    def few(self) -> bool:
+        """Whether all are tried before patience ends."""
+        return int(np.count_nonzero(self.fits)) <= PATIENCE
+
     def trial(self, rows: Ints, columns: Ints) -> Trial:
         """Some of the pairs, by their positions, as candidates of a trial."""
         primaries, secondaries = self.primaries[rows], self.secondaries[columns]
         peer_mem = self.state.peers[primaries, secondaries]
         return placements.allocate_pairs(self.state, self.asked, primaries, secondaries, peer_mem, self.force)
 
-    def confirmed(self, trial: Trial, suspects: list[int]) -> bool:
-        """Whether the cluster is redundant after a trial of one pair; see :class:`.Check`."""
-        return self.redundancy is None or self.redundancy.confirms(trial, suspects)
+    def confirmed(self, p: int, s: int, suspects: list[int]) -> bool:
+        """Whether the cluster is redundant with a pair, by its position; see :class:`.Check`."""
+        if self.redundancy is None:
+            return True
+        nodes = int(self.primaries[p]), int(self.secondaries[s])
+        known = self.redundancy.bears(self.asked, *nodes, suspects, few=self.few)
+        if known is None:
+            known = self.redundancy.confirms(self.trial(np.array([p]), np.array([s])), suspects)
+        return known
 
 
 def on_pairs(
@@ -89,8 +100,8 @@ def on_pairs(
     tries = 0
     while allowed.any():
         p, s = divmod(last_lowest(left.ravel()), shape[1])
-        chosen = pairs.trial(np.array([p]), np.array([s]))
-        if pairs.confirmed(chosen, suspects):
+        if pairs.confirmed(p, s, suspects):
+            chosen = pairs.trial(np.array([p]), np.array([s]))
             dropped = _dropped(scores, fits, allowed)
             metric = float(scores[p, s]) if rated else unrated
             return Solution(counted(codes, dropped), number - dropped, metric, chosen)

@@ -12,7 +12,7 @@ from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import moments, spread_after, spread_change, weighted
-from ganeti_htools.model.columns import SINGLE, Floats, Ints, sorted_unique
+from ganeti_htools.model.columns import SINGLE, Bools, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
@@ -65,16 +65,20 @@ class PairSearch(BulkSearch):
 
     def best(self) -> Nodes | None:
         """Where the next instance goes, if anywhere."""
-        sums, variances = (each[:, np.newaxis] for each in moments(self.now, self.looked))
-        _, _, change, squares = self.primary
-        sums, variances = spread_after(self.sizes[:, np.newaxis], sums, variances, change, squares)
-        variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
-        found = [block.best(sums[:, block.at], variances[:, block.at]) for block in self.blocks]
+        found = [block.best(scores) for block, scores in zip(self.blocks, self.scores(), strict=True)]
         solutions = [solution for solution in found if solution is not None]
         if not solutions:
             return None
         lowest = np.fmin.reduce([score for score, _ in solutions])
         return max(nodes for score, nodes in solutions if score == lowest or np.isnan(lowest))
+
+    def scores(self) -> list[Floats]:
+        """The scores of the pairs of each group, primaries by secondaries; infinite where they do not fit."""
+        sums, variances = (each[:, np.newaxis] for each in moments(self.now, self.looked))
+        _, _, change, squares = self.primary
+        sums, variances = spread_after(self.sizes[:, np.newaxis], sums, variances, change, squares)
+        variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
+        return [block.scores(sums[:, block.at], variances[:, block.at]) for block in self.blocks]
 
     def settle(self, nodes: Nodes) -> None:
         """Carry out a placement but for the list of instances."""
@@ -167,13 +171,23 @@ class _GroupPairs:
         primary = self.search.codes[self.at, np.newaxis]
         return np.where(primary != FITS, primary, self.secondary.codes[0])
 
-    def best(self, sums: Floats, variances: Floats) -> tuple[float, Nodes] | None:
-        """The best pair and its score, given the statistics with each primary."""
-        fits = self.apart & (self.codes() == FITS)
+    def fits(self) -> Bools:
+        """The pairs that nothing speaks against but perhaps redundancy."""
+        return np.asarray(self.apart & (self.codes() == FITS))
+
+    def scores(self, sums: Floats, variances: Floats) -> Floats:
+        """The scores of all pairs, given the statistics with each primary; infinite where they do not fit."""
+        fits = self.fits()
+        if not fits.any():
+            return np.full(fits.shape, np.inf)
+        values = self._components(sums[:, :, np.newaxis], variances[:, :, np.newaxis])
+        return np.where(fits, weighted(self.search.weights, values, fits.shape), np.inf)
+
+    def best(self, scores: Floats) -> tuple[float, Nodes] | None:
+        """The best pair and its score."""
+        fits = self.fits()
         if not fits.any():
             return None
-        values = self._components(sums[:, :, np.newaxis], variances[:, :, np.newaxis])
-        scores = np.where(fits, weighted(self.search.weights, values, fits.shape), np.inf)
         lowest = scores.min()
         if np.isnan(lowest):  # Ganeti's htools take the last primary, and its first secondary
             p = int(np.flatnonzero(fits.any(axis=1))[-1])

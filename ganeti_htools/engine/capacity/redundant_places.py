@@ -19,9 +19,10 @@ from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
 from ganeti_htools.engine.capacity.bulk_search import Nodes
+from ganeti_htools.engine.capacity.redundant_pairs import best_pair, stands
 from ganeti_htools.engine.capacity.site import Site, on_all_pairs
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
-from ganeti_htools.engine.rules import placements, settling
+from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
@@ -107,7 +108,7 @@ def _one_by_one(
             numbers = range(first + placed - len(places), first + placed)
             rows = [replace(row, name=f"{row.name}-{number}") for number in numbers]
             settling.add_rows(state, asked, rows, places)
-            redundancy = redundancy.after(asked, [primary for primary, _ in places]) or site.redundancy(state)
+            redundancy = redundancy.after(asked, places) or site.redundancy(state)
         failures = search.failures()
     if elsewhere:  # as Ganeti's htools: at the limit, redundancy counts only if it has been in the way
         failures = dict.fromkeys(Fail, 0) | _solution(state, asked, site, redundancy).failures
@@ -134,11 +135,11 @@ def _place(
 ) -> Nodes | None:
     """The best redundant place for one more; ``suspects`` are nodes that could not be lost before."""
     if isinstance(search, PairSearch):
-        return _pair(search, site, redundancy)
+        return _pair(search, site, redundancy, suspects)
     state, asked, tries = search.state, search.asked, 0
     allowed = redundancy.admits(asked, search.nodes, None)
     while (best := search.best(allowed)) is not None:
-        if _stands(state, asked, best, redundancy, suspects):
+        if stands(state, asked, best, redundancy, suspects):
             return best
         allowed[np.searchsorted(search.nodes, best.primary)] = False
         tries += 1
@@ -147,28 +148,20 @@ def _place(
     return None
 
 
-def _pair(search: PairSearch, site: Site, redundancy: Redundancy) -> Nodes | None:
-    """The best redundant pair: the best of all, or else what comes of looking at all of them."""
-    state, asked, best = search.state, search.asked, search.best()
+def _pair(search: PairSearch, site: Site, redundancy: Redundancy, suspects: list[int]) -> Nodes | None:
+    """The best redundant pair; ``suspects`` as above."""
+    state, asked, scores = search.state, search.asked, search.scores()
+    if not any(np.isnan(each).any() for each in scores):
+        return best_pair(search, scores, redundancy, suspects)
+    best = search.best()
     if best is None:
         return None
     primary, secondary = (np.array([node]) for node in best)
-    if redundancy.admits(asked, primary, secondary)[0, 0]:
-        trial = placements.allocate_pairs(state, asked, primary, secondary, state.peers[best])
-        if redundancy.confirms(trial, []):
-            return best
+    admitted = redundancy.admits(asked, primary, secondary)[0, 0]
+    if admitted and stands(state, asked, best, redundancy, []):
+        return best
     solution = _solution(state, asked, site, redundancy)
     return Nodes(*solution.nodes) if solution.nodes else None
-
-
-def _stands(state: State, asked: Asked, nodes: Nodes, redundancy: Redundancy, suspects: list[int]) -> bool:
-    """Whether all nodes can be lost with an instance on one node."""
-    verdict = redundancy.bears(asked, nodes.primary, suspects)
-    if verdict is None:
-        everyone = np.ones(len(state.group), np.bool_)
-        trial = placements.allocate_one(state, asked, np.array([nodes.primary]), everyone)
-        verdict = redundancy.confirms(trial, suspects)
-    return verdict
 
 
 def _solution(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Solution:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.engine.allocation.solution import PATIENCE
+from ganeti_htools.engine.capacity.redundant_pairs import has_pair, without_pair
 from ganeti_htools.engine.capacity.site import Site, on_all_pairs
 from ganeti_htools.engine.capacity.sizes import (
     BOUNDED,
@@ -23,10 +24,10 @@ from ganeti_htools.engine.capacity.sizes import (
     ranked,
     worst,
 )
-from ganeti_htools.engine.capacity.verdicts import Verdicts
+from ganeti_htools.engine.capacity.verdicts import Pairs, Verdicts
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import placements
-from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
@@ -64,6 +65,7 @@ class Shrinking:
         self.ahead = 1
         self.unfit: list[Size] = []
         self.hopeful: set[Size] = set()
+        self.foreseen: set[Size] = set()
 
     @property
     def redundancy(self) -> Redundancy:
@@ -95,9 +97,17 @@ class Shrinking:
     def _look_ahead(self, size: Size, fail: Fail) -> None:
         """Find verdicts about the next sizes together: one failed, and each has to be tried by itself."""
         self.ahead = min(2 * self.ahead, PROBES)
-        self.verdicts.of(
-            *(size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1))
-        )
+        sizes = [size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)]
+        self.verdicts.of(*sizes)
+        new = [size for size in sizes if size not in self.places and size not in self.foreseen]
+        if self.kind.mirrored and self.site.options.capacity and new and new[0] == sizes[0]:
+            self.foreseen.update(new)
+            asked = [self.state.ask(self.kind.instance(size)) for size in new]
+            pairs = [verdict.pairs for verdict in self.verdicts.of(*new)]
+            few = [each for each in pairs if each is not None]
+            if len(few) == len(pairs):
+                none = without_pair(self.state, asked, few, self.redundancy, self.suspects)
+                self.places.update((size, False) for size, failed in zip(new, none, strict=True) if failed)
 
     def _run(self, size: Size, fail: Fail) -> int:
         """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""
@@ -225,11 +235,19 @@ class Shrinking:
             if not site.options.capacity:
                 self.places[size] = True
             elif asked.mirrored:
-                found = on_all_pairs(state, asked, site, self.redundancy)
-                self.places[size] = any(each.trial is not None for each in found)
+                self.places[size] = self._has_pair(asked, self.verdicts.of(size)[0].pairs)
             else:
                 self.places[size] = self._has_node(asked, self.verdicts.of(size)[0].nodes)
         return self.places[size]
+
+    def _has_pair(self, asked: Asked, pairs: Pairs | None) -> bool:
+        """Whether a mirrored instance has one of the pairs on which it fits, if they are few."""
+        state, site, redundancy, found = self.state, self.site, self.redundancy, None
+        if pairs is not None:
+            found = has_pair(state, asked, pairs, redundancy, self.suspects)
+        if found is None:
+            found = any(each.trial is not None for each in on_all_pairs(state, asked, site, redundancy))
+        return found
 
     def _has_node(self, asked: Asked, nodes: Ints | None) -> bool:
         """Whether an unmirrored instance has one on some of the nodes on which it fits."""
@@ -237,7 +255,7 @@ class Shrinking:
         redundancy, trial = self.redundancy, None
         admitted = nodes[redundancy.admits(asked, nodes, None)]
         for tries, node in enumerate(admitted.tolist()):
-            if (known := redundancy.bears(asked, node, self.suspects)) is not None:
+            if (known := redundancy.bears(asked, node, NOWHERE, self.suspects)) is not None:
                 if known:
                     return True
                 continue

@@ -41,7 +41,7 @@ class Site:
         """What can be said of the redundancy of all nodes."""
         known = assess(state, np.ones(len(state.group), np.bool_), self.options)
         looked = known.looked & ~self.ignored
-        return replace(known, looked=looked, arrivals=self.arrivals, doubtful={}, lost={})
+        return replace(known, looked=looked, arrivals=self.arrivals, doubtful={}, concerned={}, lost={})
 
 
 def bad_groups(state: State, options: Options) -> Bools:

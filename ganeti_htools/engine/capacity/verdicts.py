@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,18 +17,27 @@ from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
 BATCH = 1 << 18  # candidates that are looked at in one go
+FEW = 1 << 12  # pairs of a cluster, at most, of which it is remembered who takes what
+
+
+class Pairs(NamedTuple):
+    """Some pairs of nodes (rows)."""
+
+    primaries: Ints
+    secondaries: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How many candidates take an instance, redundancy of the whole aside, and why others do not.
 
-    ``nodes`` are the rows of those that do, if candidates are nodes and not pairs.
+    ``nodes`` are the rows of those that do, if candidates are nodes, ``pairs`` if they are pairs and few.
     """
 
     fits: int
     failures: Failures
     nodes: Ints | None = field(default=None, compare=False)
+    pairs: Pairs | None = field(default=None, compare=False)
 
 
 class Verdicts:
@@ -38,6 +47,7 @@ class Verdicts:
         self.state, self.kind, self.site = state, kind, site
         self.columns = state.columns.take(site.nodes)
         self.groups = by_group(state, site.nodes)
+        self.few = sum(len(at) ** 2 for at in self.groups) <= FEW
         self.pools = site.pools.left(state)
         self.known: dict[Size, Verdict] = {}
         self.refused = self._always_refused(state.policies)
@@ -75,14 +85,17 @@ class Verdicts:
             codes[[room == 0 for room in rooms]] = CODE[Fail.DISK]
         codes = np.where(refused != FITS, refused, codes)
         nodes: list[Ints | None] = [None] * len(sizes)
+        pairs: list[Pairs | None] = [None] * len(sizes)
         if self.kind.template.required_nodes == 1:
             counts = np.array([_counts(each) for each in codes])
             nodes = [self.site.nodes[each == FITS] for each in codes]
         else:
-            counts = np.sum([self._pairs(sizes, codes, at) for at in self.groups], axis=0)
+            known: list[list[Pairs]] = [[] for _ in sizes]
+            counts = np.sum([self._pairs(sizes, codes, at, known) for at in self.groups], axis=0)
+            pairs = [_together(each) if self.few else None for each in known]
         return [
-            Verdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}, fitting)
-            for each, fitting in zip(counts.tolist(), nodes, strict=True)
+            Verdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}, alone, paired)
+            for each, alone, paired in zip(counts.tolist(), nodes, pairs, strict=True)
         ]
 
     def _cohort(self, sizes: Sequence[Size], shape: tuple[int, ...]) -> Asked:
@@ -97,8 +110,11 @@ class Verdicts:
         disk = tuple(space if wanted else 0 for wanted in asked.wants[: len(asked.disk)])
         return replace(asked, disk=disk, **figures)
 
-    def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints) -> Ints:
-        """How often each code occurs among the pairs of a group, for each size."""
+    def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints, known: list[list[Pairs]]) -> Ints:
+        """How often each code occurs among the pairs of a group, for each size.
+
+        To ``known`` the pairs are added on which each size fits, if they are few.
+        """
         codes, nodes, columns = codes[:, at], self.site.nodes[at], self.columns.take(at)
         counts = np.array([_counts(each) for each in codes]) * (len(at) - 1)
         counts[:, FITS] = 0
@@ -111,11 +127,19 @@ class Verdicts:
             _, second = node_rules.add_secondary(columns, cohort, peers, peers=kept)
             second[np.arange(len(row)), primary] = APART
             np.add.at(counts, row, np.array([_counts(each) for each in second]))
+            if self.few:
+                for where, first, fits in zip(row.tolist(), primary.tolist(), second == FITS, strict=True):
+                    known[where].append(Pairs(np.full(np.count_nonzero(fits), nodes[first]), nodes[fits]))
         return counts
 
 
 # The code of what is no pair.
 APART = len(FAIL) + 1
+
+
+def _together(pairs: Sequence[Pairs]) -> Pairs:
+    none = Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return Pairs(*(np.concatenate(each) for each in zip(none, *pairs, strict=True)))
 
 
 def _counts(codes: Codes) -> Ints:

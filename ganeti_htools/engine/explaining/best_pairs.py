@@ -39,9 +39,8 @@ def _first_redundant(pairs: Pairs, row: int) -> tuple[Trial | None, bool]:
     order = np.lexsort((-np.arange(len(pairs.secondaries)), pairs.scores[row]))
     suspects: list[int] = []
     for tries, column in enumerate(order[pairs.admitted[row][order]].tolist(), 1):
-        trial = pairs.trial(np.array([row]), np.array([column]))
-        if pairs.confirmed(trial, suspects):
-            return trial, False
+        if pairs.confirmed(row, column, suspects):
+            return pairs.trial(np.array([row]), np.array([column])), False
         if tries == PATIENCE and pairs.redundancy is not None:
             return None, pairs.redundancy.hopeless(suspects)
     return None, False

@@ -5,8 +5,8 @@ It is the same whatever else is there (``proportional`` components), so it is fo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,17 +38,27 @@ class Arrival:
     welcome: bool
 
 
+class Mirror(NamedTuple):
+    """What a mirrored instance changes on each node to which it comes as secondary, of the spreads: what it
+    takes there, and each MiB more that the node then keeps free.
+    """
+
+    taken: Floats
+    kept: Floats
+
+
 @dataclass(slots=True)
 class Arrivals:
     """What instances change, by what they need; it holds for all states with the same nodes and policies."""
 
     needs: dict[Any, Arrival] = field(default_factory=dict)
+    mirrors: dict[Any, Mirror] = field(default_factory=dict)
     rows: dict[int, tuple[Instance, Asked, Any]] = field(default_factory=dict)
 
     def tidy(self) -> None:
         """Forget everything if it is too much."""
-        if max(len(self.needs), len(self.rows)) > ENOUGH:
-            self.needs, self.rows = {}, {}
+        if max(len(self.needs), len(self.mirrors), len(self.rows)) > ENOUGH:
+            self.needs, self.mirrors, self.rows = {}, {}, {}
 
     def asked(self, state: State, index: int) -> tuple[Asked, Any]:
         """The instance of a row, and what it needs."""
@@ -64,6 +74,13 @@ class Arrivals:
         known = self.needs.get((need, score.rows))
         if known is None:
             known = self.needs[need, score.rows] = _arrival(state, asked, score)
+        return known
+
+    def mirror_of(self, state: State, asked: Asked, need: Any, score: "Score") -> Mirror:
+        """What a mirrored instance changes as secondary."""
+        known = self.mirrors.get((need, score.rows))
+        if known is None:
+            known = self.mirrors[need, score.rows] = _mirror(state, asked, score)
         return known
 
 
@@ -104,3 +121,14 @@ def _arrival(state: State, asked: Asked, score: Score) -> Arrival:
     if not asked.row.template.survives_node:
         allowed = instance_policy.codes(state, asked, np.arange(len(online))) == FITS
     return Arrival(spreads.tolist(), spreads, counts.tolist(), allowed.tolist(), bool(allowed.all()))
+
+
+def _mirror(state: State, asked: Asked, score: Score) -> Mirror:
+    online = ~state.columns.offline
+    bare = state.columns._replace(r_mem=np.zeros_like(state.columns.r_mem))
+    taken, _ = node_rules.add_secondary(bare, replace(asked, secondary_mem=0), 0, force=True)
+    before, then, keeping = (
+        spreads_of(score, node_values(columns), online)
+        for columns in (bare, taken, bare._replace(r_mem=bare.r_mem + 1))
+    )
+    return Mirror(then - before, keeping - before)

@@ -6,11 +6,11 @@ needed: only nodes of which :mod:`.sums` prove neither that their loss is surviv
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.arrivals import Arrivals
+from ganeti_htools.engine.redundancy.arrivals import Arrivals, need_of
 from ganeti_htools.engine.redundancy.class_loads import class_loads
 from ganeti_htools.engine.redundancy.displaced import DRBD, displaced_by_node
 from ganeti_htools.engine.redundancy.irrecoverable import irrecoverable
@@ -48,6 +48,16 @@ class Check(Protocol):
         ``suspects`` are nodes that failed before; they are tried first, and the list is updated.
         """
 
+    def bears(
+        self, asked: Asked, primary: int, secondary: int, suspects: list[int], few: bool = True
+    ) -> bool | None:
+        """As :meth:`confirms` says, for a new instance on these nodes; None if that takes a trial.
+
+        Losses are looked at in any order, so ``suspects`` tell nothing for :meth:`hopeless`; unless there are
+        ``few`` candidates, that takes a state that is redundant as it is, or an instance without a mirror.
+        """
+        return None
+
     def hopeless(self, suspects: list[int]) -> bool:
         """Whether the first of the suspects, which has just failed, would fail even with nothing placed."""
 
@@ -63,6 +73,7 @@ class Redundancy(Sums):
     tried: dict[int, bool] = field(default_factory=dict)
     lost: dict[int, LostNode | None] = field(default_factory=dict)
     arrivals: Arrivals = field(default_factory=Arrivals)
+    concerned: dict[tuple[Any, int], list[int]] = field(default_factory=dict)
 
     def holds(self) -> bool:
         """Whether the state is redundant as it is, by simulation where need be."""
@@ -80,7 +91,7 @@ class Redundancy(Sums):
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
         """As :class:`Check` says, for a new instance."""
         asked, primary, secondary = trial.asked, int(trial.pnode[0]), int(trial.snode[0])
-        known = self.bears(asked, primary, suspects)
+        known = self.bears(asked, primary, secondary, suspects, few=False)
         if known is not None:
             return known
         if self.rejects(asked, primary, suspects):
@@ -92,27 +103,39 @@ class Redundancy(Sums):
         if without_room is not None:
             suspects[:] = [without_room, *(node for node in suspects if node != without_room)]
             return False
-        placed = self.state.copy()
-        settling.settle(placed, trial)
-        return all_can_be_lost(
-            lambda node: can_be_lost(placed, node, self.scope, self.arrivals), unsettled, suspects
-        )
+        placed: list[State] = []
 
-    def bears(self, asked: Asked, primary: int, suspects: list[int]) -> bool | None:
-        """As :meth:`confirms` says, for a new instance with that primary only; None if it has to be tried
-        otherwise.
+        def survived(node: int) -> bool:
+            found = self._survived_with(asked, primary, secondary, node) if self._quick(asked) else None
+            if found is None:
+                if not placed:
+                    placed.append(self.state.copy())
+                    settling.settle(placed[0], trial)
+                found = can_be_lost(placed[0], node, self.scope, self.arrivals)
+            return found
+
+        return all_can_be_lost(survived, unsettled, suspects)
+
+    def bears(
+        self, asked: Asked, primary: int, secondary: int, suspects: list[int], few: bool = True
+    ) -> bool | None:
+        """As :class:`Check` says; of a mirrored instance :meth:`admits` has to say so of the nodes.
 
         It may as well come after the mirrored instances of a lost node have failed over, which then need not
         be done again for each placement.
         """
         if not self._quick(asked):
             return None
+        likely = [node for node in suspects if self.looked[node]]
+        if asked.mirrored:
+            if not likely and not self._concerned(asked, primary):
+                return True
+            if not few and not self.redundant():
+                return None
 
         def survived(node: int) -> bool | None:
-            lost = self._lost(node)
-            return None if lost is None else lost.survived_with(asked, primary)
+            return self._survived_with(asked, primary, secondary, node)
 
-        likely = [node for node in suspects if self.looked[node]]
         if not all(found := [survived(node) for node in likely[:1]]):
             return found[0]
         concerned = self._concerned(asked, primary)
@@ -123,8 +146,35 @@ class Redundancy(Sums):
                 return verdict
         return True
 
+    def refused(
+        self, sizes: Sequence[Asked], which: Ints, node: int, primaries: Ints, secondaries: Ints
+    ) -> Bools:
+        """With which pairs, each for an instance of ``which`` size, a node can certainly not be lost."""
+        from ganeti_htools.engine.redundancy.losses_in_turn import comparable, survived_with_pairs
+
+        lost = self._lost(node) if all(map(self._quick, sizes)) else None
+        if lost is None or not comparable([lost]):
+            return np.zeros(len(primaries), np.bool_)
+        return ~survived_with_pairs(lost, sizes, which, primaries, secondaries)
+
+    def _survived_with(self, asked: Asked, primary: int, secondary: int, node: int) -> bool | None:
+        """Whether the loss of a node is survived with a new instance, None if that has to be tried."""
+        lost = self._lost(node)
+        return None if lost is None else lost.survived_with(asked, primary, secondary)
+
+    def redundant(self) -> bool:
+        """Whether the state is redundant as it is; NOWHERE stands for all nodes in ``tried``."""
+        if NOWHERE not in self.tried:
+            self.tried[NOWHERE] = self.holds()
+        return self.tried[NOWHERE]
+
     def _concerned(self, asked: Asked, primary: int) -> list[int]:
         """Nodes of which it is not known whether their loss is survived with a new instance."""
+        if asked.mirrored:  # fewer losses than below, for what fails over takes time
+            key = need_of(asked), primary
+            if key not in self.concerned:
+                self.concerned[key] = self.unsettled(asked, primary).tolist()
+            return self.concerned[key]
         if len(self.free) > SMALL:
             rows = self.unsettled(asked, primary)
         else:
@@ -150,7 +200,7 @@ class Redundancy(Sums):
 
     def _quick(self, asked: Asked) -> bool:
         """Whether losses with a new instance are simulated on what is known of those without it."""
-        if asked.mirrored or asked.forthcoming or len(asked.tags) or len(self.free) > FEW:
+        if asked.forthcoming or len(asked.tags) or len(self.free) > FEW:
             return False
         return asked.spindles is not None or not self.state.columns.excl_stor.any()
 
@@ -158,7 +208,7 @@ class Redundancy(Sums):
         """Whether :meth:`bears_in_turn` tells of such instances."""
         columns = self.state.columns
         spindles = columns.excl_stor.any() and (asked.local or len(self.mirrored))
-        return self._quick(asked) and not columns.shape.binds and not spindles
+        return self._quick(asked) and not asked.mirrored and not columns.shape.binds and not spindles
 
     def bears_in_turn(self, asked: Asked, primaries: Sequence[int]) -> int:
         """How many equal new instances it certainly bears that come to these primaries, one after the other.
@@ -184,22 +234,47 @@ class Redundancy(Sums):
             return survived_in_turn(doubtful, asked, primaries)
         return self.bears_in_turn(asked, primaries[: len(primaries) // 2]) if len(primaries) > 1 else 0
 
-    def after(self, asked: Asked, primaries: Sequence[int]) -> "Redundancy | None":
-        """The same once equal new instances with these primaries only, which it bears, are on the state.
+    def after(self, asked: Asked, places: Sequence[tuple[int, int]]) -> "Redundancy | None":
+        """The same once equal new instances on these nodes, which it bears, are on the state.
 
         None if this cannot be told here.
         """
-        if asked.mirrored or asked.forthcoming:
+        if asked.forthcoming:
             return None
-        quick = self._quick(asked)
+        if asked.mirrored:
+            return self._after_mirrored(asked, places)
+        quick, primaries = self._quick(asked), [primary for primary, _ in places]
         joining = [node for node in primaries if not self._bound(asked, node)]
         return replace(
             self,
             free=self.state.columns.unallocated,
             displaced=self.displaced.joined(asked, np.array(joining)) if joining else self.displaced,
-            tried={},
+            tried={NOWHERE: True},
             doubtful={},
+            concerned={},
             lost={node: lost and lost.placed(asked, primaries) for node, lost in self.lost.items() if quick},
+        )
+
+    def _after_mirrored(self, asked: Asked, places: Sequence[tuple[int, int]]) -> "Redundancy | None":
+        if self.state.columns.shape.binds:
+            return None
+        load, size, known = self.load.copy(), len(self.free), self.lost if self._quick(asked) else {}
+        np.add.at(load, tuple(np.array(places).T), asked.record_mem)
+        pairs = [primary * size + secondary for primary, secondary in places]
+        together = sorted_unique(np.append(self.pairs[0] * size + self.pairs[1], pairs))
+        rows = np.arange(len(self.state.pnode) - len(places), len(self.state.pnode))
+        for place in places:
+            known = {node: lost and lost.mirrored(asked, *place) for node, lost in known.items()}
+        return replace(
+            self,
+            free=self.state.columns.unallocated,
+            load=load,
+            pairs=(together // size, together % size),
+            mirrored=np.append(self.mirrored, rows),
+            tried={NOWHERE: True},
+            doubtful={},
+            concerned={},
+            lost=known,
         )
 
     def hopeless(self, suspects: list[int]) -> bool:

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.arrivals import Arrival, Arrivals, need_of
+from ganeti_htools.engine.redundancy.arrivals import Arrival, Arrivals, Mirror, need_of
 from ganeti_htools.engine.redundancy.nodes_left import Balance, Nodes
 from ganeti_htools.engine.redundancy.room import Wanted, lacking, wanted
 from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.components import COMPONENTS, CROWDING, INDEX, WEIGHTS
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
-from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import Asked, State
 
 N1, TAGS, LOCATION = INDEX["n1_cnt"], INDEX["pri_tags_score"], INDEX["location_score"]
@@ -54,8 +54,8 @@ class LostNode:
 
     ``moving`` and ``recreating`` are the nodes whose balance counts for instances on shared storage and for
     others, ``reach`` the rows of the nodes that take any. ``memory`` and ``disk`` are what all instances
-    want together. ``reserved`` is memory that nodes keep free, ``exclusive`` where spindles count, None if
-    nowhere.
+    want together. ``reserved`` is memory that nodes keep free, ``peers`` for whom; ``exclusive`` is where
+    spindles count, None if nowhere.
     """
 
     state: State
@@ -66,6 +66,7 @@ class LostNode:
     reach: list[int]
     online: list[bool]
     reserved: list[int]
+    peers: Ints
     exclusive: list[bool] | None
     instances: list[Displaced]
     memory: Wanted
@@ -74,7 +75,7 @@ class LostNode:
 
     def placed(self, asked: Asked, primaries: Sequence[int]) -> "LostNode | None":
         """With equal new instances with these primaries only, None if this cannot be told here."""
-        if len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
+        if not self._knows(asked):
             return None
         arrival, nodes = self.arrival(asked), self.own_nodes()
         came = Counter(primaries)
@@ -86,6 +87,31 @@ class LostNode:
         instances = [*self.instances[:at], *[new] * came[self.node], *self.instances[at:]]
         memory, disk = _wanted(instances)
         return replace(self, instances=instances, memory=memory, disk=disk, nodes=nodes)
+
+    def mirrored(self, asked: Asked, primary: int, secondary: int) -> "LostNode | None":
+        """With a new mirrored instance on these nodes, None if this cannot be told here.
+
+        The instance fails over if its primary is lost. Then all is as if it had come the other way round once
+        the others had failed over; that it can is for the caller to know.
+        """
+        if not self._knows(asked):
+            return None
+        if primary == self.node:
+            primary, secondary = secondary, primary
+        nodes, mirror = self.own_nodes(), self.mirror(asked)
+        self._place(nodes, asked, self.arrival(asked), primary)
+        reserved, peers = self.reserved.copy(), self.peers.copy()
+        peers[primary, secondary] += asked.secondary_mem
+        reserved[secondary] = max(reserved[secondary], int(peers[primary, secondary]))
+        more = reserved[secondary] - self.reserved[secondary]
+        together = replace(self, nodes=nodes, reserved=reserved, peers=peers)
+        changes = mirror.taken[secondary] + more * mirror.kept[secondary]
+        together._take(nodes, asked, 0, secondary, 1, changes.tolist())
+        return together
+
+    def _knows(self, asked: Asked) -> bool:
+        """Whether losses with this new instance can be told of here."""
+        return not len(asked.tags) and (self.exclusive is None or asked.spindles is not None)
 
     def joined_by(self, asked: Asked) -> tuple[int, Displaced]:
         """A new instance with the lost node as primary, and before which of the instances it finds its room.
@@ -102,6 +128,10 @@ class LostNode:
         """What a new instance changes where it comes to."""
         return self.known.of(self.state, asked, need_of(asked), self.nodes.score)
 
+    def mirror(self, asked: Asked) -> Mirror:
+        """What a new mirrored instance changes as secondary."""
+        return self.known.mirror_of(self.state, asked, need_of(asked), self.nodes.score)
+
     def own_nodes(self) -> Nodes:
         """Nodes to be changed, with the balance that counts first."""
         if self.instances:
@@ -117,12 +147,14 @@ class LostNode:
         proven = self._proven(self.nodes.mem, self.nodes.disk)
         return self._tried(self.own_nodes()) if proven is None else proven
 
-    def survived_with(self, asked: Asked, primary: int) -> bool | None:
-        """The same with a new instance with that primary only, None if this cannot be told here."""
+    def survived_with(self, asked: Asked, primary: int, secondary: int = NOWHERE) -> bool | None:
+        """The same with a new instance on these nodes, None if this cannot be told here."""
+        if secondary != NOWHERE:
+            return self._survived_with_mirrored(asked, primary, secondary)
         joins, mem, disk = primary == self.node, self.nodes.mem, self.nodes.disk
         if joins and self._lacks(mem, disk, asked):
             return False
-        if joins or len(asked.tags) or (self.exclusive is not None and asked.spindles is None):
+        if joins or not self._knows(asked):
             together = self.placed(asked, [primary])
             return None if together is None else together.survived()
         mem = mem.copy()
@@ -135,6 +167,22 @@ class LostNode:
             nodes = self.own_nodes()
             self._place(nodes, asked, self.arrival(asked), primary)
             proven = self._tried(nodes)
+        return proven
+
+    def _survived_with_mirrored(self, asked: Asked, primary: int, secondary: int) -> bool | None:
+        if not self._knows(asked):
+            return None
+        taker = secondary if primary == self.node else primary
+        mem, disk = self.nodes.mem.copy(), self.nodes.disk
+        mem[taker] -= asked.record_mem
+        if asked.local:
+            disk = disk.copy()
+            disk[primary] -= asked.dsk
+            disk[secondary] -= asked.dsk
+        proven = self._proven(mem, disk)
+        if proven is None:
+            together = self.mirrored(asked, primary, secondary)
+            proven = None if together is None else together._tried(together.nodes)
         return proven
 
     def surely_survived(self) -> bool:
@@ -238,14 +286,21 @@ class LostNode:
 
     def _place(self, nodes: Nodes, asked: Asked, arrival: Arrival, node: int, number: int = 1) -> None:
         """An instance comes to a node, or more."""
-        nodes.mem[node] -= asked.record_mem * number
+        changes = arrival.spreads[node]
+        changes = changes if number == 1 else [number * change for change in changes]
+        self._take(nodes, asked, asked.record_mem, node, number, changes)
+
+    def _take(
+        self, nodes: Nodes, asked: Asked, memory: int, node: int, number: int, changes: list[float]
+    ) -> None:
+        """So many instances come to a node and take ``memory`` each, in either role."""
+        nodes.mem[node] -= memory * number
         nodes.disk[node] -= asked.dsk * number if asked.local else 0
         if self.exclusive is not None and self.exclusive[node]:
             nodes.spindles[node] -= (asked.spindles or 0) * number
         nodes.number[node] += number
         nodes.failing[node] = nodes.number[node] if nodes.mem[node] <= self.reserved[node] else 0
-        changes = arrival.spreads[node]
-        nodes.change(node, changes if number == 1 else [number * change for change in changes])
+        nodes.change(node, changes)
 
     def _best(
         self,
@@ -341,6 +396,7 @@ def lost_node(
         reach=reach,
         online=online.tolist(),
         reserved=columns.r_mem.tolist(),
+        peers=state.peers.copy(),
         exclusive=columns.excl_stor.tolist() if exclusive else None,
         instances=instances,
         memory=memory,

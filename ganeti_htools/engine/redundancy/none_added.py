@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
+from ganeti_htools.engine.redundancy.global_n1 import Check, Redundancy, assess
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
@@ -13,7 +13,7 @@ from ganeti_htools.model.state import Asked
 
 
 @dataclass(frozen=True, slots=True)
-class NoneAdded:
+class NoneAdded(Check):
     """A :class:`.global_n1.Check` that compares with the nodes that cannot be lost ``before``.
 
     ``fragile`` are these nodes.

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.global_n1 import Redundancy
+from ganeti_htools.engine.redundancy.global_n1 import Check, Redundancy
 from ganeti_htools.engine.redundancy.node_loss import all_can_be_lost, can_be_lost
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
@@ -12,7 +12,7 @@ from ganeti_htools.model.state import Asked
 
 
 @dataclass(frozen=True, slots=True)
-class Unmirrored:
+class Unmirrored(Check):
     """A :class:`.global_n1.Check`; ``before`` is of the state in which the instance has no secondary."""
 
     before: Redundancy

@@ -100,7 +100,7 @@ def test_lost_nodes_stay_known_with_an_instance_more() -> None:
     redundancy.lost[1] = None
     trial = on_each(redundancy.state, instance("new", EXT, "", mem=4_000))
     settling.settle(redundancy.state, trial.only(2))
-    after = redundancy.after(trial.asked, [2])
+    after = redundancy.after(trial.asked, [(2, NOWHERE)])
     assert after is not None
     assert after.free.tolist() == [4_000, 4_000, 6_000]
     assert after.displaced.number.tolist() == [1, 1, 1]
@@ -110,7 +110,29 @@ def test_lost_nodes_stay_known_with_an_instance_more() -> None:
     assert known_node is not None
     assert known_node.nodes.mem == [4_000, 4_000, 6_000]
     assert not known_node.survived()
-    assert redundancy.after(redundancy.state.ask(instance("new", DRBD, "", mem=100)), [0]) is None
+
+
+def test_lost_nodes_stay_known_with_a_mirrored_instance_more() -> None:
+    redundancy = known([*TIGHT, instance("old", DRBD, "c", "a", mem=1_000)])
+    redundancy.lost[0] = failed_over(redundancy.state, 0, redundancy.scope, redundancy.arrivals)
+    state, pair = redundancy.state, (np.array([1]), np.array([2]))
+    asked = state.ask(instance("new", DRBD, "", mem=500))
+    trial = placements.allocate_pairs(state, asked, *pair, state.peers[pair])
+    settling.settle(state, trial)
+    after = redundancy.after(asked, [(1, 2)])
+    assert after is not None
+    anew = assess(state, redundancy.scope, Options())
+    assert np.array_equal(after.load, anew.load)
+    assert np.array_equal(after.pairs, anew.pairs)
+    assert np.array_equal(after.mirrored, anew.mirrored)
+    assert np.array_equal(after.free, anew.free)
+    assert not after.missing
+    assert after.redundant() is anew.redundant() is True
+    known_node, again = after.lost[0], failed_over(state, 0, redundancy.scope, redundancy.arrivals)
+    assert known_node is not None
+    assert again is not None
+    assert known_node.nodes.mem == again.nodes.mem
+    assert known_node.reserved == again.reserved
 
 
 @pytest.mark.parametrize("accept", [False, True])

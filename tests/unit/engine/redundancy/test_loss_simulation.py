@@ -77,6 +77,42 @@ def test_one_more_instance_is_as_if_it_had_been_there(
             assert list(together.places(together.own_nodes())) == others[:until]
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_one_more_mirrored_instance_is_as_if_it_had_been_there(seed: int) -> None:
+    state, rng = scarce(seed), random.Random(seed)
+    everyone, known, rows = np.ones(len(state.group), np.bool_), Arrivals(), np.arange(len(state.group))
+    row = rng.choice([each for each in state.cluster.instances if not each.forthcoming])
+    mem = max(64, row.mem // rng.choice((1, 2, 4)))
+    asked = state.ask(replace(row, name="new", mem=mem, template=DiskTemplate.DRBD, tags=()))
+    p, s = np.nonzero(~np.eye(len(rows), dtype=np.bool_) & (state.group[:, np.newaxis] == state.group))
+    trial = placements.allocate_pairs(state, asked, p, s, state.peers[p, s], force=True)
+    fits = np.flatnonzero(trial.codes == FITS).tolist()
+    for node in rows.tolist():
+        lost = failed_over(state, node, everyone, known)
+        for at in rng.sample(fits, min(len(fits), 6)):
+            pair = int(p[at]), int(s[at])
+            placed = state.copy()
+            settling.settle(placed, trial.only(at))
+            found = list(recover(placed.copy(), node, everyone))
+            if any(each.kind is Means.FAILOVER and each.node == NOWHERE for each in found):
+                continue
+            together = None if lost is None else lost.mirrored(asked, *pair)
+            if lost is None or together is None:
+                assert state.columns.excl_stor.any()
+                continue
+            others = [each.node for each in found if each.kind is not Means.FAILOVER]
+            until = others.index(NOWHERE) + 1 if NOWHERE in others else len(others)
+            assert list(together.places(together.nodes.copy())) == others[:until]
+            assert lost.survived_with(asked, *pair) is (NOWHERE not in others)
+            settled = failed_over(placed, node, everyone, known)
+            assert settled is not None
+            same = settled.nodes.mem, settled.nodes.disk, settled.nodes.number, settled.reserved
+            assert (together.nodes.mem, together.nodes.disk, together.nodes.number, together.reserved) == same
+            assert together.nodes.failing == settled.nodes.failing
+            assert np.array_equal(together.peers, settled.peers)
+            assert np.array(together.nodes.values) == pytest.approx(np.array(settled.nodes.values))
+
+
 def test_nothing_is_left_to_do_without_instances() -> None:
     state = derive(text.parse(text_of(cluster(1, Shape(nodes=3, instances=0))), "generated"))
     lost = lost_node(Arrivals(), state, 0, [], np.ones(3, np.bool_))

@@ -10,7 +10,12 @@ from ganeti_htools.backends import text
 from ganeti_htools.engine.redundancy import losses_in_turn
 from ganeti_htools.engine.redundancy.arrivals import Arrivals
 from ganeti_htools.engine.redundancy.global_n1 import assess
-from ganeti_htools.engine.redundancy.losses_in_turn import comparable, recovered, survived_in_turn
+from ganeti_htools.engine.redundancy.losses_in_turn import (
+    comparable,
+    recovered,
+    survived_in_turn,
+    survived_with_pairs,
+)
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost, failed_over
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -18,7 +23,7 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import Asked, State
-from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.types import DiskTemplate, Status
 from tests.support.by_hand import cluster as cluster_of
 from tests.support.by_hand import instance
 from tests.support.clusters import FEW_MIRRORS, Shape, cluster
@@ -100,6 +105,24 @@ def test_what_is_foreseen_is_what_trying_says(seed: int) -> None:
         foreseen = redundancy.bears_in_turn(asked, primaries)
         exactly = plain and not state.columns.excl_stor.any()
         assert foreseen == redundant if exactly else foreseen <= redundant
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_all_pairs_at_once_are_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, state = random.Random(seed), roomy(seed)
+    monkeypatch.setattr(losses_in_turn, "BATCH", rng.choice((1, 1 << 17)))
+    everyone, known, rows = np.ones(len(state.group), np.bool_), Arrivals(), range(len(state.group))
+    row = replace(any_asked(rng, state).row, template=DRBD, status=rng.choice((Status.RUNNING, Status.DOWN)))
+    sizes = [state.ask(replace(row, mem=row.mem * number, dsk=row.dsk // number)) for number in (1, 2, 7)]
+    pairs = np.array([(*rng.sample(rows, 2), rng.randrange(3)) for _ in range(20)])
+    for node in rows:
+        lost = failed_over(state, node, everyone, known)
+        if lost is None or not comparable([lost]):
+            continue
+        found = survived_with_pairs(lost, sizes, pairs[:, 2], pairs[:, 0], pairs[:, 1]).tolist()
+        for (primary, secondary, size), survived in zip(pairs.tolist(), found, strict=True):
+            alone = lost.survived_with(sizes[size], primary, secondary)
+            assert survived is alone or (alone is None and state.columns.excl_stor.any())
 
 
 def test_memory_for_failovers_is_left_alone() -> None:
