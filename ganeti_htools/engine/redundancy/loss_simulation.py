@@ -96,15 +96,16 @@ class LostNode:
         """
         if not self._knows(asked):
             return None
-        if primary == self.node:
-            primary, secondary = secondary, primary
+        state = self.state
+        if primary == self.node:  # then what nodes have left is not what others find
+            state, primary, secondary = replace(state), secondary, primary
         nodes, mirror = self.own_nodes(), self.mirror(asked)
         self._place(nodes, asked, self.arrival(asked), primary)
         reserved, peers = self.reserved.copy(), self.peers.copy()
         peers[primary, secondary] += asked.secondary_mem
         reserved[secondary] = max(reserved[secondary], int(peers[primary, secondary]))
         more = reserved[secondary] - self.reserved[secondary]
-        together = replace(self, nodes=nodes, reserved=reserved, peers=peers)
+        together = replace(self, state=state, nodes=nodes, reserved=reserved, peers=peers)
         changes = mirror.taken[secondary] + more * mirror.kept[secondary]
         together._take(nodes, asked, 0, secondary, 1, changes.tolist())
         return together

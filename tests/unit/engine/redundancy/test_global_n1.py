@@ -135,6 +135,21 @@ def test_lost_nodes_stay_known_with_a_mirrored_instance_more() -> None:
     assert known_node.reserved == again.reserved
 
 
+def test_what_one_lost_node_leaves_is_not_what_another_does_once_an_instance_fails_over() -> None:
+    redundancy = known(TIGHT)
+    assert redundancy._lost(0) is not None
+    state, pair = redundancy.state, (np.array([0]), np.array([2]))
+    trial = placements.allocate_pairs(state, state.ask(instance("new", DRBD, "", mem=500)), *pair, 0)
+    settling.settle(state, trial)
+    after = redundancy.after(trial.asked, [(0, 2)])
+    assert after is not None
+    first, second = after._lost(0), after._lost(1)
+    assert first is not None
+    assert second is not None
+    assert first.nodes.mem == [4_000, 4_000, 9_500]
+    assert second.nodes.mem == [3_500, 4_000, 10_000]
+
+
 @pytest.mark.parametrize("accept", [False, True])
 def test_offline_nodes_count_unless_existing_errors_are_accepted(accept: bool) -> None:
     described = cluster(dict.fromkeys("abc", 10_000), [instance("old", DRBD, "a")], offline=True)
