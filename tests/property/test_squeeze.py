@@ -295,9 +295,12 @@ def sound(state: State, found: PowerPlan) -> int:
     assert redundant(state, everywhere)
     for now in made(state, found):
         assert not bad_nodes(now, everywhere).any()
+        drained = now.columns.offline & ~state.columns.offline
+        mirrored = (now.snode != NOWHERE) & ~now.forthcoming
+        assert not (mirrored & drained[now.snode] & ~drained[now.pnode]).any()
         up, read = ~now.columns.offline, replace(now, stamp=np.arange(len(now.pnode)))
         for node in range(len(now.group)):
-            # A mirror on a node that is drained still counts, as with hcheck.
+            # A mirror on a node that was offline before counts, as with hcheck.
             way = recover(read.copy(), node, up) if up[node] else recover(read.copy(), node, everywhere, up)
             assert all(each.node != NOWHERE for each in way)
         seen += 1

@@ -69,12 +69,8 @@ class PowerGroup:
     def housed(self, state: State) -> bool:
         """Whether the group's instances are on online nodes on a state."""
         lost = state.columns.offline & self.scope
-        mirrors = self.allowed is not Allowed.POOLS and self.mirrors_on(state, lost)
+        mirrors = self.allowed is not Allowed.POOLS and mirrors_on(state, lost).any()
         return not (lost[state.pnode].any() or mirrors)
-
-    def mirrors_on(self, state: State, nodes: Bools) -> bool:
-        """Whether nodes are secondaries of instances on a state."""
-        return bool((nodes[state.snode] & (state.snode != NOWHERE) & ~state.forthcoming).any())
 
     def leaves(self, state: State, wanted: Instance) -> bool:
         """Whether the group's instances are on online nodes on a state, each with room for another."""
@@ -122,9 +118,16 @@ class PowerGroup:
         return True
 
     def _redundant(self, state: State, offline: Bools) -> bool:
-        """Whether a state holds N+1 with these nodes offline, if the group has to."""
+        """Whether a state holds N+1 with these nodes offline, if the group has to.
+
+        Ganeti fails nothing over to a node that is drained (``CheckNodeNotDrained`` of its migrations), so a
+        mirror on one of those that were not offline before counts for nothing.
+        """
         if reserve.nothing_kept(self.target):
             return True
+        drained = offline & ~self.state.columns.offline
+        if (mirrors_on(state, drained) & ~offline[state.pnode]).any():
+            return False
         columns = state.columns._replace(offline=offline)
         return reserve.redundant(replace(state, columns=columns), self.scope)
 
@@ -165,6 +168,12 @@ def power_group(
     leaving = here & np.array([row.auto_balance for row in rows], np.bool_)
     shared = None if (alone & here).any() else shared_instances(state, here)
     return PowerGroup(state, scope, here, shared, sums_of(state, scope, leaving), minimum, target, allowed)
+
+
+def mirrors_on(state: State, nodes: Bools) -> Bools:
+    """Instances whose secondaries are among some nodes."""
+    found: Bools = nodes[state.snode] & (state.snode != NOWHERE) & ~state.forthcoming
+    return found
 
 
 def mirroring(state: State) -> Bools:

@@ -72,6 +72,17 @@ def test_a_mirror_stays_in_use_until_it_has_left() -> None:
     assert [job.title for jobs in again for job in jobs] == titles
 
 
+@pytest.mark.parametrize(("node", "late"), [("n3", True), ("n2", False)])
+def test_a_mirror_is_drained_last(node: str, late: bool) -> None:
+    """Nothing fails over to a drained node, as long as the mirror of an instance on another one is there."""
+    options = replace(MIRRORS, never=tuple({"n1", "n2", "n3"} - {node}))
+    proposal = hsqueeze.propose(with_mirror(), options, ignore)
+    assert proposal.found["nodes"] == [node]
+    jobs = [job for jobs in proposal.jobs for job in jobs]
+    mirrored = [row for row, job in enumerate(jobs) if job.step and job.step.instance == "drbd"]
+    assert ([job.title for job in jobs].index(f"drain {node}") > mirrored[-1]) is late
+
+
 def test_phases_come_one_after_the_other() -> None:
     """The nodes of the second are in use until those of the first are powered down: one takes what leaves."""
     state = hsqueeze.seen(with_mirror(), MIRRORS)
@@ -90,7 +101,7 @@ def test_phases_come_one_after_the_other() -> None:
     again = hsqueeze.plan_again(state, MIRRORS, proposal.found)
     assert (again.phases, again.nodes) == (both.phases, both.nodes)
     assert again.state.pnode.tolist() == both.state.pnode.tolist()
-    halfway = next(row for row, jobs in enumerate(proposal.jobs) if jobs[0].title == "drain n1")
+    halfway = 1 + next(row for row, jobs in enumerate(proposal.jobs) if jobs[0].title == "untag n3")
     nodes = (replace(node, offline=node.name == "n3") for node in with_mirror().nodes)
     now = replace(with_mirror(), nodes=tuple(nodes), instances=first.state.settled().instances)
     review = proposal.review("stop", ignore)
