@@ -3,15 +3,19 @@
 Also where a run is cut off, and another one goes on.
 """
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pytest
+import trio
 from trio.testing import MockClock
 
 from ganeti_htools.engine.squeezing.reserve import redundant
-from ganeti_htools.execution.events import Event, News
+from ganeti_htools.execution.events import Event, News, Submitted, Submitting
 from ganeti_htools.execution.run import Ending, Run
+from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.leftovers import leftovers
@@ -28,8 +32,13 @@ TEMPLATES = {
 
 
 def sound(world: World, options: Options) -> bool:
-    """Whether every group of a world holds N+1, and each node that is in use has room for what was asked."""
-    state = view.state_of(world.described(), options.view)
+    """Whether every group of a world holds N+1, and each node that is in use has room for what was asked.
+
+    Nothing is failed over to a node that is drained.
+    """
+    rows, state = world.cluster.instances, view.state_of(world.described(), options.view)
+    if any(row.snode in world.drained and row.pnode not in world.drained for row in rows):
+        return False
     scopes = [state.group == group for group in np.unique(state.group)]
     return all(redundant(state, scope) for scope in scopes) and not hsqueeze.lacking(state, options)
 
@@ -96,3 +105,84 @@ async def test_another_run_goes_on(autojump_clock: MockClock, allowed: str, seed
                 break
     assert events > 20
     assert len(freed) == 1
+
+
+IN_PHASES = Options(minimal_resources=0.25, target_resources=0.25, allow_drbd=True)
+
+
+def in_phases() -> Cluster:
+    """A group of which some nodes can be emptied only once others are powered down."""
+    templates = {"drbd": 3, "ext": 3, "diskless": 1}
+    made = with_master(37, Shape(nodes=8, instances=12, templates=templates, fill=0.5, down=0))
+    nodes = tuple(row for row in made.nodes if row.name != "node3.example.org")
+    return replace(
+        made, nodes=nodes, instances=tuple(row for row in made.instances if row.name != "inst4.example.org")
+    )
+
+
+async def killed(caller: Caller, sets: int) -> bool:
+    """Between a submission and its answer."""
+    return await caller.cut_off_unanswered(sets, IN_PHASES)
+
+
+async def failed(caller: Caller, sets: int) -> bool:
+    """A job of that set does; nodes that are not offline yet are not drained any more."""
+    left = sets
+
+    def fail(event: Event) -> None:
+        nonlocal left
+        left -= isinstance(event, Submitting)
+        if not left:
+            left = -1
+            caller.master.jobs.behaviour.fail(".", 1)
+
+    caller.react = fail
+    run = await caller.squeeze(IN_PHASES)
+    assert run.ending is (Ending.DONE if left > 0 else Ending.FAILED)
+    assert not caller.world.drained
+    return run.ending is Ending.FAILED
+
+
+async def lost(caller: Caller, sets: int) -> bool:
+    """Luxid is, for good, once that set has been submitted."""
+    left = sets
+
+    async with trio.open_nursery() as nursery:
+
+        def lose(event: Event) -> None:
+            nonlocal left
+            left -= isinstance(event, Submitted)
+            if not left:
+                nursery.start_soon(caller.master.go)
+
+        caller.react = lose
+        run = await caller.squeeze(IN_PHASES)
+    caller.master.there = True
+    assert run.ending is (Ending.DONE if left > 0 else Ending.LOST)
+    return run.ending is Ending.LOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cut_off", [killed, failed, lost])
+async def test_another_run_goes_on_in_whatever_phase(
+    autojump_clock: MockClock, cut_off: Callable[[Caller, int], Awaitable[bool]]
+) -> None:
+    """Cut off at each set of jobs in turn, of a plan of two phases."""
+    start = begin(in_phases())
+    first = hsqueeze.propose(start.described(), IN_PHASES, lambda _text: None)
+    assert len(first.found["phases"]) == 2
+    for sets in count(1):
+        async with simulated(start) as (master, client):
+            caller = Caller(master, client)
+            cut = await cut_off(caller, sets)
+            await caller.settle()
+            await watched(caller, IN_PHASES)
+            assert caller.world.offline == set(first.found["nodes"])
+            assert not caller.world.drained
+            assert not str(leftovers(caller.world.described()))
+            moves = [work for work in caller.done() if "instance_name" in work[0]]
+            assert not [each for place, each in enumerate(moves) if each in moves[:place]]
+            assert not (await caller.squeeze(IN_PHASES)).tasks
+            if not cut:
+                break
+    assert sets > len(first.jobs)
