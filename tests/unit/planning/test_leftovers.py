@@ -24,14 +24,18 @@ async def squeezed(start: World, options: Options) -> World:
         return caller.world
 
 
+async def to_be_squeezed(action: str) -> tuple[World, Options]:
+    """A world whose nodes go down or up with these options, perhaps some without out-of-band programs."""
+    start = world()
+    if action.endswith("without programs"):
+        start = replace(start, unpowered=frozenset({"two", "three"}))
+    return (start, LOOSE) if action.startswith("down") else (await squeezed(start, LOOSE), TIGHT)
+
+
 @pytest.mark.parametrize("action", ["down", "up", "down without programs", "up without programs"])
 async def test_another_run_completes_it(autojump_clock: MockClock, action: str) -> None:
     """Cut off at each moment; jobs that were submitted by then go on, and end."""
-    start, options = world(), LOOSE
-    if action.endswith("programs"):
-        start = replace(start, unpowered=frozenset({"two", "three"}))
-    if action.startswith("up"):
-        start, options = await squeezed(start, LOOSE), TIGHT
+    start, options = await to_be_squeezed(action)
     done = await squeezed(start, options)
     for events in count(1):
         async with simulated(start) as (master, client):
@@ -49,7 +53,7 @@ async def test_another_run_completes_it(autojump_clock: MockClock, action: str) 
 @pytest.mark.parametrize("action", ["down", "up"])
 async def test_nothing_is_done_twice(autojump_clock: MockClock, action: str) -> None:
     """Though it is not known what of the jobs was accepted last."""
-    start, options = (world(), LOOSE) if action == "down" else (await squeezed(world(), LOOSE), TIGHT)
+    start, options = await to_be_squeezed(action)
     done = await squeezed(start, options)
     for times in count(1):
         async with simulated(start) as (master, client):
@@ -68,7 +72,7 @@ async def test_nothing_is_done_twice(autojump_clock: MockClock, action: str) -> 
 @pytest.mark.parametrize("action", ["down", "up"])
 async def test_each_run_comes_farther(autojump_clock: MockClock, action: str) -> None:
     """Though each is cut off once its first jobs have ended."""
-    start, options = (world(), LOOSE) if action == "down" else (await squeezed(world(), LOOSE), TIGHT)
+    start, options = await to_be_squeezed(action)
     done = await squeezed(start, options)
     async with simulated(start) as (master, client):
         caller = Caller(master, client)
