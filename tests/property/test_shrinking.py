@@ -1,6 +1,7 @@
 """Sizes that are passed over in one go are those that would be tried in vain one after the other."""
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
 from ganeti_htools.engine.capacity.shrinking import Shrinking
 from ganeti_htools.engine.capacity.site import Site, on_all_pairs
-from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, ranked, worst
+from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, ranked
 from ganeti_htools.engine.capacity.verdicts import Verdicts
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import pool_room
@@ -97,16 +98,20 @@ def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> Non
             size = smaller
 
 
+def barren(rng: random.Random, shrinking: Shrinking, number: int) -> Iterator[tuple[Size, SizeRun]]:
+    """Those of so many sizes that certainly have no place, each with the run that it begins."""
+    for size in (any_size(rng) for _ in range(number)):
+        if shrinking.barren(size):
+            run = shrinking.failed(size)
+            assert run is not None
+            yield size, run
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_a_run_has_one_verdict(seed: int) -> None:
     rng = random.Random(seed)
     shrinking = any_shrinking(rng)
-    for _ in range(5):
-        size = any_size(rng)
-        if not shrinking.barren(size):
-            continue
-        run = shrinking.failed(size)
-        assert run is not None
+    for size, run in barren(rng, shrinking, 5):
         for at in rng.sample(range(run.number), min(run.number, 40)):
             assert shrinking.barren(run[at])
             assert shrinking.verdicts.of(run[at]) == shrinking.verdicts.of(size)
@@ -116,20 +121,13 @@ def test_a_run_has_one_verdict(seed: int) -> None:
 def test_a_sidestep_is_the_first_that_leads_to_a_place(seed: int) -> None:
     rng = random.Random(seed)
     shrinking = any_shrinking(rng)
-    for _ in range(3):
-        size = any_size(rng)
-        if not shrinking.barren(size):
-            continue
-        run = shrinking.failed(size)
-        assert run is not None
+    for size, run in barren(rng, shrinking, 3):
         run = SizeRun(size, run.failures, min(run.number, 12))
         found = None
         for at in reversed(range(run.number)):
             if (end := one_by_one(shrinking, run[at], run.failures)) is not None:
                 found = at, end
                 break
-        if found is not None and worst(run.failures) is Fail.N1:
-            assert run.number == 1
         assert shrinking.sidestep(run) == found
 
 
