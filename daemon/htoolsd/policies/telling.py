@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from htoolsd.policies.decision import Decision
+from htoolsd.policies.decision import HELD, Decision
 from htoolsd.policies.memory import Memory
 from htoolsd.policies.order import POLICIES
 from htoolsd.policies.settings import Settings
@@ -32,8 +32,12 @@ def told(
 def shortly(
     name: str, settings: Settings, memory: Memory, last: Sequence[Decision], now: float
 ) -> dict[str, Any]:
-    """A policy in short: its mode, how it is, and what it decided last, if anything."""
-    newest = max(last, key=lambda each: each.time, default=None)
+    """A policy in short: its mode, how it is, and what it decided last, if anything. Of what it decided about
+    several groups, or several things that it does, in its last round, this is one that was not held back.
+    """
+    begin = max((each.time for each in last), default=now) - settings.every_seconds / 2
+    latest = (each for each in last if each.time > begin)
+    newest = max(latest, key=lambda each: (each.outcome != HELD, each.time), default=None)
     return {
         "name": name,
         "mode": settings.mode,
