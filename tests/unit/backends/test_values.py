@@ -1,7 +1,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ganeti_htools.backends import values
@@ -62,7 +62,9 @@ def test_what_is_no_number_is_refused(text: str) -> None:
         values.number(text)
 
 
-@given(st.integers(0, 10**6), st.sampled_from(sorted(BYTES)), st.sampled_from(["", " ", "   "]))
+@example(MAX_MIB >> 20, "t", "")
+@example((MAX_MIB >> 20) + 1, "t", "")
+@given(st.integers(0, 2 * 10**6), st.sampled_from(sorted(BYTES)), st.sampled_from(["", " ", "   "]))
 def test_sizes_are_whole_mebibytes_rounded_down(number: int, unit: str, gap: str) -> None:
     exact = Fraction(number * BYTES[unit], MIB)
     if exact < MAX_MIB + 1:

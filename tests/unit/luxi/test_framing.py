@@ -71,7 +71,7 @@ def test_what_is_no_json_is_said_to_be_none(message: bytes) -> None:
     assert "\n" not in str(caught.value)
 
 
-@given(st.binary(max_size=40))
+@given(st.binary(max_size=40) | JSON_VALUES.map(orjson.dumps))
 def test_any_bytes_are_a_value_or_a_framing_error(message: bytes) -> None:
     try:
         value = decode(message)
