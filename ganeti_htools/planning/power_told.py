@@ -1,9 +1,10 @@
 """What is told of a plan of ``hsqueeze``: why nodes stay, what is left free, how nodes are switched."""
 
 from ganeti_htools.engine.squeezing import candidates
-from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan
+from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import STANDBY_AUTO
+from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.hsqueeze import Options
 
 
@@ -16,12 +17,23 @@ def kept(state: State, plan: PowerPlan, options: Options) -> dict[str, str]:
             for row, node in enumerate(state.cluster.nodes)
             if node.offline and row not in plan.nodes
         }
-    reasons = dict(plan.kept) | candidates.staying(state, options.allowed)
+    reasons = dict(plan.kept) | _rooted(state, options) | candidates.staying(state, options.allowed)
     return {
         node.name: reasons.get(row, "nothing would be gained")
         for row, node in enumerate(state.cluster.nodes)
         if row not in plan.nodes
     }
+
+
+def _rooted(state: State, options: Options) -> dict[int, str]:
+    """Why candidates are never empty: Debian's hsqueeze counts nodes with such instances as some, too."""
+    reasons: dict[int, str] = {}
+    for row, instance in zip(state.pnode.tolist(), state.cluster.instances, strict=True):
+        if instance.template is DiskTemplate.DISKLESS:
+            reasons.setdefault(row, "has diskless instances, which stay")
+        elif instance.template is DiskTemplate.FILE and options.allowed is not Allowed.ALL:
+            reasons[row] = candidates.OWN_STORAGE
+    return reasons
 
 
 def least_free(plan: PowerPlan) -> dict[str, int]:

@@ -11,6 +11,8 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import standby
 from ganeti_htools.model.types import DiskTemplate
 
+OWN_STORAGE = "has instances on its own storage"
+
 # Templates of the instances that do not leave their nodes.
 _STAYING = {
     Allowed.POOLS: {DiskTemplate.PLAIN, DiskTemplate.DRBD},
@@ -33,7 +35,7 @@ def staying(state: State, allowed: Allowed = Allowed.POOLS) -> dict[int, str]:
         elif state.columns.offline[row]:
             reasons[row] = "is offline or drained"
         elif row in hosts:
-            reasons[row] = "has instances on its own storage"
+            reasons[row] = OWN_STORAGE
         elif row in mirrors and allowed is Allowed.POOLS:
             reasons[row] = "is secondary node of instances"
     return reasons

@@ -275,6 +275,28 @@ def test_what_is_stopped_is_counted_and_named(tmp_path: Path, capsys: pytest.Cap
         assert json.loads(capsys.readouterr().out)["action"] == "nothing"
 
 
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("file", "has instances on its own storage"),
+        ("diskless", "has diskless instances, which stay"),
+        ("ext", "is not to be powered down"),
+    ],
+)
+def test_what_keeps_a_node_that_is_a_candidate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], template: str, reason: str
+) -> None:
+    """Nodes with such instances are counted as candidates by Debian's, though these cannot leave."""
+    content = LOOSE.replace("node3.org||rbd|", f"node3.org||{template}|")
+    assert run(tmp_path, content, "-vv", "--never=node3") == 0
+    out = capsys.readouterr().out
+    assert f"Node node3.org stays: {reason}" in out
+    nothing = ("--minimal-resources=0", "--target-resources=0")
+    assert run(tmp_path, content, "-vv", "--allow-all", *nothing) == 0
+    stays = "Node node3.org stays: has diskless instances" in capsys.readouterr().out
+    assert stays == (template == "diskless")
+
+
 @pytest.mark.parametrize("content", [LOOSE, ASLEEP, LOCAL, OFF])
 @pytest.mark.parametrize("options", [(), ("--allow-all",), ("--target-resources=0",), ("--never=node2",)])
 def test_each_node_goes_or_has_a_reason_to_stay(
