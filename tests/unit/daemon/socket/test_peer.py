@@ -12,14 +12,6 @@ from tests.support.memory_peer import open_file
 
 
 @pytest.fixture
-def client() -> Iterator[socket.socket]:
-    ours, theirs = socket.socketpair()
-    yield ours
-    ours.close()
-    theirs.close()
-
-
-@pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
