@@ -14,7 +14,7 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
-from ganeti_htools.engine.capacity.bulk_search import Nodes
+from ganeti_htools.engine.capacity.bulk_search import Known, Nodes
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
@@ -42,17 +42,19 @@ def fill(
     first: int = 0,
     limit: int | None = None,
     progress: Callable[[int], object] = lambda placed: None,
+    known: Known | None = None,
 ) -> Filled:
     """Place instances like ``row``, in place, on ``nodes``, until none fits or ``limit`` is reached.
 
     They have no tags but those of demands and the usual load, and get numbers from ``first`` on appended to
     their name. Mirrored ones go on pairs within a group. ``nodes`` are rows in order, all online; scores are
-    those of all nodes. Redundancy is looked at node by node only. ``progress`` is told of each placement.
+    those of all nodes. Redundancy is looked at node by node only. ``progress`` is told of each placement,
+    ``known`` is what was found out before (:class:`.BulkSearch`).
     """
     asked = state.ask(row)
     placed: list[Nodes] = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        search = PairSearch(state, asked, nodes) if asked.mirrored else OneNodeSearch(state, asked, nodes)
+        search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, nodes, known)
         while limit is None or len(placed) < limit:
             best = search.best()
             if best is None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Nodes
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Known, Nodes
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.components import COUNT, SPREAD
 from ganeti_htools.engine.rules.node_rules import FITS
@@ -20,8 +20,8 @@ BATCH = 1 << 20
 class OneNodeSearch(BulkSearch):
     """Instances with one node: Ganeti's htools compute the score of every candidate from nothing."""
 
-    def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
-        super().__init__(state, asked, nodes)
+    def __init__(self, state: State, asked: Asked, nodes: Ints, known: Known | None = None) -> None:
+        super().__init__(state, asked, nodes, known)
         self.look(range(len(nodes)))
 
     @property

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.capacity.bulk_search import BulkSearch, NodeKey, Nodes, parts
+from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Known, NodeKey, Nodes, parts
 from ganeti_htools.engine.capacity.kept_peers import KeptPeers
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
@@ -46,9 +46,9 @@ class AsSecondary(NamedTuple):
 class PairSearch(BulkSearch):
     """Mirrored instances: pairs within each group, scored by two changes one after the other."""
 
-    def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
+    def __init__(self, state: State, asked: Asked, nodes: Ints, known: Known | None = None) -> None:
         self.kept = KeptPeers(state, asked)
-        super().__init__(state, asked, nodes)
+        super().__init__(state, asked, nodes, known)
         self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)
         groups = state.group[nodes]
         self.blocks = [_GroupPairs(self, np.flatnonzero(groups == group)) for group in sorted_unique(groups)]

@@ -68,16 +68,23 @@ class NodeOutcome:
     secondary: dict[int, AfterArrival] = field(default_factory=dict)
 
 
+# What was found out about nodes by their figures.
+Known = dict[NodeKey, NodeOutcome]
+
+
 class BulkSearch:
     """What nodes contribute to the score now, and what they would with a primary more.
 
     Components whose values are one object are kept once: ``row_of`` has the row of each in ``now``, which
     has a column for each online node; ``looked`` tells which of them count, None if all do, ``sizes`` how
-    many. ``steady`` are the sums of all components to begin with.
+    many. ``steady`` are the sums of all components to begin with. ``known`` is what has been found out by
+    another search for places for such instances on these nodes; where they demand custom classes, it is not
+    looked at, for what is kept of these is numbered anew by each search.
     """
 
-    def __init__(self, state: State, asked: Asked, nodes: Ints) -> None:
+    def __init__(self, state: State, asked: Asked, nodes: Ints, known: "Known | None" = None) -> None:
         self.state, self.asked, self.nodes = state, asked, nodes
+        self.known: Known = {} if known is None or any(asked.classes) else known
         everyone = np.ones(len(state.group), np.bool_)
         base, looked = choice.base(state, everyone), looked_at(state.columns)
         self.score_table, self.weights, self.steady = base.table, base.weights, base.sums
@@ -105,7 +112,6 @@ class BulkSearch:
         first: dict[tuple[Any, ...], int] = {}
         alike = zip(*(each.tolist() for each in (self.policy, *others)), strict=True)
         self.like = [first.setdefault(each, at) for at, each in enumerate(alike)]
-        self.known: dict[NodeKey, NodeOutcome] = {}
         self.outcomes: dict[int, NodeOutcome] = {}
 
     @property

@@ -18,7 +18,7 @@ from ganeti_htools.engine.allocation.solution import PATIENCE, Solution
 from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
 from ganeti_htools.engine.capacity.bulk_one_node import OneNodeSearch
 from ganeti_htools.engine.capacity.bulk_pairs import PairSearch
-from ganeti_htools.engine.capacity.bulk_search import Nodes
+from ganeti_htools.engine.capacity.bulk_search import Known, Nodes
 from ganeti_htools.engine.capacity.redundant_pairs import best_pair, stands
 from ganeti_htools.engine.capacity.site import Site, on_all_pairs
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
@@ -46,11 +46,12 @@ def filled_redundantly(
     """
     redundancy = known or site.redundancy(state)
     state, placed, step, too_far = redundancy.state, 0, _guess(state, row), False
+    nodes: Known = {}
     least = FORESEEN if redundancy.foresees(state.ask(row)) else STEP
     while step >= least and redundancy.certain():
         trial = state.copy()
         number = step if limit is None else min(step, limit - placed)
-        filled = fill(trial, row, site.nodes, first + placed, number, site.progress)
+        filled = fill(trial, row, site.nodes, first + placed, number, site.progress, nodes)
         then = site.redundancy(trial)
         if then.certain():
             state, redundancy, placed = trial, then, placed + filled.placed
@@ -59,7 +60,7 @@ def filled_redundantly(
         else:
             too_far = True
         step = number // 2 if too_far else _guess(state, row)
-    return state, _one_by_one(state, row, site, redundancy, first, placed, limit)
+    return state, _one_by_one(state, row, site, redundancy, first, placed, limit, nodes)
 
 
 def _guess(state: State, row: Instance) -> int:
@@ -76,13 +77,16 @@ def _one_by_one(
     first: int,
     placed: int,
     limit: int | None,
+    known: Known,
 ) -> Filled:
-    """Instances placed in place, with a look at redundancy each time; ``redundancy`` is what it is before."""
+    """Instances placed in place, with a look at redundancy each time; ``redundancy`` is what it is before,
+    ``known`` what was found out about nodes.
+    """
     asked, elsewhere = state.ask(row), False
     step, vain = 1, 0
     suspects: list[int] = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, site.nodes)
+        search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, site.nodes, known)
         while placed != limit:
             number = step if limit is None else min(step, limit - placed)
             places = _next(search, redundancy, number) if number > 1 else []

@@ -96,18 +96,17 @@ class Shrinking:
 
     def _look_ahead(self, size: Size, fail: Fail) -> None:
         """Find verdicts about the next sizes together: one failed, and each has to be tried by itself."""
+        if not size.steps(fail) or size.less(fail, 1) in self.foreseen:
+            return
         self.ahead = min(2 * self.ahead, PROBES)
         sizes = [size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)]
-        self.verdicts.of(*sizes)
-        new = [size for size in sizes if size not in self.places and size not in self.foreseen]
-        if self.kind.mirrored and self.site.options.capacity and new and new[0] == sizes[0]:
-            self.foreseen.update(new)
-            asked = [self.state.ask(self.kind.instance(size)) for size in new]
-            pairs = [verdict.pairs for verdict in self.verdicts.of(*new)]
-            few = [each for each in pairs if each is not None]
-            if len(few) == len(pairs):
-                none = without_pair(self.state, asked, few, self.redundancy, self.suspects)
-                self.places.update((size, False) for size, failed in zip(new, none, strict=True) if failed)
+        verdicts = self.verdicts.of(*sizes)
+        self.foreseen.update(sizes)
+        few = [verdict.pairs for verdict in verdicts if verdict.pairs is not None]
+        if self.site.options.capacity and len(few) == len(sizes):
+            asked = [self.state.ask(self.kind.instance(size)) for size in sizes]
+            none = without_pair(self.state, asked, few, self.redundancy, self.suspects)
+            self.places.update((size, False) for size, failed in zip(sizes, none, strict=True) if failed)
 
     def _run(self, size: Size, fail: Fail) -> int:
         """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""
