@@ -14,7 +14,7 @@ from ganeti_htools.engine.redundancy.arrivals import Arrivals, need_of
 from ganeti_htools.engine.redundancy.class_loads import class_loads
 from ganeti_htools.engine.redundancy.displaced import DRBD, displaced_by_node
 from ganeti_htools.engine.redundancy.irrecoverable import irrecoverable
-from ganeti_htools.engine.redundancy.loss_simulation import LostNode
+from ganeti_htools.engine.redundancy.lost_nodes import LostNode
 from ganeti_htools.engine.redundancy.node_loss import (
     all_can_be_lost,
     bound_to_units,

@@ -4,23 +4,28 @@ The twin of :meth:`.LostNode.places`; a property test compares them.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.loss_simulation import N1, Displaced, LostNode
+from ganeti_htools.engine.redundancy.loss_simulation import LOCATION, N1, TAGS, Displaced
+from ganeti_htools.engine.redundancy.lost_nodes import LostNode
+from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.choice import CLOSE
 from ganeti_htools.engine.rules.components import WEIGHTS
-from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, sorted_unique
+from ganeti_htools.model.state import Asked, State
 
 # Less than any node has.
 NO_DISK = np.iinfo(np.int64).min
 
+NONE: Ints = np.zeros(0, np.int64)
+
 
 class Crowd(NamedTuple):
     """Instances that need room, in rows: memory and disk (:data:`NO_DISK` for none), whether they move or are
-    recreated, which nodes take them, and what they change there, as in :class:`.Arrival`.
+    recreated, which nodes take them, and what they change there, as in :class:`.Arrival`, with the desired
+    locations that nodes lack. ``tags`` is how often they have each of :func:`exclusion_tags`.
     """
 
     mem: Ints
@@ -29,11 +34,13 @@ class Crowd(NamedTuple):
     targets: Bools
     changes: Floats
     counts: Floats
+    tags: Ints
 
     @classmethod
-    def of(cls, instances: Sequence[Displaced], nodes: int) -> "Crowd":
-        """These instances."""
-        targets = np.zeros((len(instances), nodes), np.bool_)
+    def of(cls, instances: Sequence[Displaced], lost: Sequence[LostNode]) -> "Crowd":
+        """These instances of lost nodes."""
+        state, online, tags = lost[0].state, np.array(lost[0].online), exclusion_tags(lost)
+        targets = np.zeros((len(instances), len(online)), np.bool_)
         for row, each in zip(targets, instances, strict=True):
             row[each.targets] = True
         return cls(
@@ -42,7 +49,10 @@ class Crowd(NamedTuple):
             np.array([each.asked.row.template.survives_node for each in instances]),
             targets,
             np.array([each.arrival.table for each in instances]),
-            np.array([each.arrival.counts for each in instances]),
+            np.array([_counts(state, online, each) for each in instances]),
+            np.array(
+                [np.count_nonzero(each.asked.tags[:, np.newaxis] == tags, axis=0) for each in instances]
+            ),
         )
 
     def take(self, rows: Ints) -> "Crowd":
@@ -50,8 +60,24 @@ class Crowd(NamedTuple):
         return Crowd._make(column[rows] for column in self)
 
 
+def exclusion_tags(lost: Sequence[LostNode]) -> Ints:
+    """The exclusion tags that matter: those of instances that need room (rows)."""
+    tags = [one.asked.tags for each in lost for one in each.instances]
+    return np.asarray(sorted_unique(np.concatenate([NONE, *tags])))
+
+
+def _counts(state: State, online: Bools, each: Displaced) -> Any:
+    if not len(each.asked.desired):
+        return each.arrival.counts
+    unmet = np.where(online, affinity.unmet_locations(state, each.asked), 0)
+    return np.array(each.arrival.counts) + WEIGHTS[LOCATION] * unmet
+
+
 class Left:
-    """What nodes have left in each loss (losses by nodes), and how balanced they are then."""
+    """What nodes have left in each loss (losses by nodes), and how balanced they are then.
+
+    ``tagged`` is how many instances with each exclusion tag nodes have (losses by tags by nodes).
+    """
 
     def __init__(self, lost: Sequence[LostNode], which: Ints) -> None:
         self.mem, self.disk, self.number, self.failing, self.values = (
@@ -60,7 +86,8 @@ class Left:
         )
         self.reserved = np.array([each.reserved for each in lost])[which]
         self.node, self.online = np.array([each.node for each in lost])[which], np.array(lost[0].online)
-        self.weights = np.array(lost[0].nodes.score.weights)
+        self.weights, tags = np.array(lost[0].nodes.score.weights), exclusion_tags(lost)
+        self.tagged = np.array([each.state.tag_counts[tags] for each in lost])[which]
         self.counts = np.array([(each.recreating, each.moving) for each in lost])[which]
         self.counted, self.size = np.zeros(self.mem.shape, np.bool_), np.zeros(len(which))
         self.sums, self.variances = np.zeros((2, len(which), len(self.weights)))
@@ -120,6 +147,8 @@ class Left:
         self.number[rows, chosen] += 1
         self.failing[rows, chosen] = self._failing()[rows, chosen]
         self._change(rows, chosen, crowd.changes[rows, chosen])
+        if crowd.tags.size:
+            self.tagged[rows, :, chosen] += crowd.tags > 0
         return np.where(room.any(axis=1), chosen, NOWHERE)
 
     def _failing(self) -> Ints:
@@ -158,4 +187,8 @@ class Left:
         scores: Floats = np.sqrt(np.maximum(slopes, 0.0)) @ self.weights + crowd.counts
         fails = self.mem[rows] - crowd.mem[:, np.newaxis] <= self.reserved[rows]
         failing = np.where(fails, self.number[rows] + 1, 0) - self.failing[rows]
-        return scores + WEIGHTS[N1] * np.where(self.online, failing, 0)
+        scores += WEIGHTS[N1] * np.where(self.online, failing, 0)
+        if crowd.tags.any():
+            conflicts = ((self.tagged[rows] > 0) * crowd.tags[:, :, np.newaxis]).sum(axis=1)
+            scores += WEIGHTS[TAGS] * np.where(self.online, conflicts, 0)
+        return scores

@@ -4,12 +4,13 @@ Mirrored ones come one or the other way, each by itself.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.loss_simulation import Displaced, LostNode
+from ganeti_htools.engine.redundancy.loss_simulation import Displaced
 from ganeti_htools.engine.redundancy.losses_in_rows import Crowd, Left
+from ganeti_htools.engine.redundancy.lost_nodes import LostNode
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import Asked
 
@@ -18,11 +19,13 @@ BATCH = 1 << 17
 
 
 def comparable(lost: Sequence[LostNode]) -> bool:
-    """Whether losses can be tried together here: no tags and no spindles count, and nodes have a score."""
+    """Whether losses can be tried together here: no spindles count, no tags at locations, and nodes have a
+    score.
+    """
     return len({each.nodes.score.rows for each in lost}) == 1 and all(
         each.moving.any()
         and (each.exclusive is None or all(one.disk is None for one in each.instances))
-        and not any(len(one.asked.tags) or len(one.asked.desired) for one in each.instances)
+        and not (each.state.location_rows and any(len(one.asked.tags) for one in each.instances))
         for each in lost
     )
 
@@ -63,7 +66,7 @@ def survived_with_pairs(
 def _survived(
     lost: LostNode, sizes: Sequence[Asked], which: Ints, primaries: Ints, secondaries: Ints
 ) -> Bools:
-    crowd, left = Crowd.of(lost.instances, len(lost.online)), Left([lost], np.zeros(len(which), np.int64))
+    crowd, left = Crowd.of(lost.instances, [lost]), Left([lost], np.zeros(len(which), np.int64))
     left.mirrored(sizes, which, lost, primaries, secondaries)
     survived = np.ones(len(which), np.bool_)
     for turn in range(len(lost.instances)):
@@ -83,17 +86,19 @@ class Recovered(NamedTuple):
 
 def recovered(lost: Sequence[LostNode], asked: Asked, came: Ints) -> list[Recovered]:
     """What becomes of each loss after each step, by which so many instances ``came`` to each node."""
-    known: dict[tuple[int, int], int] = {}
+    known: dict[tuple[Any, ...], int] = {}
     kinds: list[Displaced] = []
     queues = []
     for which, node in enumerate(lost):
         at, new = node.joined_by(asked)
         queue = []
-        for each in (*node.instances, new):  # those with one arrival are alike
-            if (which, id(each.arrival)) not in known:
-                known[which, id(each.arrival)] = len(kinds)
+        for each in (*node.instances, new):  # those with one arrival are alike, tags aside
+            tags = each.asked.tags, each.asked.desired
+            kind = (which, id(each.arrival), *(tuple(those.tolist()) for those in tags))
+            if kind not in known:
+                known[kind] = len(kinds)
                 kinds.append(each)
-            queue.append(known[which, id(each.arrival)])
+            queue.append(known[kind])
         *queue, joins = queue
         for step, own in enumerate(came[:, node.node].tolist()):
             queues.append((which, step, [*queue[:at], *[joins] * own, *queue[at:]]))
@@ -101,7 +106,7 @@ def recovered(lost: Sequence[LostNode], asked: Asked, came: Ints) -> list[Recove
     lengths = np.array([len(queue) for *_, queue in queues])
     order = np.array([[*queue, *[0] * (lengths[0] - len(queue))] for *_, queue in queues], np.int64)
     which, step = np.array([queue[:2] for queue in queues]).T
-    crowd, left = Crowd.of(kinds, came.shape[1]), Left(lost, which)
+    crowd, left = Crowd.of(kinds, lost), Left(lost, which)
     left.come(asked, came[step], lost[0].arrival(asked).table)
     nodes = np.full(order.shape, NOWHERE)
     for turn in range(lengths[0]):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.redundancy.arrivals import Arrivals
-from ganeti_htools.engine.redundancy.loss_simulation import LostNode, lost_node
+from ganeti_htools.engine.redundancy.lost_nodes import LostNode, lost_node
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, present, sorted_unique

@@ -9,7 +9,7 @@ import pytest
 from ganeti_htools.backends import text
 from ganeti_htools.engine.redundancy import nodes_left
 from ganeti_htools.engine.redundancy.arrivals import Arrivals
-from ganeti_htools.engine.redundancy.loss_simulation import lost_node
+from ganeti_htools.engine.redundancy.lost_nodes import lost_node
 from ganeti_htools.engine.redundancy.node_loss import Means, can_be_lost, failed_over, recover
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
