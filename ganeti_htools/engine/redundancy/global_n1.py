@@ -5,35 +5,27 @@ needed: only nodes of which :mod:`.sums` prove neither that their loss is surviv
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from ganeti_htools.engine.redundancy.arrivals import Arrivals, need_of
 from ganeti_htools.engine.redundancy.class_loads import class_loads
 from ganeti_htools.engine.redundancy.displaced import DRBD, displaced_by_node
 from ganeti_htools.engine.redundancy.irrecoverable import irrecoverable
-from ganeti_htools.engine.redundancy.lost_nodes import LostNode
+from ganeti_htools.engine.redundancy.known_losses import KnownLosses
 from ganeti_htools.engine.redundancy.node_loss import (
     all_can_be_lost,
     bound_to_units,
     can_be_lost,
-    failed_over,
 )
-from ganeti_htools.engine.redundancy.sums import Sums, free_on, proved
+from ganeti_htools.engine.redundancy.sums import free_on, proved
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import MEMORY
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
-
-# Up to so many nodes, looking at each lost node by itself takes no longer than sums about all.
-SMALL = 16
-
-# Up to so many nodes, the states after the failovers off each of them are remembered.
-FEW = 64
 
 
 class Check(Protocol):
@@ -63,17 +55,8 @@ class Check(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Redundancy(Sums):
-    """The sums, and what is simulated where they prove nothing; see :func:`assess`.
-
-    ``tried`` tells of nodes whether a loss that was simulated is survived. ``lost`` are lost nodes once their
-    mirrored instances have failed over, None where this cannot be simulated.
-    """
-
-    tried: dict[int, bool] = field(default_factory=dict)
-    lost: dict[int, LostNode | None] = field(default_factory=dict)
-    arrivals: Arrivals = field(default_factory=Arrivals)
-    concerned: dict[tuple[Any, int], list[int]] = field(default_factory=dict)
+class Redundancy(KnownLosses):
+    """The sums, and what is simulated where they prove nothing; see :func:`assess`."""
 
     def holds(self) -> bool:
         """Whether the state is redundant as it is, by simulation where need be."""
@@ -146,93 +129,11 @@ class Redundancy(Sums):
                 return verdict
         return True
 
-    def refused(
-        self, sizes: Sequence[Asked], which: Ints, node: int, primaries: Ints, secondaries: Ints
-    ) -> Bools:
-        """With which pairs, each for an instance of ``which`` size, a node can certainly not be lost."""
-        from ganeti_htools.engine.redundancy.losses_in_turn import comparable, survived_with_pairs
-
-        lost = self._lost(node) if all(map(self._quick, sizes)) else None
-        if lost is None or not comparable([lost]):
-            return np.zeros(len(primaries), np.bool_)
-        return ~survived_with_pairs(lost, sizes, which, primaries, secondaries)
-
-    def _survived_with(self, asked: Asked, primary: int, secondary: int, node: int) -> bool | None:
-        """Whether the loss of a node is survived with a new instance, None if that has to be tried."""
-        lost = self._lost(node)
-        return None if lost is None else lost.survived_with(asked, primary, secondary)
-
     def redundant(self) -> bool:
         """Whether the state is redundant as it is; NOWHERE stands for all nodes in ``tried``."""
         if NOWHERE not in self.tried:
             self.tried[NOWHERE] = self.holds()
         return self.tried[NOWHERE]
-
-    def _concerned(self, asked: Asked, primary: int) -> list[int]:
-        """Nodes of which it is not known whether their loss is survived with a new instance."""
-        if asked.mirrored:  # fewer losses than below, for what fails over takes time
-            key = need_of(asked), primary
-            if key not in self.concerned:
-                self.concerned[key] = self.unsettled(asked, primary).tolist()
-            return self.concerned[key]
-        if len(self.free) > SMALL:
-            rows = self.unsettled(asked, primary)
-        else:
-            concerned = self.looked & (self.displaced.number > 0)
-            concerned[primary] = self.looked[primary]
-            rows = np.flatnonzero(concerned)
-        nodes: list[int] = rows.tolist()
-        return nodes
-
-    def _survived(self, node: int) -> bool:
-        """Whether the loss of a node is, as it is."""
-        lost = self._lost(node)
-        return can_be_lost(self.state, node, self.scope) if lost is None else lost.survived()
-
-    def _lost(self, node: int) -> LostNode | None:
-        """A lost node, remembered on clusters with few nodes."""
-        if node in self.lost:
-            return self.lost[node]
-        lost = failed_over(self.state, node, self.scope, self.arrivals, list(self.lost.values()))
-        if len(self.free) <= FEW:
-            self.lost[node] = lost
-        return lost
-
-    def _quick(self, asked: Asked) -> bool:
-        """Whether losses with a new instance are simulated on what is known of those without it."""
-        if asked.forthcoming or len(asked.tags) or len(self.free) > FEW:
-            return False
-        return asked.spindles is not None or not self.state.columns.excl_stor.any()
-
-    def foresees(self, asked: Asked) -> bool:
-        """Whether :meth:`bears_in_turn` tells of such instances."""
-        columns = self.state.columns
-        spindles = columns.excl_stor.any() and (asked.local or len(self.mirrored))
-        return self._quick(asked) and not asked.mirrored and not columns.shape.binds and not spindles
-
-    def bears_in_turn(self, asked: Asked, primaries: Sequence[int]) -> int:
-        """How many equal new instances it certainly bears that come to these primaries, one after the other.
-
-        It is asked before they come.
-        """
-        from ganeti_htools.engine.redundancy.losses_in_turn import comparable, survived_in_turn
-
-        if self.missing:
-            return 0
-        free, concerned = self.free.copy(), self.looked & (self.displaced.number > 0)
-        np.subtract.at(free, primaries, asked.record_mem)
-        concerned[primaries] = self.looked[primaries]
-        lost = [self._lost(node) for node in np.flatnonzero(concerned).tolist()]
-        known = [each for each in lost if each is not None]
-        if (free <= self.expected).any() or len(known) < len(lost):
-            return 0
-        together = [(each, each.placed(asked, primaries)) for each in known]
-        doubtful = [each for each, then in together if then is None or not then.surely_survived()]
-        if not doubtful:
-            return len(primaries)
-        if comparable(doubtful):
-            return survived_in_turn(doubtful, asked, primaries)
-        return self.bears_in_turn(asked, primaries[: len(primaries) // 2]) if len(primaries) > 1 else 0
 
     def after(self, asked: Asked, places: Sequence[tuple[int, int]]) -> "Redundancy | None":
         """The same once equal new instances on these nodes, which it bears, are on the state.
