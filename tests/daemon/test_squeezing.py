@@ -1,17 +1,22 @@
 """Nodes powered down by a daemon that is killed on the way."""
 
 import signal
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ganeti_htools.backends import text
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.tags import SQUEEZING
 from tests.daemon.planning import (
     AT_ONCE,
     FOR_EVER,
     OFTEN,
     SPACIOUS,
+    ctl,
     following,
     known,
     last,
@@ -21,6 +26,7 @@ from tests.daemon.planning import (
 )
 from tests.daemon.planning import call as asked
 from tests.support.interposed import Interposed, Moment
+from tests.support.phases import in_phases
 from tests.support.programs import running, wait_until
 from tests.support.rows import generated
 from tests.support.simulators import Simulator, simulator
@@ -51,7 +57,7 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
         assert tags == {("htools:standby:auto",)}
 
 
-def cut_off(directory: Path, ganeti: Simulator, moment: Moment) -> bool:
+def cut_off(directory: Path, ganeti: Simulator, moment: Moment, wish: Mapping[str, Any]) -> bool:
     """Whether a daemon still has something to do; it is killed at that moment."""
     with (
         Interposed(directory / "interposed", ganeti.socket, moment) as luxi,
@@ -59,27 +65,96 @@ def cut_off(directory: Path, ganeti: Simulator, moment: Moment) -> bool:
     ):
         known(daemon)
         wait_until(lambda: not any(each["jobs"]["going"] for each in asked(daemon, "plans")))
-        plan = made(daemon, "hsqueeze")
+        plan = made(daemon, "hsqueeze", **wish)
         if plan["execution"]["not_submitted"]:
             asked(daemon, "execute", plan=plan["id"])
             wait_until(luxi.reached.is_set)
         return luxi.reached.is_set()
 
 
+def finished(ganeti: Simulator, phases: bool) -> set[str]:
+    """The nodes that are powered down, whole, as no others are; no job has done what another had.
+
+    Where plans have phases, a node that was drained may be of use for another plan, and drained again.
+    """
+    jobs = ganeti.ask("QueryJobs", [], ["ops"])
+    work = [[{**opcode, "comment": "", "reason": []} for opcode in opcodes] for (opcodes,) in jobs]
+    again = [each for place, each in enumerate(work) if each in work[:place]]
+    assert not [each for each in again if not (phases and each[-1].get("drained"))]
+    nodes = text.parse(ganeti.cluster(), "").nodes
+    assert {row.tags for row in nodes if row.offline} == {("htools:standby:auto",)}
+    assert {row.tags for row in nodes if not row.offline} == {()}
+    return {row.name for row in nodes if row.offline}
+
+
+IN_PHASES = {"allow_drbd": True, "minimal_resources": 0.25, "target_resources": 0.25}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", Moment)
-def test_each_daemon_comes_a_step_farther(tmp_path: Path, moment: Moment) -> None:
-    """And none does what another has done."""
+@pytest.mark.parametrize(
+    ("moment", "cluster", "wish", "steps"),
+    [
+        (Moment.ENDED, generated(4, SPACIOUS), {}, 6),
+        (Moment.UNANSWERED, generated(4, SPACIOUS), {}, 6),
+        (Moment.UNANSWERED, in_phases(), IN_PHASES, 10),
+    ],
+)
+def test_each_daemon_comes_a_step_farther(
+    tmp_path: Path, moment: Moment, cluster: Cluster, wish: Mapping[str, Any], steps: int
+) -> None:
+    """And none does what another has done: drained, emptied, tagged, offline, off, and no longer marked."""
     directory = tmp_path / "daemon"
     directory.mkdir()
-    with simulator(directory, generated(4, SPACIOUS), AT_ONCE) as ganeti:
+    with simulator(directory, cluster, AT_ONCE) as ganeti:
         for times in count():
-            if not cut_off(directory, ganeti, moment):
+            if not cut_off(directory, ganeti, moment, wish):
                 break
-            assert times < 12
-        assert times >= 6  # drained, emptied, tagged, offline, off, and no longer marked
-        jobs = ganeti.ask("QueryJobs", [], ["ops"])
-        work = [[{**opcode, "comment": "", "reason": []} for opcode in opcodes] for (opcodes,) in jobs]
-        assert not [each for place, each in enumerate(work) if each in work[:place]]
-        nodes = text.parse(ganeti.cluster(), "").nodes
-        assert {row.tags for row in nodes if row.offline} == {("htools:standby:auto",)}
+            assert times < 2 * steps
+        assert times >= steps
+        assert finished(ganeti, bool(wish))
+
+
+POLICY = f"""{OFTEN}[squeeze]
+mode = "act"
+hold = 1
+max_nodes = 9
+allow_drbd = true
+minimal_resources = 0.25
+target_resources = 0.25
+cool_down_seconds = 0.001
+"""
+
+
+def cut_off_policy(directory: Path, ganeti: Simulator) -> bool:
+    """Whether the policy of a daemon still has something to do; that is killed when it has submitted it."""
+    with (
+        Interposed(directory / "interposed", ganeti.socket, Moment.UNANSWERED) as luxi,
+        running(directory, config=POLICY, options=("--luxi", str(luxi.path))) as daemon,
+    ):
+        known(daemon)
+        wait_until(lambda: not any(each["jobs"]["going"] for each in asked(daemon, "plans")))
+        left = any(SQUEEZING in row.tags for row in text.parse(ganeti.cluster(), "").nodes)
+
+        def decided() -> list[str]:
+            return [each["outcome"] for each in asked(daemon, "history") if each["kind"] == "policy"]
+
+        before = len(decided())
+        assert ctl(daemon, "run", "squeeze").returncode == 0
+        wait_until(lambda: "begun" in decided()[before:] or len(decided()) >= before + 2 + left)
+        if "begun" in decided()[before:]:
+            wait_until(luxi.reached.is_set)
+        return luxi.reached.is_set()
+
+
+@pytest.mark.slow
+def test_each_daemon_s_policy_comes_a_step_farther(tmp_path: Path) -> None:
+    """Nodes that one has left drained are powered down by the next, not put back in use."""
+    directory = tmp_path / "daemon"
+    directory.mkdir()
+    with simulator(directory, in_phases(), AT_ONCE) as ganeti:
+        for times in count():
+            if not cut_off_policy(directory, ganeti):
+                break
+            assert times < 30
+        assert times >= 10
+        assert len(finished(ganeti, True)) >= 3

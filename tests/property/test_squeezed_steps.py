@@ -4,7 +4,6 @@ Also where a run is cut off, and another one goes on.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -15,12 +14,12 @@ from trio.testing import MockClock
 from ganeti_htools.engine.squeezing.reserve import redundant
 from ganeti_htools.execution.events import Event, News, Submitted, Submitting
 from ganeti_htools.execution.run import Ending, Run
-from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.leftovers import leftovers
 from ganeti_htools.simulator.world import World, begin
 from tests.support.clusters import Shape
+from tests.support.phases import in_phases
 from tests.support.rows import with_master
 from tests.support.simulated import simulated
 from tests.support.squeezing import Caller
@@ -108,16 +107,6 @@ async def test_another_run_goes_on(autojump_clock: MockClock, allowed: str, seed
 
 
 IN_PHASES = Options(minimal_resources=0.25, target_resources=0.25, allow_drbd=True)
-
-
-def in_phases() -> Cluster:
-    """A group of which some nodes can be emptied only once others are powered down."""
-    templates = {"drbd": 3, "ext": 3, "diskless": 1}
-    made = with_master(37, Shape(nodes=8, instances=12, templates=templates, fill=0.5, down=0))
-    nodes = tuple(row for row in made.nodes if row.name != "node3.example.org")
-    return replace(
-        made, nodes=nodes, instances=tuple(row for row in made.instances if row.name != "inst4.example.org")
-    )
 
 
 async def killed(caller: Caller, sets: int) -> bool:

@@ -102,13 +102,13 @@ class Judging:
         return found.proposal
 
     async def others(self, remedy: Remedy, seen: Situation) -> str | None:
-        """What else has been done in a group within the time that it takes to begin, or would be done there;
-        of interest only to what yields to that. Raises HtoolsError.
+        """What has been done in a group within the time that it takes to begin, or would be done there, of
+        what comes first; of interest only to what yields to that. Raises HtoolsError.
         """
         settings = self._settings[remedy.policy]
         since = seen.now - settings.hold * settings.every_seconds
-        for other in ORDER if remedy.yields else ():
-            if other is remedy or self._settings[other.policy].mode == "off":
+        for other in ORDER[: ORDER.index(remedy)] if remedy.yields else ():
+            if self._settings[other.policy].mode == "off":
                 continue
             rounds = self._kept.known.memories[other.policy].of(other.title, seen.group)
             if rounds.acted > since:

@@ -246,6 +246,18 @@ async def test_what_a_run_left_drained_goes_with_the_nodes_that_are_powered_down
         assert not squeezed(daemon)
 
 
+async def test_what_goes_on_from_there_does_not_wait_for_what_would_only_finish_it(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """In no round: that it has been seen before makes no difference."""
+    async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, mode="shadow")) as daemon:
+        left(daemon, "a", role("a", drained=True))
+        for _ in range(2):
+            await trio.sleep(100)
+            done = await rounds(daemon, "squeeze")
+            assert told(done)[1:] == [("power down", "would act"), ("finish", "held back")]
+
+
 @pytest.mark.parametrize("mode", ["shadow", "propose", "act"])
 async def test_what_a_run_left_is_finished_where_no_node_can_be_spared(
     autojump_clock: MockClock, tmp_path: Path, mode: str
