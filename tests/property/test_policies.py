@@ -4,21 +4,27 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from random import Random
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.model.cluster import Cluster, Group, Load
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.planning import hbal
+from ganeti_htools.planning import hbal, hsqueeze
 from htoolsd.policies.bounds import Bounds
 from htoolsd.policies.conditions import Situation, counted, holding
+from htoolsd.policies.group_plans import options_for, part, safe_steps
 from htoolsd.policies.looking import measured
 from htoolsd.policies.memory import DAY, Memory, Room, Spent, resting
 from htoolsd.policies.policy import Planned
 from htoolsd.policies.rebalance import REBALANCE
-from htoolsd.policies.settings import Rebalance
+from htoolsd.policies.settings import Rebalance, Squeeze
+from tests.support.clusters import Shape
+from tests.support.phases import in_phases
+from tests.support.rows import with_master
 from tests.support.worlds import instance, node
 
 ROUND = 2 * 3600.0  # seconds
@@ -184,3 +190,18 @@ def test_without_change_it_comes_to_rest(seed: int, wish: Rebalance) -> None:
         weeks.go_on()
     assert len(weeks.moves) == count
     check(weeks)
+
+
+@pytest.mark.parametrize("allowed", ["allow_drbd", "allow_all"])
+def test_what_hsqueeze_would_do_is_safe_for_policies(allowed: str) -> None:
+    """In each phase: what looks at single moves finds no fault with a plan that holds N+1 on the way."""
+    wish: dict[str, Any] = {allowed: True, "minimal_resources": 0.25, "target_resources": 0.25}
+    shape = Shape(nodes=6, instances=8, templates={"drbd": 3, "ext": 1}, fill=0.3, down=0)
+    moves = 0
+    for made in (in_phases(), *(with_master(seed, shape) for seed in range(6))):
+        group = part(made, made.groups[0].name)
+        options = options_for(made, group, Squeeze(max_nodes=9, **wish))
+        proposal = hsqueeze.propose(group, options, lambda _text: None)
+        assert safe_steps(group, options, proposal) == len(proposal.found["steps"])
+        moves += len(proposal.found["steps"])
+    assert moves > 20
