@@ -113,10 +113,17 @@ def plan(state: State, options: Options, progress: Progress) -> PowerPlan:
         wishes=Wishes(
             _named(state, options.prefer, "--prefer"),
             _named(state, options.never, "--never"),
-            options.max_nodes if options.max_nodes >= 0 else None,
+            _most(state, options),
             options.allowed,
         ),
     )
+
+
+def _most(state: State, options: Options) -> int | None:
+    """How many nodes may be powered down besides those that an earlier run has begun with; None: any."""
+    if options.max_nodes < 0:
+        return None
+    return max(0, options.max_nodes - len(leftovers.leftovers(state.cluster).offline))
 
 
 def lacking(state: State, options: Options, scope: Bools | None = None) -> bool:

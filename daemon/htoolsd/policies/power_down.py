@@ -8,6 +8,7 @@ from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning.leftovers import leftovers
 from ganeti_htools.planning.proposal import Progress
 from htoolsd.policies.bounds import Bounds
 from htoolsd.policies.budget import affordable
@@ -36,8 +37,8 @@ def planned(cluster: Cluster, settings: Squeeze, bounds: Bounds, progress: Progr
     """
     group = part(cluster, bounds.group)
     options = options_for(cluster, group, settings, bounds)
-    refused, most = None, settings.max_nodes
-    while refused is None or most >= settings.min_nodes:
+    refused, most, begun = None, settings.max_nodes, len(leftovers(group).offline)
+    while refused is None or most - begun >= settings.min_nodes:
         proposal = hsqueeze.propose(group, replace(options, max_nodes=most), progress)
         found = proposal.found
         if found["action"] != Action.OFFLINE.value or len(found["nodes"]) < settings.min_nodes:
@@ -48,7 +49,7 @@ def planned(cluster: Cluster, settings: Squeeze, bounds: Bounds, progress: Progr
         if len(copies) == len(steps) <= safe_steps(group, options, proposal):
             return made(group, options, {**found, "steps": steps}, sum(copies))
         why = f"to empty {', '.join(found['nodes'])} takes more than the budget, or N+1"
-        refused, most = Planned(options, proposal, 0, 0, refusal=why), len(found["nodes"]) - 1
+        refused, most = Planned(options, proposal, 0, 0, refusal=why), begun + len(found["nodes"]) - 1
     return refused
 
 

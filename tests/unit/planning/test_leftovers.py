@@ -50,6 +50,20 @@ async def test_another_run_completes_it(autojump_clock: MockClock, action: str) 
     assert events > 8
 
 
+async def test_what_was_left_counts_among_the_nodes_that_may_go(autojump_clock: MockClock) -> None:
+    options, went = replace(LOOSE, max_nodes=1), set()
+    for events in count(1):
+        async with simulated(world()) as (master, client):
+            caller = Caller(master, client)
+            if not await caller.cut_off(events, options):
+                break
+            await caller.settle()
+            begun = any(SQUEEZING in node.tags for node in caller.world.cluster.nodes)
+            assert (await caller.squeeze(options)).ending is Ending.DONE
+            went |= {len(caller.world.offline)} if begun else set()
+    assert went == {1}
+
+
 @pytest.mark.parametrize("action", ["down", "up"])
 async def test_nothing_is_done_twice(autojump_clock: MockClock, action: str) -> None:
     """Though it is not known what of the jobs was accepted last."""
