@@ -185,15 +185,18 @@ class _GroupPairs:
 
     def best(self, scores: Floats) -> tuple[float, Nodes] | None:
         """The best pair and its score."""
-        fits = self.fits()
-        if not fits.any():
-            return None
         lowest = scores.min()
+        there = scores == lowest
+        if not np.isfinite(lowest):
+            there &= self.fits()
         if np.isnan(lowest):  # Ganeti's htools take the last primary, and its first secondary
+            fits = self.fits()
             p = int(np.flatnonzero(fits.any(axis=1))[-1])
             s = int(np.argmax(fits[p]))
+        elif there.any():
+            p, s = divmod(int(np.flatnonzero(there)[-1]), len(self.at))
         else:
-            p, s = divmod(int(np.flatnonzero(fits & (scores == lowest))[-1]), len(self.at))
+            return None
         return float(lowest), Nodes(int(self.nodes[p]), int(self.nodes[s]))
 
     def _components(self, sums: Floats, variances: Floats) -> Iterator[Any]:

@@ -1,6 +1,6 @@
 """How many candidates take an instance of a size, and why others do not: many sizes at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -90,9 +90,10 @@ class Verdicts:
             counts = np.array([_counts(each) for each in codes])
             nodes = [self.site.nodes[each == FITS] for each in codes]
         else:
-            known: list[list[Pairs]] = [[] for _ in sizes]
+            known: list[tuple[Ints, Pairs]] = []
             counts = np.sum([self._pairs(sizes, codes, at, known) for at in self.groups], axis=0)
-            pairs = [_together(each) if self.few else None for each in known]
+            if self.few:
+                pairs = list(_by_size(known, len(sizes)))
         return [
             Verdict(each[FITS], {FAIL[code]: each[code] for code in FAIL}, alone, paired)
             for each, alone, paired in zip(counts.tolist(), nodes, pairs, strict=True)
@@ -110,10 +111,10 @@ class Verdicts:
         disk = tuple(space if wanted else 0 for wanted in asked.wants[: len(asked.disk)])
         return replace(asked, disk=disk, **figures)
 
-    def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints, known: list[list[Pairs]]) -> Ints:
+    def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints, known: list[tuple[Ints, Pairs]]) -> Ints:
         """How often each code occurs among the pairs of a group, for each size.
 
-        To ``known`` the pairs are added on which each size fits, if they are few.
+        To ``known`` the pairs on which sizes fit are added, if they are few, with the positions of the sizes.
         """
         codes, nodes, columns = codes[:, at], self.site.nodes[at], self.columns.take(at)
         counts = np.array([_counts(each) for each in codes]) * (len(at) - 1)
@@ -128,8 +129,8 @@ class Verdicts:
             second[np.arange(len(row)), primary] = APART
             np.add.at(counts, row, np.array([_counts(each) for each in second]))
             if self.few:
-                for where, first, fits in zip(row.tolist(), primary.tolist(), second == FITS, strict=True):
-                    known[where].append(Pairs(np.full(np.count_nonzero(fits), nodes[first]), nodes[fits]))
+                pair, second_at = np.nonzero(second == FITS)
+                known.append((row[pair], Pairs(nodes[primary[pair]], nodes[second_at])))
         return counts
 
 
@@ -137,9 +138,16 @@ class Verdicts:
 APART = len(FAIL) + 1
 
 
-def _together(pairs: Sequence[Pairs]) -> Pairs:
-    none = Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    return Pairs(*(np.concatenate(each) for each in zip(none, *pairs, strict=True)))
+def _by_size(known: Sequence[tuple[Ints, Pairs]], number: int) -> Iterator[Pairs]:
+    """The pairs of each of so many sizes."""
+    none = np.zeros(0, np.int64)
+    which = np.concatenate([none, *(sizes for sizes, _ in known)])
+    order, ends = np.argsort(which, kind="stable"), np.cumsum(np.bincount(which, minlength=number))
+    split = (
+        np.split(np.concatenate([none, *each])[order], ends[:-1])
+        for each in zip(*(pairs for _, pairs in known), strict=True)
+    )
+    yield from map(Pairs, *split) if known else [Pairs(none, none)] * number
 
 
 def _counts(codes: Codes) -> Ints:
