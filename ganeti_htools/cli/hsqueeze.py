@@ -151,6 +151,8 @@ def _tell_of_plan(
         tell(planning.TITLES[plan.action])
     for node in state.names(plan.nodes):
         tell(node)
+    for text in power_told.then_down(state, plan):
+        tell(text)
     if stopped := planning.stopped(state, plan):
         warn(f"Warning: stopped while they are copied: {len(stopped)} instances, {', '.join(stopped)}")
     if line.verbose > 1 and not plan.enough:
@@ -178,7 +180,7 @@ def _report(
     }
     if len(plan.phases) > 1:
         report["phases"] = [
-            {"nodes": state.names(phase.nodes), "jobsets": len(own)}
+            {"action": phase.action.value, "nodes": state.names(phase.nodes), "jobsets": len(own)}
             for phase, own in zip(plan.phases, sets, strict=True)
         ]
     if outcome is not None:
@@ -206,7 +208,7 @@ def _script(state: State, plan: PowerPlan, sets: Phases) -> str:
         return "echo Nothing to do"
     names = Names(state).nodes
     phases = zip(plan.phases, sets, strict=True)
-    return "".join(_commands(plan.action, [names[row] for row in phase.nodes], own) for phase, own in phases)
+    return "".join(_commands(phase.action, [names[row] for row in phase.nodes], own) for phase, own in phases)
 
 
 def _commands(action: Action, nodes: Sequence[str], sets: Sequence[Sequence[Move]]) -> str:

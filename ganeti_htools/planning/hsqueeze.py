@@ -157,23 +157,26 @@ def stopped(state: State, plan: PowerPlan) -> list[str]:
 
 def plan_again(state: State, options: Options, found: Mapping[str, Any]) -> PowerPlan:
     """Make a plan again that somebody else has found (``found`` of a proposal). Raises DataError."""
-    action, movable, after = Action(found["action"]), view.movable(state, options.view), state
+    movable, after = view.movable(state, options.view), state
     phases, steps = list[Phase](), iter(found["steps"])
     for phase in found["phases"]:
-        rows = tuple(state.nodes[name] for name in phase["nodes"])
+        action, rows = Action(phase["action"]), tuple(state.nodes[name] for name in phase["nodes"])
         after = switched(after, rows, action is Action.OFFLINE)
         made = proposal.retraced(after, movable, islice(steps, phase["steps"]))
         late = frozenset(state.nodes[name] for name in phase["late"])
-        phases.append(Phase(rows, tuple(made), late))
+        phases.append(Phase(action, rows, tuple(made), late))
     reasons = {state.nodes[name]: why for name, why in found["kept"].items()}
-    return PowerPlan(action, tuple(phases), after, found["enough"], reasons)
+    return PowerPlan(tuple(phases), after, found["enough"], reasons)
 
 
 def purpose(plan: PowerPlan) -> str:
     """What the jobs of a plan are for."""
     if plan.action is Action.NOTHING:
         return "finishing what was left"
-    return f"{'condensing' if plan.action is Action.OFFLINE else 'expanding'} by {len(plan.nodes)} nodes"
+    if plan.action is Action.OFFLINE:
+        return f"condensing by {len(plan.nodes)} nodes"
+    then = f", then condensing by {len(plan.replaced)}" if plan.replaced else ""
+    return f"expanding by {len(plan.nodes)} nodes{then}"
 
 
 def sets_of(state: State, plan: PowerPlan) -> list[list[list[Move]]]:
@@ -186,7 +189,7 @@ def jobs(state: State, plan: PowerPlan) -> "Jobsets":
     """The jobs that carry out a plan for a state, after those that finish what an earlier run has left there.
 
     Nodes are drained, emptied, tagged and marked offline before they are powered down; they are powered up,
-    marked online and lose their tag before they are filled. Those of a later phase are in use until then.
+    marked online and lose their tag before they are filled. A phase begins when the one before has ended.
     """
     from ganeti_htools.planning import power_jobs  # needed only where jobs are submitted
 
@@ -195,10 +198,13 @@ def jobs(state: State, plan: PowerPlan) -> "Jobsets":
     soon = {state.cluster.nodes[row].name for phase in plan.phases[:1] for row in {*phase.nodes} - phase.late}
     drained = soon & {node.name for node in left.drained}
     sets = [*leftovers.settled(left, soon)]
+    known = list(state.cluster.nodes)
     for phase, part in zip(plan.phases, parts, strict=True):
-        own, nodes = list(islice(moves, len(part))), [state.cluster.nodes[row] for row in phase.nodes]
-        if plan.action is Action.ONLINE:
+        own, nodes = list(islice(moves, len(part))), [known[row] for row in phase.nodes]
+        if phase.action is Action.ONLINE:
             sets += [*power_jobs.up(nodes), *own]
+            for row in phase.nodes:
+                known[row] = power_jobs.awake(known[row])
         else:
             late = state.names(phase.late)
             new = [node.name for node in nodes if node.name not in drained]
@@ -235,6 +241,7 @@ def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
             "nodes": state.names(found.nodes),
             "phases": [
                 {
+                    "action": phase.action.value,
                     "nodes": state.names(phase.nodes),
                     "late": state.names(sorted(phase.late)),
                     "steps": len(phase.steps),
@@ -249,6 +256,7 @@ def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
     )
 
 
-def marked(rest: "Jobsets") -> list[str]:
+def marked(rest: "Jobsets", *actions: Action) -> list[str]:
     """The nodes that jobs are yet to mark offline, or online."""
-    return [op["node_name"] for jobs in rest for job in jobs for op in job.opcodes if "offline" in op]
+    ops = [op for jobs in rest for job in jobs for op in job.opcodes if "offline" in op]
+    return [op["node_name"] for op in ops if (Action.OFFLINE if op["offline"] else Action.ONLINE) in actions]

@@ -6,6 +6,7 @@ what this one left (:mod:`.leftovers`).
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.engine.balancing.recheck import NamedStep
@@ -83,6 +84,12 @@ def up(nodes: Sequence[Node]) -> list[list[Job]]:
         ours = [tag for tag in (SQUEEZING, STANDBY_AUTO) if tag in held]
         last += [untag(node, ours, "online")] if ours else []
     return [_power(switched, True), [_online(node.name) for node in nodes], last]
+
+
+def awake(node: Node) -> Node:
+    """The node once it has been powered up."""
+    tags = tuple(tag for tag in node.tags if tag not in (SQUEEZING, STANDBY_AUTO))
+    return replace(node, offline=False, tags=tags, powered=None if node.powered is None else True)
 
 
 def _kept_on(node: Node) -> bool:

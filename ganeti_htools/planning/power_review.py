@@ -1,10 +1,11 @@
 """The rest of a plan of ``hsqueeze``, looked at again on a cluster that may have changed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import islice
 
-from ganeti_htools.engine.balancing.recheck import NamedStep
+from ganeti_htools.engine.balancing.recheck import NamedStep, named
 from ganeti_htools.engine.squeezing import recheck
 from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
@@ -16,6 +17,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.power_reserve import kept_free
+from ganeti_htools.planning.power_told import then_down
 from ganeti_htools.planning.proposal import OnChange, Progress, replanned, unwatched
 
 
@@ -32,12 +34,13 @@ def reviewer(
     Where the rest does not fit, it says so, and plans anew if ``on_change`` allows it. Of nodes that do not
     report then either, what was known at first is still known.
     """
-    action, nodes, enough = found.action, planned.names(found.nodes), found.enough
+    phases, enough = _named(planned, found), found.enough
     powered: set[str] = set()
     said: set[str] = set()
 
     def say_without_power(state: State) -> None:
         """Say once of nodes that nobody can power on or off that this is so."""
+        nodes = [name for phase in phases for name in phase.nodes]
         rows = [state.cluster.nodes[state.nodes[name]] for name in nodes if name in state.nodes]
         names = [row.name for row in rows if row.powered is None and row.name not in said]
         said.update(names)
@@ -45,18 +48,19 @@ def reviewer(
             say(f"No out-of-band program for {', '.join(names)}: the power is left as it is")
 
     def check(cluster: Cluster, rest: Jobsets, _made: int) -> Review:
-        nonlocal action, nodes, enough
+        nonlocal phases, enough
         state = hsqueeze.seen(replace(cluster, standby=cluster.standby or planned.cluster.standby), options)
         say_without_power(state)
         minimum, target = (kept_free(state, factor, options.allowed) for factor in options.factors)
-        wanted = target if action is Action.OFFLINE else minimum if enough else None
-        left = [node for node in nodes if node in hsqueeze.marked(rest)]
-        if action is Action.OFFLINE and not left:
+        left = _left(phases, rest)
+        up, down = _nodes(phases, Action.ONLINE), _nodes(phases, Action.OFFLINE)
+        if down and not _nodes(left, Action.OFFLINE):
             return Review()  # they are offline already
-        if action is Action.ONLINE and not left:
-            powered.update(nodes)
+        if up and not _nodes(left, Action.ONLINE):
+            powered.update(up)
+        promised = minimum if enough and (up or not down) else None
         movable = view.movable(state, options.view)
-        obstacle = recheck.obstacle(state, action, _phases_left(rest), wanted, movable)
+        obstacle = recheck.obstacle(state, left, promised, target, movable)
         if obstacle is None:
             return Review()
         new = replanned(
@@ -64,24 +68,39 @@ def reviewer(
         )
         if new is None:
             return Review(obstacle)
-        action, nodes, enough = new.action, state.names(new.nodes), new.enough
-        vainly = powered.intersection(nodes) if action is Action.ONLINE else ()
+        phases, enough = _named(state, new), new.enough
+        vainly = powered.intersection(_nodes(phases, Action.ONLINE))
         if vainly:
             return Review(f"powered up, but still offline or drained: {', '.join(sorted(vainly))}")
-        say(hsqueeze.TITLES[action], *nodes)
+        say(hsqueeze.TITLES[new.action], *state.names(new.nodes), *then_down(state, new))
         return Review(obstacle, hsqueeze.jobs(state, new))
 
     return check
 
 
-def _phases_left(rest: Jobsets) -> list[NamedPhase]:
-    """The phases that are left. One that powers nodes down ends when they are marked offline; nodes that are
-    powered up are marked online before all moves.
+def _named(state: State, plan: PowerPlan) -> list[NamedPhase]:
+    """The phases of a plan for a state, in names."""
+    steps = named(state, plan.steps)
+    return [
+        NamedPhase(phase.action, state.names(phase.nodes), list(islice(steps, len(phase.steps))))
+        for phase in plan.phases
+    ]
+
+
+def _nodes(phases: Sequence[NamedPhase], action: Action) -> list[str]:
+    return [name for phase in phases if phase.action is action for name in phase.nodes]
+
+
+def _left(phases: Sequence[NamedPhase], rest: Jobsets) -> list[NamedPhase]:
+    """What is left of phases: as many steps as there are, which are the last ones, and the nodes that are yet
+    to be marked offline, or online.
     """
-    phases, steps = list[NamedPhase](), list[NamedStep]()
-    for jobs in rest:
-        steps += [job.step for job in jobs if isinstance(job.step, NamedStep)]
-        if nodes := hsqueeze.marked([jobs]):
-            phases.append(NamedPhase(nodes, steps))
-            steps = []
-    return [*phases, NamedPhase([], steps)]
+    steps = [job.step for jobs in rest for job in jobs if isinstance(job.step, NamedStep)]
+    left = list[NamedPhase]()
+    for phase in reversed(phases):
+        before = max(0, len(steps) - len(phase.steps))
+        marked = hsqueeze.marked(rest, phase.action)
+        nodes = [name for name in phase.nodes if name in marked]
+        left.append(NamedPhase(phase.action, nodes, steps[before:]))
+        steps = steps[:before]
+    return left[::-1]

@@ -36,6 +36,14 @@ def _rooted(state: State, options: Options) -> dict[int, str]:
     return reasons
 
 
+def then_down(state: State, plan: PowerPlan) -> list[str]:
+    """Which nodes are powered down once others have been powered up, as lines under a heading; no lines if
+    there are none.
+    """
+    nodes = state.names(plan.replaced)
+    return ["'Nodes to offline then, which are not needed any more'", *nodes] if nodes else []
+
+
 def least_free(plan: PowerPlan) -> dict[str, int]:
     """The memory (MiB) that is free in the end on the online node of each group that has least of it."""
     state, columns = plan.state, plan.state.columns

@@ -19,7 +19,8 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hsqueeze
 from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.proposal import OnChange
-from ganeti_htools.simulator.world import World, begin
+from ganeti_htools.simulator.world import World, begin, with_role
+from tests.support import by_hand
 from tests.support.simulated import Simulated
 from tests.support.worlds import instance, node
 
@@ -50,6 +51,37 @@ def world() -> World:
     return replace(start, addresses={name: f"address of {name}" for name in hosts})
 
 
+def outgrown() -> Cluster:
+    """The master, nearly full, and a smaller node, and a large one that is off. The first two would not be
+    enough, the master and the large one are.
+    """
+    rows = [
+        by_hand.instance(f"i{row}", DiskTemplate.EXT, "small" if row == 8 else "boss", mem=2000)
+        for row in range(9)
+    ]
+    made = by_hand.cluster({"boss": 20_000, "small": 12_000, "large": 32_000}, rows)
+    boss, small, large = made.nodes
+    large = replace(large, offline=True, tags=("htools:standby:auto",))
+    return replace(made, nodes=(replace(boss, master=True), small, large))
+
+
+OUTGROWN = Options(minimal_resources=40.0)  # 5120 MiB
+
+
+def asleep(cluster: Cluster, *names: str) -> World:
+    """The same with some of its nodes off."""
+    awake = tuple(replace(node, offline=False, powered=None) for node in cluster.nodes)
+    start = begin(replace(cluster, nodes=awake))
+    for name in names:
+        start = with_role(start, name, offline=True, drained=False)
+    return replace(
+        start,
+        silent=frozenset(names),
+        off=frozenset(names),
+        addresses={node.name: f"address of {node.name}" for node in awake},
+    )
+
+
 @dataclass
 class Caller:
     """Who has a plan of hsqueeze carried out, and reacts to what happens meanwhile."""
@@ -59,9 +91,11 @@ class Caller:
     react: Callable[[Event], None] = lambda _event: None
     said: list[str] = field(default_factory=list)
     stop: trio.Event = field(default_factory=trio.Event)
+    before: Cluster | None = None  # what is known of nodes that are off
 
     async def read(self) -> Cluster:
-        return luxi.parse(await queries.whole_cluster(self.client))
+        now = luxi.parse(await queries.whole_cluster(self.client))
+        return now if self.before is None else hsqueeze.knowing(now, self.before)
 
     async def tell(self, event: Event) -> None:
         self.react(event)

@@ -163,7 +163,7 @@ def test_hspace(report: Callable[..., Any]) -> None:
 def test_hsqueeze(report: Callable[..., Any]) -> None:
     found = report(hsqueeze, "--target-resources=0", "--minimal-resources=0")
     assert found["jobsets"]
-    several = {"phases": [{"nodes": [], "jobsets": 0}]}
+    several = {"phases": [{"action": "online", "nodes": [], "jobsets": 0}]}
     check("hsqueeze.1.md", [found, several, {"execution": None}], {"nothing"})
 
 

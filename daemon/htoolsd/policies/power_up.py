@@ -34,7 +34,8 @@ def planned(cluster: Cluster, settings: Squeeze, bounds: Bounds, progress: Progr
     Moves that are left are made by later plans. Raises HtoolsError.
     """
     group = part(cluster, bounds.group)
-    options = options_for(cluster, group, settings, bounds)
+    # What these replace is powered down by another plan, within the bounds for that.
+    options = replace(options_for(cluster, group, settings, bounds), max_nodes=0)
     proposal = hsqueeze.propose(group, options, progress)
     if not proposal.found["enough"] and bounds.resting:
         # What rests does not make more nodes necessary: as many as would be enough if it moved.

@@ -6,7 +6,7 @@ from ganeti_htools.engine.squeezing import reserve
 from ganeti_htools.engine.squeezing.better_sets import better_set
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.power_group import NOT_REDUNDANT, PowerGroup
-from ganeti_htools.engine.squeezing.power_plan import ANY, Action, PowerPlan, Progress, Wishes
+from ganeti_htools.engine.squeezing.power_plan import ANY, PowerPlan, Progress, Wishes
 
 
 def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
@@ -19,7 +19,7 @@ def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> P
     if not reserve.nothing_kept(group.target) and not reserve.redundant(group.state, group.scope):
         possible = group.of(offline_candidates(group.state, group.allowed))
         kept = dict.fromkeys(possible, NOT_REDUNDANT)
-        return PowerPlan(Action.NOTHING, (), group.state, kept=kept)
+        return PowerPlan((), group.state, kept=kept)
     found = greedily(group, progress, wishes)
     if not found.nodes:
         return found
@@ -29,7 +29,7 @@ def power_down(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> P
 
 def greedily(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
     """Power down one node after the other, as the design does it, until no other can join."""
-    return _to_rest(group, PowerPlan(Action.NOTHING, (), group.state), progress, wishes)
+    return _to_rest(group, PowerPlan((), group.state), progress, wishes)
 
 
 def _to_rest(group: PowerGroup, plan: PowerPlan, progress: Progress, wishes: Wishes) -> PowerPlan:
@@ -75,7 +75,7 @@ def _joining(group: PowerGroup, progress: Progress, wishes: Wishes) -> list[Powe
     the others are kept.
     """
     possible = group.of(offline_candidates(group.state, group.allowed)[::-1])
-    plans, kept = [PowerPlan(Action.NOTHING, (), group.state)], dict[int, str]()
+    plans, kept = [PowerPlan((), group.state)], dict[int, str]()
     for tried, node in enumerate(sorted(possible, key=lambda row: row not in wishes.prefer)):
         progress(tried, len(possible))
         nodes = (node, *plans[-1].nodes)

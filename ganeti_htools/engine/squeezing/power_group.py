@@ -64,7 +64,7 @@ class PowerGroup:
     def without(self, nodes: Sequence[int]) -> PowerPlan:
         """A plan that powers these nodes down at once, whatever is to be said against it."""
         state, steps = self.balanced(nodes, True)
-        return PowerPlan(Action.OFFLINE, (Phase(tuple(nodes), steps),), state)
+        return PowerPlan((Phase(Action.OFFLINE, tuple(nodes), steps),), state)
 
     def housed(self, state: State) -> bool:
         """Whether the group's instances are on online nodes on a state."""

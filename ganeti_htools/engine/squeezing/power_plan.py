@@ -25,12 +25,13 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Nodes (rows) that are powered down together once moves have emptied them, or up, and the moves.
+    """Nodes (rows) that are powered down together once moves have emptied them, or up before, and the moves.
 
-    Nodes are drained before the first move; those that are ``late`` once the last mirrored instance has left
-    them, since until then N+1 takes them.
+    Nodes are drained before the first move that empties them; those that are ``late`` once the last mirrored
+    instance has left them, since until then N+1 takes them.
     """
 
+    action: Action
     nodes: tuple[int, ...]
     steps: tuple[Step, ...]
     late: frozenset[int] = frozenset()
@@ -40,26 +41,41 @@ class Phase:
 class PowerPlan:
     """The nodes to power down or up and the moves that go with it, in phases; and the state afterwards.
 
-    A phase begins once the one before has ended: its nodes are in use until then. ``enough`` is False if the
-    room asked for cannot be had with all nodes that may be powered up. ``kept`` says of nodes that were tried
-    why they are not powered down.
+    Nodes are powered up in the first phase, if at all. A phase begins once the one before has ended: its
+    nodes are in use until then. ``enough`` is False if the room asked for cannot be had with all nodes that
+    may be powered up. ``kept`` says of nodes that were tried why they are not powered down.
     """
 
-    action: Action
     phases: tuple[Phase, ...]
     state: State
     enough: bool = True
     kept: Mapping[int, str] = field(default_factory=dict)
 
     @property
+    def action(self) -> Action:
+        """What is done first: all there is to it, unless nodes that are powered up replace others."""
+        return self.phases[0].action if self.phases else Action.NOTHING
+
+    @property
     def nodes(self) -> tuple[int, ...]:
-        """The rows of all nodes, those of the last phase first, as those come first that joined last."""
-        return tuple(node for phase in reversed(self.phases) for node in phase.nodes)
+        """The rows of the nodes that the action is about, those of the last phase first, as those come first
+        that joined last.
+        """
+        return self._of(self.action)
+
+    @property
+    def replaced(self) -> tuple[int, ...]:
+        """Likewise of the nodes that are powered down once others have been powered up."""
+        return self._of(Action.OFFLINE) if self.action is Action.ONLINE else ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """All moves, in order."""
         return tuple(step for phase in self.phases for step in phase.steps)
+
+    def _of(self, action: Action) -> tuple[int, ...]:
+        phases = [phase for phase in reversed(self.phases) if phase.action is action]
+        return tuple(node for phase in phases for node in phase.nodes)
 
 
 class Allowed(Enum):

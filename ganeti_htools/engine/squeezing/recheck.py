@@ -19,60 +19,75 @@ from ganeti_htools.model.state import State
 class NamedPhase:
     """What is left of a phase: nodes that are still to be powered down, or up, and the steps."""
 
+    action: Action
     nodes: Sequence[str]
     steps: Sequence[NamedStep]
 
 
 def obstacle(
     state: State,
-    action: Action,
     phases: Sequence[NamedPhase],
-    wanted: Wanted | None,
+    promised: Wanted | None,
+    target: Wanted,
     movable: Bools,
 ) -> str | None:
     """Why the rest of a plan cannot be carried out on a state; None if it can.
 
-    Nodes that are powered down have to be empty in the end. There has to be room for ``wanted`` on all nodes
-    of their groups that remain, or on all nodes once others are powered up; if it is None, the plan does not
-    promise any.
+    Nodes that are powered down have to be empty then, and all nodes of their groups that remain to have room
+    for ``target``. In the end there has to be room on all nodes for what is ``promised``, if anything.
     """
-    nodes = [name for phase in phases for name in phase.nodes]
-    gone = [name for name in nodes if name not in state.nodes]
+    gone = [name for phase in phases for name in phase.nodes if name not in state.nodes]
     if gone:
         return f"node {gone[0]} is gone"
-    rows = [state.nodes[name] for name in nodes]
-    down = action is Action.OFFLINE
-    for name, row in zip(nodes, rows, strict=True):
-        if down and state.cluster.nodes[row].master:
-            return f"node {name} is the master"
+    everywhere = np.ones(len(state.group), np.bool_)
+    for phase in phases:
+        rows, down = [state.nodes[name] for name in phase.nodes], phase.action is Action.OFFLINE
+        marked = switched(state, rows, down)
+        problem = (
+            _not_switched(state, rows, down)
+            or _leaving(state, phase.steps)
+            or recheck.obstacle(marked, everywhere, phase.steps, TO_THE_END, movable)
+            or (_too_few(state, marked, rows, target) if down else None)
+        )
+        if problem:
+            return problem
+        state = marked
+    enough = promised is None or reserve.room_on_all(state, everywhere, promised)
+    return None if enough else "nodes would not have the minimal resources free"
+
+
+def _not_switched(state: State, rows: Sequence[int], down: bool) -> str | None:
+    """Why nodes cannot be powered down, or up."""
+    for row in rows:
+        node = state.cluster.nodes[row]
+        if down and node.master:
+            return f"node {node.name} is the master"
         if down and state.columns.offline[row]:
-            return f"node {name} is offline or drained"
+            return f"node {node.name} is offline or drained"
         if not down and row not in online_candidates(state):
-            return f"node {name} is not offline with a standby tag"
-    for step in (step for phase in phases for step in phase.steps):
+            return f"node {node.name} is not offline with a standby tag"
+    return None
+
+
+def _leaving(state: State, steps: Sequence[NamedStep]) -> str | None:
+    """Which step leads from one group to another."""
+    for step in steps:
         touched = [state.nodes[name] for name in (*step.was, *step.now) if name in state.nodes]
         if len(set(state.group[touched].tolist())) > 1:
             return f"instance {step.instance} would leave its group"
-    marked, everywhere = state, np.ones(len(state.group), np.bool_)
-    for phase in phases:
-        marked = switched(marked, [state.nodes[name] for name in phase.nodes], down)
-        problem = recheck.obstacle(marked, everywhere, phase.steps, TO_THE_END, movable)
-        if problem:
-            return problem
-    if not down:
-        enough = wanted is None or reserve.room_on_all(marked, everywhere, wanted)
-        return None if enough else "nodes would not have the minimal resources free"
-    emptied = np.isin(marked.pnode, rows) | np.isin(marked.snode, rows)
-    for left in np.flatnonzero(emptied & ~marked.forthcoming).tolist():
+    return None
+
+
+def _too_few(before: State, state: State, rows: Sequence[int], target: Wanted) -> str | None:
+    """Why nodes must not be powered down: what is left on them, and what others do not have."""
+    emptied = np.isin(state.pnode, rows) | np.isin(state.snode, rows)
+    for left in np.flatnonzero(emptied & ~state.forthcoming).tolist():
         return f"instance {state.cluster.instances[left].name} would be left on a node that is powered down"
-    if lacks_master_candidates(state, ~marked.columns.offline):
+    if lacks_master_candidates(before, ~state.columns.offline):
         return "too few nodes would be left that can be master candidates"
-    groups = np.isin(marked.group, marked.group[rows])
-    if wanted is None:
-        return None
-    if not reserve.room_on_all(marked, groups, wanted):
+    if not reserve.room_on_all(state, np.isin(state.group, state.group[rows]), target):
         return "nodes would not keep the target resources free"
-    for group in sorted_unique(marked.group[rows]).tolist():
-        if not reserve.nothing_kept(wanted[group]) and not reserve.redundant(marked, marked.group == group):
-            return f"group {marked.cluster.groups[group].name} would not hold N+1"
+    for group in sorted_unique(state.group[rows]).tolist():
+        if not reserve.nothing_kept(target[group]) and not reserve.redundant(state, state.group == group):
+            return f"group {state.cluster.groups[group].name} would not hold N+1"
     return None

@@ -13,10 +13,9 @@ import numpy as np
 
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.down import power_down
-from ganeti_htools.engine.squeezing.power_group import power_group
+from ganeti_htools.engine.squeezing.power_group import PowerGroup, power_group
 from ganeti_htools.engine.squeezing.power_plan import (
     ANY,
-    Action,
     Allowed,
     Phase,
     PowerPlan,
@@ -41,28 +40,32 @@ def plan(
     """Power nodes up if not every node has room for ``minimum``, else down as far as ``target`` allows.
 
     Each node group is planned by itself: no instance leaves it. As long as groups need nodes, none is
-    powered down, and none of a group that does not hold N+1. ``target`` is at least ``minimum``: what has
-    been powered down once is not powered up again as long as instances stay as they are, and of a cluster
-    that was powered down nothing more is.
+    powered down; once they have enough, those are that these replace. None is of a group that does not hold
+    N+1. ``target`` is at least ``minimum``: as long as instances stay as they are, nothing is left to do once
+    the plan has been made, unless ``wishes`` allow no more nodes.
     """
     scopes: list[Bools] = [state.group == row for row in np.unique(state.group)]
-    lacking = [scope for scope in scopes if not room_on_all(state, scope, minimum)]
-    parts = [PowerPlan(Action.NOTHING, (), state)]
-    for scope in lacking or scopes:
+
+    def group(state: State, scope: Bools) -> PowerGroup:
         row = int(state.group[scope][0])
-        group = power_group(parts[-1].state, scope, movable, minimum[row], target[row], wishes.allowed)
-        if lacking:
-            parts.append(power_up(group, progress))
-            continue
-        done = sum(len(part.nodes) for part in parts)
+        return power_group(state, scope, movable, minimum[row], target[row], wishes.allowed)
+
+    now, ups, downs = state, list[PowerPlan](), list[PowerPlan]()
+    for scope in scopes:
+        if not room_on_all(state, scope, minimum):
+            ups.append(power_up(group(now, scope), progress, wishes))
+            now = ups[-1].state
+    if not all(part.enough for part in ups):
+        return PowerPlan(_merged(ups), now, enough=False)
+    for scope in scopes:
+        done = sum(len(part.nodes) for part in downs)
         left = None if wishes.most is None else max(0, wishes.most - done)
-        parts.append(power_down(group, progress, replace(wishes, most=left)))
-    phases = tuple(map(_together, zip_longest(*(part.phases for part in parts))))
-    nodes = {node for phase in phases for node in phase.nodes}
-    action = Action.ONLINE if lacking else Action.OFFLINE if nodes else Action.NOTHING
-    enough = all(part.enough for part in parts)
-    kept = {node: why for part in parts for node, why in part.kept.items() if node not in nodes}
-    return PowerPlan(action, phases, parts[-1].state, enough, kept)
+        downs.append(power_down(group(now, scope), progress, replace(wishes, most=left)))
+        now = downs[-1].state
+    phases = _merged(downs)
+    down = {node for phase in phases for node in phase.nodes}
+    kept = {node: why for part in downs for node, why in part.kept.items() if node not in down}
+    return PowerPlan((*_merged(ups), *phases), now, kept=kept)
 
 
 def may_spare(state: State, target: Wanted, movable: Bools, allowed: Allowed) -> bool:
@@ -78,11 +81,17 @@ def may_spare(state: State, target: Wanted, movable: Bools, allowed: Allowed) ->
     return False
 
 
+def _merged(parts: Sequence[PowerPlan]) -> tuple[Phase, ...]:
+    """The phases of plans for groups, those that may run at the same time as one."""
+    return tuple(map(_together, zip_longest(*(part.phases for part in parts))))
+
+
 def _together(phases: Sequence[Phase | None]) -> Phase:
     """Phases of groups as one. Their steps alternate, so that as many as possible can run at once."""
     parts = [phase for phase in phases if phase is not None]
     steps = zip_longest(*(part.steps for part in parts))
     return Phase(
+        parts[0].action,
         tuple(node for part in parts for node in part.nodes),
         tuple(step for some in steps for step in some if step is not None),
         frozenset(node for part in parts for node in part.late),

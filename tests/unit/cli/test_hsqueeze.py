@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from ganeti_htools.backends import text
 from ganeti_htools.cli import hsqueeze
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.planning.hsqueeze import Options
+from tests.support.squeezing import outgrown
 
 # Four nodes that are nearly empty; node1 is the master.
 FILE = """\
@@ -68,6 +70,32 @@ def test_standby_nodes_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[s
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["'Nodes to online'", "node4.org"]
     assert lines[4:6] == ["  echo Power Commands", "    gnt-node power -f on node4"]
+
+
+def test_what_they_replace_goes_down_then(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content, options = text.dump(outgrown()), ("--minimal-resources=40",)
+    heading = "'Nodes to offline then, which are not needed any more'"
+    lists = ["'Nodes to online'", "large", heading, "small"]
+    assert run(tmp_path, content, *options, "-C") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == lists
+    power = [line.strip() for line in lines if "gnt-node" in line]
+    assert power == [
+        "gnt-node power -f on large",
+        "gnt-node add-tags small htools:standby:auto",
+        "gnt-node power -f off small",
+    ]
+    assert run(tmp_path, content, *options, "--no-headers") == 0
+    assert capsys.readouterr().out.splitlines() == lists[1:]
+    assert run(tmp_path, content, *options, "--max-nodes=0") == 0
+    assert capsys.readouterr().out.splitlines() == lists[:2]
+    assert run(tmp_path, content, *options, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["action"], report["nodes"]) == ("online", ["large"])
+    assert [(phase["action"], phase["nodes"]) for phase in report["phases"]] == [
+        ("online", ["large"]),
+        ("offline", ["small"]),
+    ]
 
 
 def test_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

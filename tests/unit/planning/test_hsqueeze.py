@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from ganeti_htools.engine.squeezing.power_plan import Action, Phase, PowerPlan
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate
@@ -13,6 +14,7 @@ from tests.support import by_hand
 from tests.support.by_hand import instance
 from tests.support.clusters import Shape
 from tests.support.rows import with_master
+from tests.support.squeezing import OUTGROWN, outgrown
 
 
 def ignore(_text: str) -> None:
@@ -108,6 +110,38 @@ def test_phases_come_one_after_the_other() -> None:
     assert review(with_mirror(), proposal.jobs, 0).obstacle is None
     assert review(now, proposal.jobs[halfway:], halfway).obstacle is None
     assert "is on" in str(review(with_mirror(), proposal.jobs[halfway:], halfway).obstacle)
+
+
+def test_nodes_go_down_once_others_that_replace_them_are_up() -> None:
+    proposal = hsqueeze.propose(outgrown(), OUTGROWN, ignore)
+    assert proposal.purpose == "expanding by 1 nodes, then condensing by 1"
+    assert (proposal.found["action"], proposal.found["nodes"]) == ("online", ["large"])
+    up, down = proposal.found["phases"]
+    assert [(phase["action"], phase["nodes"]) for phase in (up, down)] == [
+        ("online", ["large"]),
+        ("offline", ["small"]),
+    ]
+    titles = [job.title for jobs in proposal.jobs for job in jobs]
+    drained = titles.index("drain small")
+    assert titles.index("mark large online") < drained - up["steps"]
+    assert titles[-down["steps"] - 3 : -3] == titles[drained + 1 :][: down["steps"]]
+    state = hsqueeze.seen(outgrown(), OUTGROWN)
+    again = hsqueeze.plan_again(state, OUTGROWN, proposal.found)
+    assert again.phases == hsqueeze.plan(state, OUTGROWN, ignore).phases
+    assert again.state.columns.offline.tolist() == [False, True, False]
+    assert proposal.review("stop", ignore)(outgrown(), proposal.jobs, 0).obstacle is None
+
+
+def test_what_has_come_up_may_go_down_again_in_a_later_phase() -> None:
+    """It is tagged and powered off as any other node then."""
+    state = hsqueeze.seen(outgrown(), OUTGROWN)
+    there = replace(state.cluster, nodes=tuple(replace(node, powered=False) for node in state.cluster.nodes))
+    up, down = (Phase(action, (2,), ()) for action in (Action.ONLINE, Action.OFFLINE))
+    jobs = hsqueeze.jobs(replace(state, cluster=there), PowerPlan((up, down), state))
+    assert [job.title for jobset in jobs for job in jobset] == [
+        *("power on large", "mark large online", "untag large"),
+        *("drain large", "tag large", "mark large offline", "power off large", "untag large"),
+    ]
 
 
 def test_nothing_to_do_is_no_job(spacious: Cluster) -> None:

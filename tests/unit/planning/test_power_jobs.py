@@ -16,7 +16,7 @@ from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.proposal import OnChange
 from ganeti_htools.simulator.world import with_role
 from tests.support.simulated import simulated
-from tests.support.squeezing import TIGHT, Caller, titles, world
+from tests.support.squeezing import OUTGROWN, TIGHT, Caller, asleep, outgrown, titles, world
 from tests.support.worlds import instance
 
 MORE_THAN_THERE_IS = Options(minimal_resources=1000.0, target_resources=1000.0)
@@ -53,6 +53,51 @@ async def test_down_and_up(autojump_clock: MockClock) -> None:
         assert (run.ending, run.moved) == (Ending.DONE, 2)
         assert caller.world.offline == caller.world.silent == {"three"}
         assert caller.tags("two") == ()
+
+
+async def test_up_then_down(autojump_clock: MockClock) -> None:
+    """What a node that is powered up replaces goes down in the same run, and then nothing is left to do."""
+    async with simulated(asleep(outgrown(), "large")) as (master, client):
+        caller = Caller(master, client, before=outgrown())
+        run = await caller.squeeze(OUTGROWN)
+        assert (run.ending, run.changes) == (Ending.DONE, [])
+        assert titles(run) == [
+            *("power on large", "mark large online", "untag large"),
+            *("drain small", "tag small", "mark small offline", "power off small", "untag small"),
+        ]
+        assert run.moved
+        assert caller.world.offline == caller.world.silent == {"small"}
+        assert caller.hosts() == {"boss", "large"}
+        assert (caller.tags("small"), caller.tags("large")) == ((AUTO,), ())
+        assert not (await caller.squeeze(OUTGROWN)).tasks
+
+
+@pytest.mark.parametrize("title", ["mark large online", "drain small", "mark small offline"])
+async def test_another_run_powers_down_what_is_left(autojump_clock: MockClock, title: str) -> None:
+    """Whatever fails; nothing is done twice but what has failed."""
+    failing = f"NODE_SET_PARAMS.{title.split()[-2] if title.startswith('mark') else 'small'}"
+    async with simulated(asleep(outgrown(), "large")) as (master, client):
+        caller = Caller(master, client, before=outgrown())
+        caller.react = until_submitting(title, lambda: master.jobs.behaviour.fail(failing, 1))
+        assert (await caller.squeeze(OUTGROWN)).ending is Ending.FAILED
+        caller.react = lambda _event: None
+        assert (await caller.squeeze(OUTGROWN)).ending is Ending.DONE
+        assert caller.world.offline == caller.world.silent == {"small"}
+        assert not caller.world.drained
+        assert caller.hosts() == {"boss", "large"}
+        assert not (await caller.squeeze(OUTGROWN)).tasks
+
+
+async def test_a_node_that_is_smaller_than_it_was_replaces_none(autojump_clock: MockClock) -> None:
+    """Its figures are seen once it is there, and the rest of the plan is made anew."""
+    start = asleep(outgrown(), "large")
+    large = replace(start.cluster.nodes[-1], t_mem=9000.0, f_mem=9000)
+    async with simulated(start.with_nodes([large])) as (master, client):
+        caller = Caller(master, client, before=outgrown())
+        run = await caller.squeeze(OUTGROWN)
+        assert run.ending is Ending.DONE
+        assert run.changes
+        assert caller.world.offline == frozenset()
 
 
 async def test_a_tag_of_others_stays(autojump_clock: MockClock) -> None:

@@ -40,8 +40,8 @@ def obstacle(
     target: Instance = SMALL,
 ) -> str | None:
     state = derive(cluster)
-    phases = [NamedPhase(nodes, steps)]
-    return recheck.obstacle(state, action, phases, [target] * 2, np.ones(len(state.pnode), np.bool_))
+    phases, promised = [NamedPhase(action, nodes, steps)], [target] * 2 if action is Action.ONLINE else None
+    return recheck.obstacle(state, phases, promised, [target] * 2, np.ones(len(state.pnode), np.bool_))
 
 
 def test_a_node_that_will_be_empty() -> None:
@@ -278,11 +278,11 @@ def test_a_plan_that_copies_holds_as_long_as_its_nodes_do() -> None:
     found = squeeze.plan(state, [NOTHING], [SMALL], everyone, wishes=Wishes(allowed=Allowed.ALL))
     assert found.action is Action.NOTHING  # plain instances come back nowhere should their node be lost
     found = squeeze.plan(state, [NOTHING], [NOTHING], everyone, wishes=Wishes(allowed=Allowed.ALL))
-    phases = [NamedPhase(state.names(found.nodes), list(named(state, found.steps)))]
-    assert recheck.obstacle(state, found.action, phases, [NOTHING], everyone) is None
+    phases = [NamedPhase(found.action, state.names(found.nodes), list(named(state, found.steps)))]
+    assert recheck.obstacle(state, phases, None, [NOTHING], everyone) is None
     less = [replace(node, t_dsk=1.0, f_dsk=0) if node.master else node for node in state.cluster.nodes]
     full = derive(replace(state.cluster, nodes=tuple(less)))
-    assert "does not fit" in str(recheck.obstacle(full, found.action, phases, [NOTHING], everyone))
+    assert "does not fit" in str(recheck.obstacle(full, phases, None, [NOTHING], everyone))
 
 
 def in_pool(pool: int | None, capable: str) -> State:
@@ -323,8 +323,8 @@ def test_master_candidates_that_have_gone_meanwhile() -> None:
         (before, None),
         (in_pool(4, "yyyyyy"), "too few nodes would be left that can be master candidates"),
     ):
-        phases = [NamedPhase(nodes, [])]
-        found = recheck.obstacle(now, Action.OFFLINE, phases, [NOTHING], np.ones(0, np.bool_))
+        phases = [NamedPhase(Action.OFFLINE, nodes, [])]
+        found = recheck.obstacle(now, phases, None, [NOTHING], np.ones(0, np.bool_))
         assert found == why
 
 

@@ -1,0 +1,156 @@
+"""Where nodes are powered up, nothing is left to do afterwards: what they replace is powered down by the same
+plan.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from ganeti_htools.engine.balancing.recheck import named
+from ganeti_htools.engine.squeezing import recheck, squeeze, up
+from ganeti_htools.engine.squeezing.down import power_down
+from ganeti_htools.engine.squeezing.power_group import power_group
+from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Allowed, PowerPlan, Wishes
+from ganeti_htools.engine.squeezing.recheck import NamedPhase
+from ganeti_htools.engine.squeezing.reserve import redundant, room_on_all
+from ganeti_htools.engine.squeezing.up import power_up
+from ganeti_htools.model.cluster import Cluster, Instance, Node
+from ganeti_htools.model.derive import derive
+from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import STANDBY
+from ganeti_htools.planning import hsqueeze, standby
+from tests.support.at_rest import TEMPLATES, after, sized
+from tests.support.clusters import Shape
+from tests.support.rows import with_master
+
+# Minimum and target.
+Wanted = tuple[Instance, Instance]
+
+
+def asleep(rng: random.Random, like: Node, name: str) -> Node:
+    """An empty node that is off, smaller or larger than another one."""
+    factor = rng.choice((0.5, 1.0, 1.0, 1.5, 2.5))
+    memory, disk = int(factor * like.t_mem), int(factor * like.t_dsk)
+    return replace(
+        like,
+        name=name,
+        master=False,
+        offline=True,
+        tags=(*like.tags, f"{STANDBY}auto"),
+        t_mem=float(memory),
+        f_mem=memory - like.n_mem,
+        t_dsk=float(disk),
+        f_dsk=disk,
+        t_cpu=float(max(2, round(factor * like.t_cpu))),
+    )
+
+
+def lacking(seed: int) -> tuple[Cluster, Wanted, Allowed]:
+    """A cluster some of whose nodes have too little free, what is wanted, and what may move."""
+    rng = random.Random(seed)
+    allowed = rng.choice(list(Allowed))
+    shape = Shape(
+        nodes=rng.randint(3, 6),
+        instances=rng.randint(4, 18),
+        groups=rng.choice((1, 1, 2)) if seed % 3 == 2 else 1,
+        templates=TEMPLATES[allowed],
+        fill=rng.choice((0.3, 0.5, 0.7, 0.85)),
+        down=rng.choice((0.0, 0.3)),
+    )
+    shape = replace(shape, nodes=shape.nodes * shape.groups)
+    cluster = with_master(seed, shape)
+    alike = cluster.nodes[: shape.groups]
+    more = [asleep(rng, rng.choice(alike), f"standby{row}") for row in range(rng.randint(1, 4))]
+    cluster = replace(cluster, nodes=(*cluster.nodes, *more))
+    columns = derive(cluster).columns
+    least = int(columns.unallocated[~columns.offline].min())
+    minimum = sized(allowed, max(128, least + rng.choice((-200, 1, 100, 300, 800, 2000))))
+    return cluster, (minimum, replace(minimum, mem=minimum.mem + rng.choice((0, 0, 128, 1024)))), allowed
+
+
+def planned(state: State, wanted: Wanted, allowed: Allowed, wishes: Wishes = ANY) -> PowerPlan:
+    minimum, target = ([each] * len(state.policies) for each in wanted)
+    everyone = np.ones(len(state.pnode), np.bool_)
+    return squeeze.plan(state, minimum, target, everyone, wishes=replace(wishes, allowed=allowed))
+
+
+def powered_up(seeds: range) -> Iterator[tuple[Cluster, Wanted, Allowed, State, PowerPlan]]:
+    """Those of the clusters where powering up is enough, and the plans."""
+    for seed in seeds:
+        cluster, wanted, allowed = lacking(seed)
+        state = derive(cluster)
+        if room_on_all(state, np.ones(len(state.group), np.bool_), [wanted[0]] * len(state.policies)):
+            continue
+        found = planned(state, wanted, allowed)
+        if found.enough:
+            yield cluster, wanted, allowed, state, found
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 160, 20)])
+def test_a_second_run_does_nothing(seeds: range) -> None:
+    replacing = runs = 0
+    for cluster, wanted, allowed, state, found in powered_up(seeds):
+        told = hsqueeze.knowing(after(state, found), cluster)
+        again = planned(derive(standby.furnished(told)), wanted, allowed)
+        assert not again.nodes
+        assert not again.steps
+        replacing, runs = replacing + bool(found.replaced), runs + 1
+    assert runs > replacing > 0
+
+
+@pytest.mark.parametrize("seeds", [range(start, start + 30) for start in range(0, 120, 30)])
+def test_the_phases_can_be_made_and_keep_what_they_promise(seeds: range) -> None:
+    """Nodes that are powered up are enough before others are powered down; N+1 holds after these again."""
+    replacing = 0
+    for _, wanted, _, state, found in powered_up(seeds):
+        everywhere, everyone = np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
+        minimum, target = ([each] * len(state.policies) for each in wanted)
+        steps = named(state, found.steps)
+        phases = [
+            NamedPhase(phase.action, state.names(phase.nodes), list(islice(steps, len(phase.steps))))
+            for phase in found.phases
+        ]
+        assert [phase.action for phase in phases] == [Action.ONLINE] + [Action.OFFLINE] * (len(phases) - 1)
+        assert recheck.obstacle(state, phases[:1], minimum, target, everyone) is None
+        assert recheck.obstacle(state, phases, minimum, target, everyone) is None
+        assert not found.state.columns.offline[list({*found.nodes} - {*found.replaced})].any()
+        assert found.state.columns.offline[list(found.replaced)].all()
+        if found.replaced:
+            replacing += 1
+            groups = {*state.group[list(found.replaced)].tolist()}
+            assert all(redundant(found.state, everywhere & (state.group == group)) for group in groups)
+    assert replacing
+
+
+def test_nodes_stay_where_none_may_be_powered_down() -> None:
+    """The same nodes are powered up then, and none that is not needed."""
+    replacing = 0
+    for _, wanted, allowed, state, found in powered_up(range(60)):
+        kept = planned(state, wanted, allowed, Wishes(most=0))
+        assert kept.phases == found.phases[:1]
+        replacing += bool(found.replaced)
+    assert replacing
+
+
+def test_what_is_left_out_is_not_needed() -> None:
+    """Of the nodes that are powered up none could be powered down."""
+    fewer = 0
+    for seed in range(80):
+        cluster, (minimum, target), allowed = lacking(seed)
+        state = derive(cluster)
+        scope, everyone = state.group == state.group[0], np.ones(len(state.pnode), np.bool_)
+        if room_on_all(state, scope, [minimum] * len(state.policies)):
+            continue
+        group = power_group(state, scope, everyone, minimum, target, allowed)
+        first, found = up.in_order(group, lambda *_: None), power_up(group, lambda *_: None)
+        assert {*found.nodes} <= {*first.nodes}
+        assert found.enough == first.enough
+        fewer += len(found.nodes) < len(first.nodes)
+        if found.enough:
+            rest = power_down(group.then(found.state), lambda *_: None)
+            assert not {*rest.nodes} & {*found.nodes}
+    assert fewer
