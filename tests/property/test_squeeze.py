@@ -129,7 +129,6 @@ def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
             [],
             [Action.OFFLINE],
             [Action.ONLINE],
-            [Action.ONLINE, Action.OFFLINE],
         ), seed
         seen.add(tuple(actions))
     assert {(Action.OFFLINE,)} <= seen
@@ -162,10 +161,7 @@ def test_down_and_up_and_down_it_comes_to_rest(seeds: range) -> None:
         little, much = sized(allowed, 128), sized(allowed, rng.choice((3000, 6000)))
         for wanted_now in ((little, little), (much, much)) * 2:
             told, actions = at_rest(told, before, wanted_now, allowed)
-            assert len(actions) < 4, seed
-            up, down = actions.count(Action.ONLINE), actions.count(Action.OFFLINE)
-            assert actions == [Action.ONLINE] * up + [Action.OFFLINE] * down, seed
-            assert max(up, down) <= 1, seed
+            assert len(actions) <= 1, seed
             seen.update(actions)
     assert {*seen} >= {Action.OFFLINE, Action.ONLINE}
 
