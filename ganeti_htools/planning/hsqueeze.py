@@ -256,7 +256,8 @@ def proposed(state: State, found: PowerPlan, options: Options) -> Proposal:
     )
 
 
-def marked(rest: "Jobsets", *actions: Action) -> list[str]:
-    """The nodes that jobs are yet to mark offline, or online."""
+def marked(rest: "Jobsets", action: Action | None = None) -> list[str]:
+    """The nodes that jobs are yet to mark offline, or online; only one of these with an action."""
     ops = [op for jobs in rest for job in jobs for op in job.opcodes if "offline" in op]
-    return [op["node_name"] for op in ops if (Action.OFFLINE if op["offline"] else Action.ONLINE) in actions]
+    wanted = [op for op in ops if action is None or op["offline"] is (action is Action.OFFLINE)]
+    return [op["node_name"] for op in wanted]

@@ -135,7 +135,6 @@ def _reviewer(proposal: Proposal, options: Options, group: Cluster, on_change: O
             return Review("what an earlier hsqueeze has left there has changed")
         begun = True
         # Before nodes are online, and while they are drained, the plan's own check knows better.
-        pending = hsqueeze.marked(rest, Action.OFFLINE, Action.ONLINE)
-        return (inner if pending else safer)(now, rest, made)
+        return (inner if hsqueeze.marked(rest) else safer)(now, rest, made)
 
     return check
