@@ -1,6 +1,7 @@
 """Policies together over weeks in which load comes and goes, on the simulator."""
 
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -68,14 +69,18 @@ def begun(log: Log, policy: str | None = None) -> list[Decision]:
 
 
 def check_cool_downs(log: Log, wishes: dict[str, Settings]) -> None:
-    """No plan moves what has moved within the cool-down of its policy, and no plan moves anything twice."""
+    """No plan moves what has moved within the cool-down of its policy, and no plan moves anything twice.
+
+    What a plan that was stopped has not come to has not moved. There is one group, so one plan at a time.
+    """
     last: dict[str, float] = {}
-    for plan in begun(log):
+    plans = begun(log)
+    for plan, end in zip(plans, [*(each.time for each in plans[1:]), inf], strict=True):
         names = [str(move["instance"]) for move in plan.moves]
         assert len(names) == len(set(names))
         for name in names:
             assert plan.time - last.get(name, -DAY) >= wishes[plan.policy].cool_down_seconds
-        last |= dict.fromkeys(names, plan.time)
+        last |= {name: plan.time for when, name, _ in log.moves if plan.time <= when < end}
 
 
 def check_budgets(log: Log, wishes: dict[str, Settings], sizes: dict[str, int]) -> None:
