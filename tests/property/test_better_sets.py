@@ -20,6 +20,8 @@ from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import Shape
 from tests.support.rows import with_master
 
+pytestmark = pytest.mark.slow
+
 TEMPLATES = {
     Allowed.POOLS: {"ext": 6, "sharedfile": 2, "drbd": 1},
     Allowed.DRBD: {"drbd": 3, "ext": 3},

@@ -27,6 +27,8 @@ from tests.support.at_rest import TEMPLATES, after, sized
 from tests.support.clusters import Shape
 from tests.support.rows import with_master
 
+pytestmark = pytest.mark.slow
+
 # Minimum and target.
 Wanted = tuple[Instance, Instance]
 
