@@ -113,7 +113,7 @@ class Redundancy(KnownLosses):
         if asked.mirrored:
             if not likely and not self._concerned(asked, primary):
                 return True
-            if not few and not self.redundant():
+            if not few and not self.tried.get(NOWHERE):  # to find it out takes longer than a trial
                 return None
 
         def survived(node: int) -> bool | None:
