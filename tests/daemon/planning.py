@@ -40,6 +40,14 @@ def known(daemon: Daemon) -> None:
     wait_until(lambda: daemon.status()["cluster"]["nodes"])
 
 
+def settled(daemon: Daemon) -> bool:
+    """Whether no jobs of plans go on, and nothing is claimed that new plans would have to leave."""
+    if any(each["jobs"]["going"] for each in call(daemon, "plans")):
+        return False
+    ledger = daemon.status()["ledger"]
+    return (ledger["claims"], ledger["behind_s"]) == (0, 0)
+
+
 def tool(name: str, *options: object) -> Finished:
     return run(PROGRAMS / name, *options)
 

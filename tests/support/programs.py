@@ -66,10 +66,12 @@ def hail(request: Path | None = None, *options: str) -> Finished:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
+    """Ask less often the longer it takes, so that what is waited for gets the processor."""
+    begin = time.monotonic()
     while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+        waited = time.monotonic() - begin
+        assert waited < PATIENCE
+        time.sleep(min(0.005 + waited / 10, 0.05))
 
 
 class Daemon:

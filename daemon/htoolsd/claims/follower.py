@@ -1,5 +1,6 @@
 """The ledger kept in step with the cluster, and the cluster with the ledger; nobody waits for either."""
 
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -9,8 +10,9 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.planning.view import View
 from htoolsd.ledger.following import Agreed
+from htoolsd.ledger.identities import full_name, plan_name
 from htoolsd.ledger.kept import Left, left_of
-from htoolsd.ledger.records import LedgerError, UnavailableError
+from htoolsd.ledger.records import Consumer, LedgerError, UnavailableError
 from htoolsd.ledger.telling import Telling
 from htoolsd.ledger.worker import Worker
 from htoolsd.sync.following import Sync
@@ -33,8 +35,8 @@ class Follower:
         self._telling = Telling(View().static_kvm_node_memory)
         self.agreed: Agreed | None = None  # what was said and stood there last, which decisions know of
         self._behind: float | None = None  # since when something is not said
+        self._living: Callable[[], Collection[str]] | None = None
         self.error: str | None = None
-        self.looked = trio.Event()  # set, and replaced, after each look
 
     @property
     def awaited(self) -> bool:
@@ -59,23 +61,25 @@ class Follower:
         """Returns when a look that begins after this call has ended."""
         await self._trigger.again()
 
+    def follow(self, living: Callable[[], Collection[str]]) -> None:
+        """Have each look release what plans have claimed, all but those with these ids."""
+        self._living = living
+
     async def run(self) -> None:
         """Follow until cancelled."""
-        await self._trigger.begin()
         while True:
+            await self._trigger.begin()
             await self._look()
             self._trigger.end()
-            self.looked.set()
-            self.looked = trio.Event()
-            await self._trigger.begin()
 
     async def _look(self) -> None:
         model, began = self._sync.model, trio.current_time()
         if model.told is None or model.name is None or not self._sync.master:
             return
         cluster, name = model.told, model.name
+        living = None if self._living is None else {plan_name(name, plan) for plan in self._living()}
         try:
-            agreed, left = await self._ledger.do(lambda ledger: self._tell(ledger, cluster, name))
+            agreed, left = await self._ledger.do(lambda ledger: self._tell(ledger, cluster, name, living))
         except LedgerError as error:
             self._failed(error)
             return
@@ -86,14 +90,21 @@ class Follower:
         if self.error is not None:
             _log.info("ledger follows again")
         self.error = None
-        if self._behind is not None and self._behind <= began:
-            self._behind = None
         await self._sync.keep(Kept(*left))
         self.agreed = agreed
+        if self._behind is not None and self._behind <= began:
+            self._behind = None
 
-    def _tell(self, ledger: "Ledger", cluster: Cluster, name: str) -> tuple[Agreed, Left]:
+    def _tell(
+        self, ledger: "Ledger", cluster: Cluster, name: str, living: Collection[str] | None
+    ) -> tuple[Agreed, Left]:
         """Have the ledger say what is so, and find out what decisions have to leave. Raises LedgerError."""
         agreed = self._telling.tell(ledger, cluster, name)
+        over = [] if living is None else [plan for plan in _plans(agreed) if plan.name not in living]
+        for plan in over:
+            ledger.release(plan.uuid)
+        if over:
+            agreed = self._telling.tell(ledger, cluster, name)
         return agreed, left_of(*agreed)
 
     def _failed(self, error: HtoolsError) -> None:
@@ -101,3 +112,10 @@ class Follower:
         if str(error) != self.error and not isinstance(error, UnavailableError):  # those are logged
             _log.warning("ledger does not follow", error=str(error))
         self.error = str(error)
+
+
+def _plans(agreed: Agreed) -> Iterator[Consumer]:
+    """The plans of the cluster that have claimed something."""
+    own = full_name(agreed.said.places.cluster, "")
+    consumers = agreed.contents.consumers.values()
+    return (each for each in consumers if each.kind == "plan" and each.name.startswith(own))

@@ -1,10 +1,10 @@
 """What plans claim for their moves: from before a set of jobs is submitted until they have ended.
 
 A plan claims under a name of its own. Its claim survives the daemon; it is released once no job of the plan
-is under way any more.
+is under way any more, at the latest by the follower.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import structlog
 import trio
@@ -15,7 +15,7 @@ from ganeti_htools.model.cluster import Cluster
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.follower import Follower
 from htoolsd.ledger.following import Agreed, of_classes
-from htoolsd.ledger.identities import consumer_uuid, full_name
+from htoolsd.ledger.identities import consumer_uuid, plan_name
 from htoolsd.ledger.kept import claimed_nodes, left_of
 from htoolsd.ledger.moves import Stations, needs_of
 from htoolsd.ledger.records import Allocations, ConflictError, Consumer, LedgerError, UnavailableError
@@ -88,21 +88,9 @@ class PlanClaims:
     async def release(self, plan: str) -> None:
         """A plan needs nothing at the moment."""
         cluster = self._sync.model.name
-        if cluster is not None:
-            await self._release(_consumer(plan, cluster))
-
-    async def run(self, living: Callable[[], Collection[str]]) -> None:
-        """Release the claims of plans of which no job can be under way: all but the ``living``."""
-        while True:
-            await self._follower.looked.wait()
-            agreed = self._follower.agreed
-            if agreed is not None:
-                kept = {_consumer(plan, agreed.said.places.cluster).uuid for plan in living()}
-                for each in _claimants(agreed):
-                    if each.uuid not in kept:
-                        await self._release(each)
-
-    async def _release(self, consumer: Consumer) -> None:
+        if cluster is None:
+            return
+        consumer = _consumer(plan, cluster)
         try:
             if await self._ledger.do(lambda ledger: ledger.release(consumer.uuid)):
                 self._follower.heed()
@@ -115,16 +103,9 @@ class PlanClaims:
 
 
 def _consumer(plan: str, cluster: str) -> Consumer:
-    """A plan as a consumer; a slash stands in no name of an instance."""
-    name = full_name(cluster, f"plan/{plan}")
+    """A plan as a consumer."""
+    name = plan_name(cluster, plan)
     return Consumer(consumer_uuid(name), name, "plan")
-
-
-def _claimants(agreed: Agreed) -> Iterator[Consumer]:
-    """The plans of the cluster that have claimed something."""
-    own = full_name(agreed.said.places.cluster, "")
-    consumers = agreed.contents.consumers.values()
-    return (each for each in consumers if each.kind == "plan" and each.name.startswith(own))
 
 
 def _wanted(jobs: Sequence[Job], seen: Agreed) -> Allocations:

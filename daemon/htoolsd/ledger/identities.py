@@ -11,6 +11,11 @@ def full_name(cluster: str, name: str) -> str:
     return f"{cluster}/{name}"
 
 
+def plan_name(cluster: str, plan: str) -> str:
+    """The name in the ledger of a plan; a second slash stands in no name of an instance."""
+    return full_name(cluster, f"plan/{plan}")
+
+
 def provider_uuid(name: str) -> str:
     """The uuid of the resource provider of that name; a pool that clusters share has a name of its own."""
     return str(uuid5(_PROVIDERS, name))

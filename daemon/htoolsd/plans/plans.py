@@ -102,8 +102,6 @@ class Plans:
             for plan in self._plans.values():
                 if plan.run.current:
                     self._traces.start_soon(self._trace, plan)
-            if self._claims is not None:
-                self._traces.start_soon(self._claims.run, self._living)
             task_status.started()
             await self._stopping.wait()
             self._traces.cancel_scope.cancel()
@@ -127,8 +125,8 @@ class Plans:
                 await self._record_if_possible(plan)
         self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
 
-    def _living(self) -> set[str]:
-        """The plans of which jobs may be under way, or are about to be."""
+    def living(self) -> set[str]:
+        """The ids of the plans of which jobs may be under way, or are about to be."""
         return {plan.id for plan in self._plans.values() if plan.state.going or plan.run.current}
 
     # Carrying out
@@ -208,6 +206,8 @@ class Plans:
                 await trace(plan.run, ganeti, self._teller(plan), _FOR_EVER)
         except Exception:
             _log.exception("jobs cannot be followed", plan=plan.id)
+        else:
+            await self._claim(plan, ())
         plan.stand("")
         await self._record_if_possible(plan)
 

@@ -143,6 +143,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
 
     plan_claims = PlanClaims(sync, ledger, follower, claims)
     plans = Plans(os.path.join(config.state_dir, "plans"), sync, noted, plan_claims)
+    follower.follow(plans.living)
     policies = Policies(
         os.path.join(config.state_dir, "policies.json"),
         sync,

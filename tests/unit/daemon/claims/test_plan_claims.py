@@ -68,6 +68,13 @@ class Daemon:
             if each.kind == "plan"
         }
 
+    def reserved(self, name: str) -> dict[str, int]:
+        """What decisions leave of a node, by class."""
+        cluster = self.sync.model.cluster
+        assert cluster is not None
+        (node,) = (row for row in cluster.nodes if row.name == name)
+        return {each: inventory.reserved for each, inventory in node.inventories}
+
     async def promise(self, name: str, memory: int) -> None:
         """Have an instance be promised memory of every node."""
         name = f"{self.sync.model.name}/{name}"
@@ -94,9 +101,10 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
         plans = Plans(str(directory / "plans"), sync, claims=claims)
         await sync.refresh()
         async with trio.open_nursery() as nursery:
+            await nursery.start(plans.run)
+            follower.follow(plans.living)
             nursery.start_soon(follower.run)
             await follower.again()
-            await nursery.start(plans.run)
             yield Daemon(luxid, sync, worker, follower, claims, plans)
             nursery.cancel_scope.cancel()
 
@@ -141,10 +149,9 @@ async def test_claims_of_plans_that_are_gone_are_released(autojump_clock: MockCl
         await here.claim(Consumer(consumer_uuid(name), name, "plan"), {node: {"MEMORY_MB": 1}})
         theirs = Consumer(consumer_uuid("other/plan/theirs"), "other/plan/theirs", "plan")
         await here.claim(theirs, {node: {"MEMORY_MB": 1}})
-        while name in await here.claimed():
-            await here.follower.again()
-            await trio.sleep(1)
+        await here.follower.again()
         assert [*await here.claimed()] == ["other/plan/theirs"]
+        assert here.reserved("one") == {"MEMORY_MB": 1}  # at no look more
 
 
 async def test_what_was_promised_meanwhile_stops_a_plan(autojump_clock: MockClock, tmp_path: Path) -> None:
