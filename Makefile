@@ -10,7 +10,7 @@ help:
 	@echo "make demo          the daemon and the iallocator at work on an embedded cluster"
 	@echo "make test          linters, type checker and tests, with their coverage"
 	@echo "make check         linters, type checker and unit tests: for every change on the way"
-	@echo "make test-long     those tests that search at random, again and again, never the same (ROUNDS=20)"
+	@echo "make test-long     more cases, then those tests that search at random, again and again, never the same (ROUNDS=20)"
 	@echo "make lint          linters and type checker"
 	@echo "make test-lowest   the tests with the lowest supported versions of all dependencies, without slow ones, searches and comparisons"
 	@echo "make conformance   upstream's own test cases"
@@ -55,6 +55,7 @@ lint: $(VENV)/.developer
 	$(BIN)/mypy build/htoolsd.py
 
 test-long: $(VENV)/.developer
+	$(BIN)/python $(PYTEST) -m long
 	for round in $$(seq $(ROUNDS)); do \
 		$(BIN)/python $(PYTEST) --hypothesis-profile=searched -m "searching and not integration" || exit; \
 	done

@@ -19,6 +19,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.clusters import Shape
 from tests.support.rows import with_master
+from tests.support.seeds import parts
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,7 @@ def possible(group: PowerGroup) -> Iterator[PowerPlan]:
                 yield plan
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 80, 20)])
+@pytest.mark.parametrize("seeds", parts(80, 20))
 def test_no_worse_than_greedy(seeds: range) -> None:
     better = 0
     for seed in seeds:
@@ -72,9 +73,7 @@ def test_no_worse_than_greedy(seeds: range) -> None:
 
 
 # Of the last, not all that joined one after the other can really be made.
-@pytest.mark.parametrize(
-    "seeds", [*(range(start, start + 10) for start in range(0, 60, 10)), (60, 103, 115, 135)]
-)
+@pytest.mark.parametrize("seeds", [*parts(60, 10), (60, 103, 115, 135)])
 def test_no_set_of_a_small_group_is_better(seeds: Sequence[int]) -> None:
     compared = 0
     for seed in seeds:
@@ -86,7 +85,7 @@ def test_no_set_of_a_small_group_is_better(seeds: Sequence[int]) -> None:
     assert compared > 2
 
 
-@pytest.mark.parametrize("seeds", [range(20), range(20, 40)])
+@pytest.mark.parametrize("seeds", parts(40, 20))
 def test_what_has_to_be_moved_at_least_is_moved(seeds: range) -> None:
     """And what no sum excludes is what all other tests rest on."""
     plans = 0

@@ -26,6 +26,7 @@ from ganeti_htools.planning import hsqueeze, standby
 from tests.support.at_rest import TEMPLATES, after, sized
 from tests.support.clusters import Shape
 from tests.support.rows import with_master
+from tests.support.seeds import parts
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +93,7 @@ def powered_up(seeds: range) -> Iterator[tuple[Cluster, Wanted, Allowed, State, 
             yield cluster, wanted, allowed, state, found
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 80, 20)])
+@pytest.mark.parametrize("seeds", parts(80, 20))
 def test_a_second_run_does_nothing(seeds: range) -> None:
     replacing = runs = 0
     for cluster, wanted, allowed, state, found in powered_up(seeds):
@@ -104,7 +105,7 @@ def test_a_second_run_does_nothing(seeds: range) -> None:
     assert runs > replacing > 0
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 30) for start in range(0, 60, 30)])
+@pytest.mark.parametrize("seeds", parts(60, 30))
 def test_the_phases_can_be_made_and_keep_what_they_promise(seeds: range) -> None:
     """Nodes that are powered up are enough before others are powered down; N+1 holds after these again."""
     replacing = 0

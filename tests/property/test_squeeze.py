@@ -32,6 +32,7 @@ from tests.support.at_rest import after, at_rest, mixed, sized
 from tests.support.classes import with_classes
 from tests.support.clusters import TIGHT, Shape, cluster
 from tests.support.rows import with_master
+from tests.support.seeds import parts
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
 
@@ -62,7 +63,7 @@ def wanted(rng: random.Random) -> Instance:
     return Instance("wanted", memory, 0, (), vcpus, auto_balance=False, template=DiskTemplate.EXT)
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 80, 20)])
+@pytest.mark.parametrize("seeds", parts(80, 20))
 def test_what_is_hopeless_fails(seeds: range) -> None:
     dismissed = Counter[str]()
     for seed in seeds:
@@ -82,7 +83,7 @@ def test_what_is_hopeless_fails(seeds: range) -> None:
     assert dismissed.total() > 10
 
 
-@pytest.mark.parametrize("seeds", [range(30), range(30, 60)])
+@pytest.mark.parametrize("seeds", parts(60, 30))
 def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = []
     for seed in seeds:
@@ -102,7 +103,7 @@ def test_a_plan_is_the_same_without_short_cuts(seeds: range, monkeypatch: pytest
     assert {found.action for found in quick} >= {Action.OFFLINE, Action.ONLINE}
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 80, 20)])
+@pytest.mark.parametrize("seeds", parts(80, 20))
 def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
     """What was powered down is not powered up again, nor is more powered down; whatever begins."""
     seen = set()
@@ -136,7 +137,7 @@ def test_with_the_same_load_a_cluster_comes_to_rest(seeds: range) -> None:
     assert {(Action.OFFLINE,)} <= seen
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 8) for start in range(0, 32, 8)])
+@pytest.mark.parametrize("seeds", parts(32, 8))
 def test_a_second_run_does_nothing(seeds: range) -> None:
     """Also where N+1 would not hold on the way with all nodes drained at once."""
     freed = 0
@@ -150,7 +151,7 @@ def test_a_second_run_does_nothing(seeds: range) -> None:
     assert freed
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 6) for start in range(0, 24, 6)])
+@pytest.mark.parametrize("seeds", parts(24, 6))
 def test_down_and_up_and_down_it_comes_to_rest(seeds: range) -> None:
     """With all templates and several groups: each time that what is wanted changes something is done, then
     nothing, the second time down and up as well. What has gone down does not come back by itself.
@@ -187,7 +188,7 @@ def made(state: State, found: PowerPlan) -> Iterator[State]:
                 yield replace(state, columns=state.columns._replace(offline=drained))
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, 80, 20)])
+@pytest.mark.parametrize("seeds", parts(80, 20))
 def test_redundancy_is_kept_on_the_way(seeds: range) -> None:
     """By losing each node in turn after each move, the nodes that are emptied among them."""
     kept = 0
@@ -202,7 +203,7 @@ def test_redundancy_is_kept_on_the_way(seeds: range) -> None:
     assert kept > 5
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 6) for start in range(0, 24, 6)])
+@pytest.mark.parametrize("seeds", parts(24, 6))
 def test_redundancy_is_kept_while_disks_are_copied(seeds: range) -> None:
     """The same where mirrors leave their nodes, in one phase or in several."""
     kept = 0
@@ -236,7 +237,7 @@ def sound(state: State, found: PowerPlan) -> int:
     return seen
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 15) for start in range(0, 45, 15)])
+@pytest.mark.parametrize("seeds", parts(45, 15))
 def test_nodes_with_mirrored_instances_are_emptied_whole(seeds: range) -> None:
     """With DRBD allowed a node goes only without primaries and secondaries; N+1 holds then, too."""
     freed = 0
