@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,14 +128,21 @@ class Daemon:
         """The log so far."""
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
-    def descriptors(self) -> int:
-        """How many files the process has open, those of the moment aside."""
-
-        def count() -> int:
+    def descriptors(self) -> Counter[str]:
+        """What the process has open; not what it keeps in its state directory, nor what is of the moment."""
+        found = self._open()
+        for _ in range(20):
             time.sleep(0.01)
-            return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+            found &= self._open()
+        return found
 
-        return min(count() for _ in range(20))
+    def _open(self) -> Counter[str]:
+        directory, found = f"/proc/{self.process.pid}/fd", Counter[str]()
+        for number in os.listdir(directory):
+            with suppress(FileNotFoundError):  # closed meanwhile
+                name = os.readlink(f"{directory}/{number}")
+                found[name.partition(":[")[0]] += not name.startswith(f"{self.state}/")
+        return found
 
     def wait_begun(self) -> None:
         """Until a gated decision is under way."""

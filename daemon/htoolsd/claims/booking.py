@@ -157,6 +157,9 @@ class Booking:
             if str(error) != self._error and not isinstance(error, UnavailableError):  # those are logged
                 _log.warning("claims are not in the ledger", error=str(error))
             self._error = str(error)
+        except Exception as defect:  # of ours; decisions go on without
+            _log.exception("claims are not in the ledger")
+            self._error = f"{type(defect).__name__}: {defect}"
 
     async def again(self) -> None:
         """Returns when a round that begins after this call has ended."""

@@ -1,6 +1,8 @@
 """The database of the ledger: opened, and used in transactions. Everything here blocks."""
 
 import os
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -80,7 +82,8 @@ def _sqlite(url: URL) -> Engine:
     @event.listens_for(engine, "connect")
     def prepare(connection, _record):  # type: ignore[no-untyped-def]
         connection.isolation_level = None  # transactions begin where we say
-        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+        _write_ahead(connection)
+        for setting in ("synchronous = NORMAL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {setting}")
 
     @event.listens_for(engine, "begin")
@@ -90,6 +93,19 @@ def _sqlite(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Have a log written ahead. SQLite does not wait for others that open the file just now; so we do."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 @contextmanager

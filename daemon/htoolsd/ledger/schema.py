@@ -42,7 +42,6 @@ def move(connection: Connection, versions: Path = _HERE) -> None:
     scripts = ScriptDirectory(str(versions), version_locations=[str(versions)])
     context = MigrationContext.configure(connection, opts={"version_table": TABLE})
     steps = list(scripts.iterate_revisions("head", version(connection) or "base"))
-    with Operations.context(context):
-        for step in reversed(steps):
-            step.module.upgrade()
-            context.stamp(scripts, step.revision)
+    for step in reversed(steps):
+        step.module.upgrade(Operations(context))
+        context.stamp(scripts, step.revision)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 import trio
 
-from htoolsd.ledger.records import ConflictError, UnavailableError
+from htoolsd.ledger.records import ConflictError, LedgerError, UnavailableError
 from htoolsd.ledger.urls import shown
 
 if TYPE_CHECKING:
@@ -63,7 +63,10 @@ class Worker:
     async def _expire(self) -> None:
         try:
             released = await self.do(lambda ledger: ledger.release_expired(time.time()))
-        except UnavailableError:
+        except LedgerError:
+            return  # until the next time
+        except Exception:  # a defect of ours; the daemon goes on without
+            _log.exception("claims do not expire")
             return
         for each in released:
             _log.info("claim has expired", consumer=each.name)

@@ -1,13 +1,13 @@
 """The first version of the schema."""
 
 import sqlalchemy as sa
-from alembic import op
+from alembic.operations import Operations
 
 revision = "0001"
 down_revision = None
 
 
-def upgrade() -> None:
+def upgrade(op: Operations) -> None:
     """Make the tables."""
     op.create_table(
         "resource_providers",

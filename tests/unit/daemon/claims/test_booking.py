@@ -231,6 +231,16 @@ async def test_a_ledger_that_was_never_there_is_told_of(tmp_path: Path, mock_clo
         nursery.cancel_scope.cancel()
 
 
+async def test_a_defect_is_no_reason_to_end(
+    path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "consumers", None)
+    async with daemon(path) as here:
+        await round_of(here)
+        told = "; decided without the ledger: TypeError: 'NoneType' object is not callable"
+        assert await here.decided(promise("new")) == told
+
+
 async def test_an_instance_that_appears_is_claimed_where_it_is(path: Path, mock_clock: MockClock) -> None:
     async with daemon(path) as here:
         await here.decided(promise("new"))

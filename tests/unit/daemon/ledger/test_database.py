@@ -30,13 +30,12 @@ from tests.support.programs import wait_until
 VERSIONS = Path(schema.__file__).parent / "versions"
 NEXT = """
 import sqlalchemy as sa
-from alembic import op
 
 revision = "9999"
 down_revision = "{last}"
 
 
-def upgrade() -> None:
+def upgrade(op):
     op.add_column("consumers", sa.Column("owner", sa.String(10), server_default="nobody", nullable=False))
 """
 WEB = Consumer("web", "c/web", "instance")
@@ -101,6 +100,30 @@ def test_who_open_it_at_once_make_it_once(ledger_url: str) -> None:
         assert isinstance(ledger, Ledger), ledger
         assert ledger.providers() == ()
         ledger.close()
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_who_has_begun_it_is_waited_for(tmp_path: Path, lock: str) -> None:
+    path = tmp_path / "ledger"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE begun (it)")
+    other.execute(f"BEGIN {lock}")
+    timer = threading.Timer(0.3, other.close)
+    timer.start()
+    Ledger(sqlite_url(path)).close()
+    timer.join()
+
+
+def test_two_are_made_at_once(tmp_path: Path) -> None:
+    """By threads that do not know of each other."""
+    begin = threading.Barrier(8)
+
+    def made(number: int) -> None:
+        begin.wait()
+        Ledger(sqlite_url(tmp_path / str(number))).close()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(made, range(8))) == [None] * 8
 
 
 def sqlite_url(path: Path) -> str:

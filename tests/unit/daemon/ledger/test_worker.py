@@ -32,6 +32,23 @@ async def test_work_is_done_in_a_thread(tried: Worker) -> None:
     assert found[1] == ()
 
 
+@pytest.mark.parametrize("error", [ConflictError("somebody else was first"), AttributeError("create_table")])
+async def test_whatever_happens_it_goes_on(
+    autojump_clock: MockClock, tried: Worker, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    tries = 0
+
+    def fail(_ledger: Ledger, _now: float) -> None:
+        nonlocal tries
+        tries += 1
+        raise error
+
+    monkeypatch.setattr(Ledger, "release_expired", fail)
+    with trio.move_on_after(60):
+        await tried.run()
+    assert tries > 2
+
+
 async def test_one_after_the_other(tried: Worker) -> None:
     order, going = list[str](), threading.Event()
 
