@@ -158,8 +158,10 @@ class Booking:
                 _log.warning("claims are not in the ledger", error=str(error))
             self._error = str(error)
         except Exception as defect:  # of ours; decisions go on without
-            _log.exception("claims are not in the ledger")
-            self._error = f"{type(defect).__name__}: {defect}"
+            told = f"{type(defect).__name__}: {defect}"
+            if told != self._error:  # a round follows in a second
+                _log.exception("claims are not in the ledger")
+            self._error = told
 
     async def again(self) -> None:
         """Returns when a round that begins after this call has ended."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 import trio
 import trio.testing
 from trio.testing import MockClock
@@ -235,10 +236,13 @@ async def test_a_defect_is_no_reason_to_end(
     path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Ledger, "consumers", None)
-    async with daemon(path) as here:
-        await round_of(here)
-        told = "; decided without the ledger: TypeError: 'NoneType' object is not callable"
-        assert await here.decided(promise("new")) == told
+    with structlog.testing.capture_logs() as log:
+        async with daemon(path) as here:
+            await round_of(here)
+            await round_of(here)
+            told = "; decided without the ledger: TypeError: 'NoneType' object is not callable"
+            assert await here.decided(promise("new")) == told
+    assert [line["event"] for line in log] == ["claims are not in the ledger"]
 
 
 async def test_an_instance_that_appears_is_claimed_where_it_is(path: Path, mock_clock: MockClock) -> None:
