@@ -4,7 +4,7 @@
 changes it in place. Callers who want to keep a state work on a copy.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
@@ -75,6 +75,27 @@ class Asked:
     def local(self) -> bool:
         """Whether it has disks on its nodes."""
         return any(self.wants[: len(self.disk)])
+
+
+def cohort(several: Sequence[Asked]) -> Asked:
+    """Instances that differ in amounts only as one; amounts that differ are arrays, with a row for each."""
+    first = several[0]
+    if len(several) == 1:
+        return first
+    amounts = ("mem", "record_mem", "secondary_mem", "vcpus", "spindles", "spindle_use")
+    of_units = ("disk", "classes", "kept")
+    figures: dict[str, Any] = {
+        name: _together([getattr(asked, name) for asked in several]) for name in amounts
+    }
+    for name in of_units:
+        each = zip(*(getattr(asked, name) for asked in several), strict=True)
+        figures[name] = tuple(map(_together, each))
+    return replace(first, **figures)
+
+
+def _together(amounts: Sequence[Any]) -> Any:
+    alike = all(amount == amounts[0] for amount in amounts)
+    return amounts[0] if alike else np.array(amounts)[:, np.newaxis]
 
 
 # Whatever is added to Asked belongs to its needs unless it is named here.

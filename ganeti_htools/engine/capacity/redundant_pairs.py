@@ -6,6 +6,7 @@ with all others at once, and first with the next instance.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from ganeti_htools.model.columns import Bools, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import Asked, State
 
 # So many of the nodes of a group that could not be lost before are looked at first.
-LIKELY = 3
+LIKELY = 6
 
 
 def stands(
@@ -65,7 +66,7 @@ def has_pair(
 ) -> bool | None:
     """Whether any of the pairs on which an instance fits is redundant, None if patience may not find it."""
     found: bool | None = False
-    pairs = _admitted(asked, pairs, redundancy)
+    [pairs] = _admitted([asked], [pairs], redundancy)
     for group in sorted_unique(state.group[pairs.primaries]).tolist():
         p, s = (each[state.group[pairs.primaries] == group] for each in pairs)
         few = len(p) <= PATIENCE
@@ -92,18 +93,21 @@ def without_pair(
     suspects: list[int],
 ) -> Bools:
     """Which of some sizes have no redundant pair of those on which each fits, as far as suspects tell."""
-    admitted = [_admitted(asked, each, redundancy) for asked, each in zip(sizes, pairs, strict=True)]
+    admitted = _admitted(sizes, pairs, redundancy)
     which = np.repeat(np.arange(len(sizes)), [len(each.primaries) for each in admitted])
     p, s = (np.concatenate(each) for each in zip(*admitted, strict=True))
     left = _left(state, sizes, which, Pairs(p, s), redundancy, suspects)
     return np.asarray(np.bincount(which[left], minlength=len(sizes)) == 0)
 
 
-def _admitted(asked: Asked, pairs: Pairs, redundancy: Redundancy) -> Pairs:
-    """The pairs that sums do not rule out."""
-    everyone = np.arange(len(redundancy.free))
-    good = redundancy.admits(asked, everyone, everyone)[pairs]
-    return Pairs(pairs.primaries[good], pairs.secondaries[good])
+def _admitted(sizes: Sequence[Asked], pairs: Sequence[Pairs], redundancy: Redundancy) -> list[Pairs]:
+    """The pairs of each size that sums do not rule out; disk and CPUs make no difference to them."""
+    everyone, known = np.arange(len(redundancy.free)), dict[Any, Bools]()
+    for asked in sizes:
+        if (asked.record_mem, asked.spindles) not in known:
+            known[asked.record_mem, asked.spindles] = redundancy.admits(asked, everyone, everyone)
+    good = [known[asked.record_mem, asked.spindles][each] for asked, each in zip(sizes, pairs, strict=True)]
+    return [Pairs(p[which], s[which]) for (p, s), which in zip(pairs, good, strict=True)]
 
 
 def _left(

@@ -32,6 +32,7 @@ from ganeti_htools.model.state import Asked, State
 from ganeti_htools.model.types import Fail
 
 PROBES = 16  # sizes between two that differ are looked at in one go, at most
+AHEAD = 128  # sizes of which redundancy is looked at in one go, at most
 
 
 class Shrinking:
@@ -90,23 +91,31 @@ class Shrinking:
             return SizeRun(size, failures, self._run(size, fail))
         mirrored = self.kind.mirrored
         if self.site.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self._has_place(size):
-            self._look_ahead(size, fail)
+            if (smaller := size.smaller(fail)) is not None:
+                self._look_ahead(smaller, fail)
             return SizeRun(size, failures)
         return None
 
     def _look_ahead(self, size: Size, fail: Fail) -> None:
-        """Find verdicts about the next sizes together: one failed, and each has to be tried by itself."""
-        if not size.steps(fail) or size.less(fail, 1) in self.foreseen:
+        """Find out about a size and the next ones together which have no redundant pair."""
+        if size in self.foreseen or not self.site.options.capacity:
             return
-        self.ahead = min(2 * self.ahead, PROBES)
-        sizes = [size.less(fail, units) for units in range(1, min(self.ahead, size.steps(fail)) + 1)]
+        self.ahead = min(2 * self.ahead, AHEAD)
+        sizes = [size.less(fail, units) for units in range(min(self.ahead, size.steps(fail) + 1))]
         verdicts = self.verdicts.of(*sizes)
+        lacking = [verdict.failures[fail] > 0 for verdict in verdicts]
+        if not all(lacking):  # nothing smaller will be looked at
+            sizes = sizes[: lacking.index(False) + 1]
         self.foreseen.update(sizes)
-        few = [verdict.pairs for verdict in verdicts if verdict.pairs is not None]
-        if self.site.options.capacity and len(few) == len(sizes):
-            asked = [self.state.ask(self.kind.instance(size)) for size in sizes]
-            none = without_pair(self.state, asked, few, self.redundancy, self.suspects)
-            self.places.update((size, False) for size, failed in zip(sizes, none, strict=True) if failed)
+        few = {
+            size: verdict.pairs
+            for size, verdict in zip(sizes, verdicts, strict=False)
+            if verdict.pairs is not None and size not in self.places
+        }
+        if few:
+            asked = [self.state.ask(self.kind.instance(size)) for size in few]
+            none = without_pair(self.state, asked, list(few.values()), self.redundancy, self.suspects)
+            self.places.update((size, False) for size, failed in zip(few, none, strict=True) if failed)
 
     def _run(self, size: Size, fail: Fail) -> int:
         """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""
@@ -213,12 +222,12 @@ class Shrinking:
             if self.barren(size):
                 last = size.less(fail, self._run(size, fail) - 1)
                 seen = None if seen is None else [*seen, size, last]
-            elif self._has_place(size):
-                end, seen = size, None
-                break
             else:
                 self._look_ahead(size, fail)
                 seen = None
+                if self._has_place(size):
+                    end = size
+                    break
             if not self.verdicts.of(size)[0].failures[fail] or not last.steps(fail):
                 break
             size = last.less(fail, 1)
@@ -235,6 +244,8 @@ class Shrinking:
                 self.places[size] = True
             elif asked.mirrored:
                 self.places[size] = self._has_pair(asked, self.verdicts.of(size)[0].pairs)
+                if not self.places[size] and size in self.foreseen:
+                    self.foreseen.clear()  # there is a suspect more by now
             else:
                 self.places[size] = self._has_node(asked, self.verdicts.of(size)[0].nodes)
         return self.places[size]

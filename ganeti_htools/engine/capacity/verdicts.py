@@ -79,7 +79,7 @@ class Verdicts:
 
     def _verdicts(self, sizes: Sequence[Size], refused: Codes) -> list[Verdict]:
         """About sizes, given which nodes (columns) refuse them (rows) anyway."""
-        _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, (-1, 1)), 0, 0)
+        _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, np.arange(len(sizes))), 0, 0)
         if self.pools:
             rooms = [fit(self.pools, self.state, self.kind.instance(size)) for size in sizes]
             codes[[room == 0 for room in rooms]] = CODE[Fail.DISK]
@@ -99,10 +99,10 @@ class Verdicts:
             for each, alone, paired in zip(counts.tolist(), nodes, pairs, strict=True)
         ]
 
-    def _cohort(self, sizes: Sequence[Size], shape: tuple[int, ...]) -> Asked:
-        """Instances of all these sizes as one, with figures of this shape."""
+    def _cohort(self, sizes: Sequence[Size], rows: Ints) -> Asked:
+        """Instances of these rows of sizes as one, with figures in rows."""
         figures: dict[str, Any] = {
-            name: np.array([getattr(size, name) for size in sizes]).reshape(shape)
+            name: np.array([getattr(size, name) for size in sizes])[rows, np.newaxis]
             for name in ("mem", "dsk", "vcpus", "spindles")
         }
         figures |= dict.fromkeys(("record_mem", "secondary_mem"), figures["mem"])
@@ -122,7 +122,7 @@ class Verdicts:
         rows, primaries = np.nonzero(codes == FITS)
         for start in range(0, len(rows), BATCH // len(at)):
             row, primary = (each[start : start + BATCH // len(at)] for each in (rows, primaries))
-            cohort = self._cohort([sizes[each] for each in row.tolist()], (-1, 1))
+            cohort = self._cohort(sizes, row)
             at, peers = nodes[primary][:, np.newaxis], self.state.peers[nodes[primary]][:, nodes]
             kept = placements.class_peers(self.state, at, nodes)
             _, second = node_rules.add_secondary(columns, cohort, peers, peers=kept)

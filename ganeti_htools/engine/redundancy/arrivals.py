@@ -16,7 +16,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Bools, Floats
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import Asked, State, cohort
 
 # More than so many instances are not remembered.
 ENOUGH = 50_000
@@ -73,15 +73,33 @@ class Arrivals:
         """What an instance changes."""
         known = self.needs.get((need, score.rows))
         if known is None:
-            known = self.needs[need, score.rows] = _arrival(state, asked, score)
+            [known] = _arrivals(state, [asked], score)
+            self.needs[need, score.rows] = known
         return known
 
     def mirror_of(self, state: State, asked: Asked, need: Any, score: "Score") -> Mirror:
         """What a mirrored instance changes as secondary."""
         known = self.mirrors.get((need, score.rows))
         if known is None:
-            known = self.mirrors[need, score.rows] = _mirror(state, asked, score)
+            [known] = _mirrors(state, [asked], score)
+            self.mirrors[need, score.rows] = known
         return known
+
+    def mirrored(
+        self, state: State, several: Sequence[Asked], score: "Score"
+    ) -> tuple[list[Arrival], list[Mirror]]:
+        """What mirrored instances change as primaries and as secondaries; they differ in amounts only."""
+        keys = [(need_of(asked), score.rows) for asked in several]
+        new = {
+            key: asked
+            for key, asked in zip(keys, several, strict=True)
+            if key not in self.needs or key not in self.mirrors
+        }
+        if new:
+            several = list(new.values())
+            self.needs.update(zip(new, _arrivals(state, several, score), strict=True))
+            self.mirrors.update(zip(new, _mirrors(state, several, score), strict=True))
+        return [self.needs[key] for key in keys], [self.mirrors[key] for key in keys]
 
 
 def need_of(asked: Asked) -> Any:
@@ -98,37 +116,47 @@ class Score:
 
 
 def spreads_of(score: Score, values: Sequence[Any], online: Bools) -> Floats:
-    """The nodes' values (rows) of the components that are spreads, 0 for offline nodes."""
-    table = np.empty((len(online), len(score.rows)))
-    for at, which in enumerate(score.rows):
-        table[:, at] = values[which]
-    table[~online] = 0.0
+    """The nodes' values (rows) of the components that are spreads, 0 for offline nodes; of several states in
+    one more dimension if the values are.
+    """
+    spreads = [values[which] for which in score.rows]
+    table = np.stack(np.broadcast_arrays(online, *spreads)[1:], axis=-1, dtype=np.float64)
+    table[..., ~online, :] = 0.0
     return table
 
 
-def _arrival(state: State, asked: Asked, score: Score) -> Arrival:
-    columns, online = state.columns, ~state.columns.offline
+def _arrivals(state: State, several: Sequence[Asked], score: Score) -> list[Arrival]:
+    """What instances change that differ in amounts only."""
+    columns, online, shape = state.columns, ~state.columns.offline, (len(several), len(state.group))
     values = node_values(columns)
-    new, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
+    new, _ = node_rules.add_primary(columns, cohort(several), 0, 0, force=True)
     then = node_values(new, (columns, values))
     spreads = spreads_of(score, then, online) - spreads_of(score, values, online)
-    counts = np.zeros(len(online))
+    counts = np.zeros(shape)
     for which, (component, aggregate) in enumerate(zip(COMPONENTS, AGGREGATES, strict=True)):
         if component.proportional and aggregate not in (SPREAD, CLUSTER):
             counted = ~online if aggregate is LOST else online
             counts += np.where(counted, WEIGHTS[which] * (then[which] - values[which]), 0.0)
-    allowed = np.ones(len(online), np.bool_)
-    if not asked.row.template.survives_node:
-        allowed = instance_policy.codes(state, asked, np.arange(len(online))) == FITS
-    return Arrival(spreads.tolist(), spreads, counts.tolist(), allowed.tolist(), bool(allowed.all()))
+    allowed = np.ones(shape, np.bool_)
+    if not several[0].row.template.survives_node:
+        demands = [asked.row.demand for asked in several]
+        allowed = instance_policy.codes_of(state, demands, np.arange(len(online))) == FITS
+    tables = np.broadcast_to(spreads, (*shape, len(score.rows)))
+    return [
+        Arrival(table.tolist(), table, count, admitted, all(admitted))
+        for table, count, admitted in zip(tables, counts.tolist(), allowed.tolist(), strict=True)
+    ]
 
 
-def _mirror(state: State, asked: Asked, score: Score) -> Mirror:
+def _mirrors(state: State, several: Sequence[Asked], score: Score) -> list[Mirror]:
+    """What mirrored instances change as secondaries that differ in amounts only."""
     online = ~state.columns.offline
     bare = state.columns._replace(r_mem=np.zeros_like(state.columns.r_mem))
-    taken, _ = node_rules.add_secondary(bare, replace(asked, secondary_mem=0), 0, force=True)
+    taken, _ = node_rules.add_secondary(bare, replace(cohort(several), secondary_mem=0), 0, force=True)
     before, then, keeping = (
         spreads_of(score, node_values(columns), online)
         for columns in (bare, taken, bare._replace(r_mem=bare.r_mem + 1))
     )
-    return Mirror(then - before, keeping - before)
+    kept = keeping - before
+    tables = np.broadcast_to(then - before, (len(several), *kept.shape))
+    return [Mirror(table, kept) for table in tables]
