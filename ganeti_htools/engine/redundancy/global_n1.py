@@ -4,7 +4,7 @@ The rule is that of Ganeti's htools (``GlobalN1.hs``); :mod:`.node_loss` has it.
 needed: only nodes of which :mod:`.sums` prove neither that their loss is survived nor that it is not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -116,18 +116,25 @@ class Redundancy(KnownLosses):
             if not few and not self.tried.get(NOWHERE):  # to find it out takes longer than a trial
                 return None
 
-        def survived(node: int) -> bool | None:
-            return self._survived_with(asked, primary, secondary, node)
-
-        if not all(found := [survived(node) for node in likely[:1]]):
-            return found[0]
-        concerned = self._concerned(asked, primary)
-        for node in [*likely[1:], *(node for node in concerned if node not in likely)]:
-            if not (verdict := survived(node)):
-                if verdict is False:
-                    suspects[:] = [node, *(each for each in suspects if each != node)]
+        survived: set[int] = set()
+        for node in self._likeliest_first(asked, primary, likely):
+            if node in survived:
+                continue
+            verdict = self._survived_with(asked, primary, secondary, node)
+            if verdict is False:
+                suspects[:] = [node, *(each for each in suspects if each != node)]
+            if not verdict:
                 return verdict
+            survived.add(node)
         return True
+
+    def _likeliest_first(self, asked: Asked, primary: int, likely: list[int]) -> Iterator[int]:
+        """Nodes that may not be lost with a new instance; some come twice."""
+        yield from likely[:1]
+        if not asked.mirrored and self.looked[primary]:  # there is an instance more that needs room
+            yield primary
+        yield from likely
+        yield from self._concerned(asked, primary)
 
     def redundant(self) -> bool:
         """Whether the state is redundant as it is; NOWHERE stands for all nodes in ``tried``."""
