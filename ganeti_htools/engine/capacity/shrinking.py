@@ -63,7 +63,7 @@ class Shrinking:
         self.ruled_out: list[Size] = []
         self.not_ruled_out: list[Size] = []
         self.suspects: list[int] = []
-        self.ahead = 1
+        self.ahead = 2
         self.unfit: list[Size] = []
         self.hopeful: set[Size] = set()
         self.foreseen: set[Size] = set()
@@ -100,7 +100,6 @@ class Shrinking:
         """Find out about a size and the next ones together which have no redundant pair."""
         if size in self.foreseen or not self.site.options.capacity:
             return
-        self.ahead = min(2 * self.ahead, AHEAD)
         sizes = [size.less(fail, units) for units in range(min(self.ahead, size.steps(fail) + 1))]
         verdicts = self.verdicts.of(*sizes)
         lacking = [verdict.failures[fail] > 0 for verdict in verdicts]
@@ -115,6 +114,7 @@ class Shrinking:
         if few:
             asked = [self.state.ask(self.kind.instance(size)) for size in few]
             none = without_pair(self.state, asked, list(few.values()), self.redundancy, self.suspects)
+            self.ahead = min(2 * self.ahead, AHEAD) if none.any() else 2
             self.places.update((size, False) for size, failed in zip(few, none, strict=True) if failed)
 
     def _run(self, size: Size, fail: Fail) -> int:
@@ -243,9 +243,10 @@ class Shrinking:
             if not site.options.capacity:
                 self.places[size] = True
             elif asked.mirrored:
+                known = len(self.suspects)
                 self.places[size] = self._has_pair(asked, self.verdicts.of(size)[0].pairs)
-                if not self.places[size] and size in self.foreseen:
-                    self.foreseen.clear()  # there is a suspect more by now
+                if len(self.suspects) > known:
+                    self.foreseen.clear()
             else:
                 self.places[size] = self._has_node(asked, self.verdicts.of(size)[0].nodes)
         return self.places[size]
