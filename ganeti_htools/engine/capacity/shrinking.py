@@ -106,16 +106,19 @@ class Shrinking:
         if not all(lacking):  # nothing smaller will be looked at
             sizes = sizes[: lacking.index(False) + 1]
         self.foreseen.update(sizes)
-        few = {
-            size: verdict.pairs
+        found = {
+            size: verdict
             for size, verdict in zip(sizes, verdicts, strict=False)
-            if verdict.pairs is not None and size not in self.places
+            if verdict.fits and size not in self.places
         }
+        asked = [self.state.ask(self.kind.instance(size)) for size in found]
+        few = [verdict.pairs for verdict in found.values() if verdict.pairs is not None]
         if few:
-            asked = [self.state.ask(self.kind.instance(size)) for size in few]
-            none = without_pair(self.state, asked, list(few.values()), self.redundancy, self.suspects)
-            self.ahead = min(2 * self.ahead, AHEAD) if none.any() else 2
-            self.places.update((size, False) for size, failed in zip(few, none, strict=True) if failed)
+            none = without_pair(self.state, asked, few, self.redundancy, self.suspects)
+            self.places.update((size, False) for size, failed in zip(found, none, strict=True) if failed)
+        elif not self.kind.mirrored:
+            self.redundancy.learn(asked)
+        self.ahead = 2 if few and not none.any() else min(2 * self.ahead, AHEAD)
 
     def _run(self, size: Size, fail: Fail) -> int:
         """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""

@@ -85,21 +85,15 @@ class Arrivals:
             self.mirrors[need, score.rows] = known
         return known
 
-    def mirrored(
-        self, state: State, several: Sequence[Asked], score: "Score"
-    ) -> tuple[list[Arrival], list[Mirror]]:
-        """What mirrored instances change as primaries and as secondaries; they differ in amounts only."""
-        keys = [(need_of(asked), score.rows) for asked in several]
-        new = {
-            key: asked
-            for key, asked in zip(keys, several, strict=True)
-            if key not in self.needs or key not in self.mirrors
-        }
+    def learn(self, state: State, several: Sequence[Asked], score: "Score") -> None:
+        """Find out what instances change that differ in amounts only: faster together than one by one."""
+        keys = {(need_of(asked), score.rows): asked for asked in several}
+        new = {key: asked for key, asked in keys.items() if key not in self.needs}
         if new:
-            several = list(new.values())
-            self.needs.update(zip(new, _arrivals(state, several, score), strict=True))
-            self.mirrors.update(zip(new, _mirrors(state, several, score), strict=True))
-        return [self.needs[key] for key in keys], [self.mirrors[key] for key in keys]
+            self.needs.update(zip(new, _arrivals(state, list(new.values()), score), strict=True))
+        new = {key: asked for key, asked in keys.items() if asked.mirrored and key not in self.mirrors}
+        if new:
+            self.mirrors.update(zip(new, _mirrors(state, list(new.values()), score), strict=True))
 
 
 def need_of(asked: Asked) -> Any:

@@ -61,6 +61,12 @@ class KnownLosses(Sums):
         spindles = columns.excl_stor.any() and (asked.local or len(self.mirrored))
         return self._quick(asked) and not asked.mirrored and not columns.shape.binds and not spindles
 
+    def learn(self, several: Sequence[Asked]) -> None:
+        """Prepare for questions about instances that differ in amounts only."""
+        lost = next(filter(None, self.lost.values()), None)
+        if lost is not None and len(several) > 1:
+            lost.learn(several)
+
     def refused(
         self, sizes: Sequence[Asked], which: Ints, node: int, primaries: Ints, secondaries: Ints
     ) -> Bools:

@@ -111,8 +111,8 @@ class Left:
             np.where(primaries == lost.node, secondaries, primaries),
             np.where(primaries == lost.node, primaries, secondaries),
         )
-        rows = np.arange(len(primaries))
-        arrivals, mirrors = lost.known.mirrored(lost.state, sizes, lost.nodes.score)
+        lost.learn(sizes)
+        rows, mirrors = np.arange(len(primaries)), [lost.mirror(asked) for asked in sizes]
         memory, needed, disk = np.array(
             [(each.record_mem, each.secondary_mem, each.dsk if each.local else 0) for each in sizes]
         )[which].T
@@ -120,7 +120,7 @@ class Left:
         self.mem[rows, primaries] -= memory
         self.reserved[rows, secondaries] += more
         taken, kept = (np.array(each)[which, secondaries] for each in zip(*mirrors, strict=True))
-        tables = np.array([arrival.table for arrival in arrivals])
+        tables = np.array([lost.arrival(asked).table for asked in sizes])
         for nodes, changes in (
             (primaries, tables[which, primaries]),
             (secondaries, taken + more[:, np.newaxis] * kept),

@@ -78,6 +78,10 @@ class LostNode(LossSimulation):
             at += 1
         return at, _displaced(self.state, self.node, self.reach, asked, self.arrival(asked))
 
+    def learn(self, several: Sequence[Asked]) -> None:
+        """Find out together what instances change that differ in amounts only."""
+        self.known.learn(self.state, several, self.nodes.score)
+
     def arrival(self, asked: Asked) -> Arrival:
         """What a new instance changes where it comes to."""
         return self.known.of(self.state, asked, need_of(asked), self.nodes.score)
