@@ -111,21 +111,26 @@ class LossSimulation:
 
         One certainly finds some if those before it cannot have filled all nodes that had room for it,
         wherever they went: each leaves too little on one node at most, and all together do so only if they
-        take as much as there is beyond what the one needs. (What they take are multiples of some unit.) Of
-        spindles, which those with disks on nodes need, nothing is known.
+        take as much as there is beyond what the one needs. (What they take are multiples of some unit.) If
+        some nodes may be full of disk and the others of memory, what that takes of each, as shares of all
+        that they take, adds up to two at most. Of spindles, which those with disks on nodes need, nothing is
+        known.
         """
         number = taken = taken_disk = unit = 0
         for at in range(start, len(self.instances)):
             _, _, need, need_disk, targets = self.instances[at]
             if self.exclusive is not None and need_disk is not None:
                 return at
-            places = room = 0
+            places = room = shares = 0
             for node in targets:
-                left = mem[node] - need
-                if left > 0 and (need_disk is None or disk[node] - taken_disk > need_disk):
+                left, left_disk = mem[node] - need, disk[node] - (need_disk or 0)
+                if left > 0 and (need_disk is None or left_disk > 0):
+                    left = -(-left // unit) * unit if unit else left
                     places += 1
-                    room += -(-left // unit) * unit if unit else left
-            if places <= number and room <= taken:
+                    if need_disk is None or left_disk > taken_disk:
+                        room += left
+                    shares += min(left * taken_disk, left_disk * taken)
+            if places <= number and room <= taken and shares <= 2 * taken * taken_disk:
                 return at
             number, taken, unit = number + 1, taken + need, gcd(unit, need)
             taken_disk += need_disk or 0

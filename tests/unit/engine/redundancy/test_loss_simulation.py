@@ -1,14 +1,20 @@
 """The quicker simulation of a lost node says what the rule itself says."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine.redundancy import nodes_left
 from ganeti_htools.engine.redundancy.arrivals import Arrivals
+from ganeti_htools.engine.redundancy.loss_simulation import Displaced, LossSimulation
 from ganeti_htools.engine.redundancy.lost_nodes import lost_node
 from ganeti_htools.engine.redundancy.node_loss import Means, can_be_lost, failed_over, recover
 from ganeti_htools.engine.rules import placements, settling
@@ -111,6 +117,41 @@ def test_one_more_mirrored_instance_is_as_if_it_had_been_there(seed: int) -> Non
             assert together.nodes.failing == settled.nodes.failing
             assert np.array_equal(together.peers, settled.peers)
             assert np.array(together.nodes.values) == pytest.approx(np.array(settled.nodes.values))
+
+
+def all_placed_in_any_way(instances: Sequence[Displaced], mem: list[int], disk: list[int]) -> bool:
+    """Whether all find room, wherever each goes."""
+    if not instances:
+        return True
+    each, *others = instances
+    room = [at for at in each.targets if mem[at] > each.mem and (each.disk is None or disk[at] > each.disk)]
+    return bool(room) and all(
+        all_placed_in_any_way(
+            others,
+            [free - each.mem * (which == at) for which, free in enumerate(mem)],
+            [free - (each.disk or 0) * (which == at) for which, free in enumerate(disk)],
+        )
+        for at in room
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.none() | st.integers(1, 4), st.sets(st.integers(0, 3))), max_size=5
+    ),
+    st.lists(st.tuples(st.integers(0, 16), st.integers(0, 16)), min_size=4, max_size=4),
+)
+def test_what_is_surely_placed_finds_room_wherever_others_go(
+    wanted: list[tuple[int, int | None, set[int]]], free: list[tuple[int, int]]
+) -> None:
+    unused: Any = None
+    instances = [
+        Displaced(unused, unused, mem, disk, sorted({0, 1, 2, 3} - barred)) for mem, disk, barred in wanted
+    ]
+    lost: Any = SimpleNamespace(instances=instances, exclusive=None)
+    mem, disk = ([each[which] for each in free] for which in (0, 1))
+    sure = LossSimulation._surely_placed(lost, mem, disk, 0)
+    assert all_placed_in_any_way(instances[:sure], mem, disk)
 
 
 def test_nothing_is_left_to_do_without_instances() -> None:
