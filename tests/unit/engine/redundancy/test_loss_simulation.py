@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ganeti_htools.backends import text
@@ -141,6 +141,7 @@ def all_placed_in_any_way(instances: Sequence[Displaced], mem: list[int], disk: 
     ),
     st.lists(st.tuples(st.integers(0, 16), st.integers(0, 16)), min_size=4, max_size=4),
 )
+@example([(4, 1, {2, 3}), (1, 4, {2, 3}), (1, 1, {2, 3})], [(5, 20), (20, 5), (0, 0), (0, 0)])
 def test_what_is_surely_placed_finds_room_wherever_others_go(
     wanted: list[tuple[int, int | None, set[int]]], free: list[tuple[int, int]]
 ) -> None:
