@@ -98,6 +98,23 @@ def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> Non
             size = smaller
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_disk_that_nodes_need_not_give_makes_no_difference(seed: int) -> None:
+    rng = random.Random(seed)
+    shape = Shape(nodes=rng.randint(3, 5), instances=rng.randint(6, 14), templates={"ext": 1}, fill=0.85)
+    state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+    shrinking = Shrinking(state, InstanceKind(DiskTemplate.SHARED_FILE, 1), site(state, Options()))
+    for _ in range(30):
+        size = Size(rng.randrange(64, 8_000), rng.randrange(2048, 1 << 17), 1)
+        steps, fits = shrinking._indifferent(size, Fail.DISK), shrinking.verdicts.of(size)[0].fits
+        assert steps == shrinking._free_steps(size, Fail.DISK) > 0
+        for step in (rng.randint(1, steps), steps):
+            smaller, anew = size.less(Fail.DISK, step), Shrinking(state, shrinking.kind, shrinking.site)
+            assert anew.verdicts.of(smaller) == shrinking.verdicts.of(size)
+            assert not fits or anew._has_place(smaller) is shrinking._has_place(size)
+        assert shrinking._indifferent(size, Fail.MEM) == 0
+
+
 def barren(rng: random.Random, shrinking: Shrinking, number: int) -> Iterator[tuple[Size, SizeRun]]:
     """Those of so many sizes that certainly have no place, each with the run that it begins."""
     for size in (any_size(rng) for _ in range(number)):

@@ -91,9 +91,10 @@ class Shrinking:
             return SizeRun(size, failures, self._run(size, fail))
         mirrored = self.kind.mirrored
         if self.site.guards(mirrored) and (mirrored or verdict.fits < PATIENCE) and not self._has_place(size):
-            if (smaller := size.smaller(fail)) is not None:
+            run = SizeRun(size, failures, 1 + self._indifferent(size, fail))
+            if (smaller := run[run.number - 1].smaller(fail)) is not None:
                 self._look_ahead(smaller, fail)
-            return SizeRun(size, failures)
+            return run
         return None
 
     def _look_ahead(self, size: Size, fail: Fail) -> None:
@@ -147,6 +148,12 @@ class Shrinking:
         bound = max((bound for bound in self.bounds[fail] if bound <= amount), default=0)
         return min(size.steps(fail), (amount - bound) // UNIT[fail])
 
+    def _indifferent(self, size: Size, fail: Fail) -> int:
+        """How often it can be made smaller by what no node or pool has to give it."""
+        asked = self.state.ask(self.kind.instance(size))
+        taken = fail is not Fail.DISK or asked.local or self.verdicts.pools
+        return 0 if taken else self._free_steps(size, fail)
+
     def hopeless(self, size: Size) -> bool:
         """Whether nothing has a place that is at least this large in everything, whatever policies allow."""
         mem, dsk, vcpus = (
@@ -190,7 +197,7 @@ class Shrinking:
                 end, seen = self._end(smaller, fail)
                 if end is not None:
                     found = at, end
-                elif fail is worst(run.failures):
+                elif fail is worst(run.failures) or self._indifferent(run.largest, worst(run.failures)) >= at:
                     break  # the sizes before it come to the same end
                 at -= 1 + self._alike(run, at, seen)
         return found
@@ -231,6 +238,7 @@ class Shrinking:
                 if self._has_place(size):
                     end = size
                     break
+                last = size.less(fail, self._indifferent(size, fail))
             if not self.verdicts.of(size)[0].failures[fail] or not last.steps(fail):
                 break
             size = last.less(fail, 1)
