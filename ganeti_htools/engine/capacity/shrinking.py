@@ -46,6 +46,7 @@ class Shrinking:
     ) -> None:
         self.state, self.kind, self.site, self._redundancy = state, kind, site, redundancy
         self.verdicts = Verdicts(state, kind, site)
+        self.takes_disk = state.ask(kind.instance(Size(1, 1, 1))).local or bool(self.verdicts.pools)
         pairs = [pair for policy in state.policies for pair in policy.minmax]
         # From these amounts on, policies may say something else.
         self.bounds = {
@@ -150,9 +151,7 @@ class Shrinking:
 
     def _indifferent(self, size: Size, fail: Fail) -> int:
         """How often it can be made smaller by what no node or pool has to give it."""
-        asked = self.state.ask(self.kind.instance(size))
-        taken = fail is not Fail.DISK or asked.local or self.verdicts.pools
-        return 0 if taken else self._free_steps(size, fail)
+        return 0 if self.takes_disk or fail is not Fail.DISK else self._free_steps(size, fail)
 
     def hopeless(self, size: Size) -> bool:
         """Whether nothing has a place that is at least this large in everything, whatever policies allow."""
