@@ -176,8 +176,9 @@ class Shrinking:
         if any(size.holds(known) for known in self.ruled_out):
             return True
         asked = self.state.ask(self.kind.instance(size))
-        groups = [self.site.nodes[at] for at in self.verdicts.groups] if mirrored else [self.site.nodes]
-        found = all(self.redundancy.rules_out(asked, nodes) for nodes in groups)
+        best = self.verdicts.at_best(size)
+        candidates = (best.pairs or self.verdicts.all_pairs()) if mirrored else (best.nodes, None)
+        found = self.redundancy.rules_out(asked, *candidates)
         (self.ruled_out if found else self.not_ruled_out).append(size)
         return found
 

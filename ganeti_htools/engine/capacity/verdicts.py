@@ -66,6 +66,18 @@ class Verdicts:
         [verdict] = self._verdicts([size], self.refused)
         return verdict
 
+    def all_pairs(self) -> Pairs:
+        """The pairs that are candidates."""
+        apart = [np.nonzero(~np.eye(len(at), dtype=np.bool_)) for at in self.groups]
+        pairs = zip(
+            *(
+                (self.site.nodes[at[p]], self.site.nodes[at[s]])
+                for at, (p, s) in zip(self.groups, apart, strict=True)
+            ),
+            strict=True,
+        )
+        return Pairs(*map(np.concatenate, pairs))
+
     def _always_refused(self, policies: Sequence[IPolicy]) -> Codes:
         """Why the policies of nodes refuse instances of this kind whatever their size, in one row."""
         smallest = {pair.min for policy in policies for pair in policy.minmax}

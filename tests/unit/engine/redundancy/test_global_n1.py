@@ -91,7 +91,7 @@ def test_a_place_is_confirmed_if_each_node_can_still_be_lost() -> None:
     assert suspects[0] == 2  # there is an instance more that needs room
     assert not redundancy.hopeless(suspects)
     assert redundancy.rejects(trial.asked, 2, suspects)
-    assert redundancy.rules_out(redundancy.state.ask(instance("new", EXT, "", mem=9_000)), np.arange(3))
+    assert redundancy.rules_out(redundancy.state.ask(instance("new", EXT, "", mem=9_000)), np.arange(3), None)
 
 
 def test_lost_nodes_stay_known_with_an_instance_more() -> None:
