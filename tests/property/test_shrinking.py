@@ -91,7 +91,9 @@ def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> Non
             asked = state.ask(shrinking.kind.instance(size))
             found = on_all_pairs(state, asked, shrinking.site, shrinking.redundancy)
             if verdict.fits:
-                assert shrinking._has_place(size) is any(each.trial is not None for each in found)
+                redundant = any(each.trial is not None for each in found)
+                assert shrinking._has_place(size) is redundant
+                assert not (redundant and shrinking._ruled_out(size))
             shrinking._look_ahead(size, fail)
             if (smaller := size.smaller(fail)) is None:
                 break

@@ -10,7 +10,7 @@ from ganeti_htools.engine.redundancy.arrivals import Arrivals, need_of
 from ganeti_htools.engine.redundancy.lost_nodes import LostNode
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost, failed_over
 from ganeti_htools.engine.redundancy.sums import Sums
-from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
 from ganeti_htools.model.state import Asked
 
 # Up to so many nodes, looking at each lost node by itself takes no longer than sums about all.
@@ -77,6 +77,31 @@ class KnownLosses(Sums):
         if lost is None or not comparable([lost]):
             return np.zeros(len(primaries), np.bool_)
         return ~survived_with_pairs(lost, sizes, which, primaries, secondaries)
+
+    def rules_out(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> bool:
+        """Whether no state with a new instance is redundant, on whichever of some nodes or pairs it is.
+
+        Then none is with a larger one either, nor with more instances besides.
+        """
+        if secondaries is None:
+            secondaries = np.full_like(primaries, NOWHERE)
+            good = self.admits(asked, primaries, None)
+        else:
+            everyone = np.arange(len(self.free))
+            good = self.admits(asked, everyone, everyone)[primaries, secondaries]
+        for primary in sorted_unique(primaries[good]).tolist():
+            lost = self.unsettled(asked, primary).tolist()
+            for secondary in secondaries[good & (primaries == primary)].tolist():
+                if self._without_room(asked, primary, secondary, lost) is None and not (
+                    asked.mirrored and self._unplaceable(asked, primary, secondary, lost)
+                ):
+                    return False
+        return True
+
+    def _unplaceable(self, asked: Asked, primary: int, secondary: int, nodes: Sequence[int]) -> bool:
+        """Whether some node cannot be lost with a new mirrored instance, wherever others go then."""
+        lost = map(self._lost, nodes) if self._quick(asked) else ()
+        return any(each is not None and each.unplaceable_with(asked, primary, secondary) for each in lost)
 
     def _survived_with(self, asked: Asked, primary: int, secondary: int, node: int) -> bool | None:
         """Whether the loss of a node is survived with a new instance, None if that has to be tried."""

@@ -9,6 +9,7 @@ import numpy as np
 from ganeti_htools.engine.redundancy.arrivals import Arrival, Arrivals, Mirror, need_of
 from ganeti_htools.engine.redundancy.loss_simulation import Displaced, LossSimulation
 from ganeti_htools.engine.redundancy.nodes_left import Nodes
+from ganeti_htools.engine.redundancy.packing import unplaceable
 from ganeti_htools.engine.redundancy.room import Wanted, wanted
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.state import Asked, State
@@ -115,6 +116,22 @@ class LostNode(LossSimulation):
     def _survived_with_mirrored(self, asked: Asked, primary: int, secondary: int) -> bool | None:
         if not self._knows(asked):
             return None
+        proven = self._proven(*self._left_with_mirrored(asked, primary, secondary))
+        if proven is None:
+            together = self.mirrored(asked, primary, secondary)
+            proven = None if together is None else together._tried(together.nodes)
+        return proven
+
+    def unplaceable_with(self, asked: Asked, primary: int, secondary: int) -> bool:
+        """Whether instances find no room with a new mirrored instance on these nodes, wherever they go."""
+        return self._knows(asked) and unplaceable(
+            self.instances, *self._left_with_mirrored(asked, primary, secondary)
+        )
+
+    def _left_with_mirrored(self, asked: Asked, primary: int, secondary: int) -> tuple[list[int], list[int]]:
+        """Memory and disk that nodes have left (MiB) once a new mirrored instance has failed over, if it
+        has to.
+        """
         taker = secondary if primary == self.node else primary
         mem, disk = self.nodes.mem.copy(), self.nodes.disk
         mem[taker] -= asked.record_mem
@@ -122,11 +139,7 @@ class LostNode(LossSimulation):
             disk = disk.copy()
             disk[primary] -= asked.dsk
             disk[secondary] -= asked.dsk
-        proven = self._proven(mem, disk)
-        if proven is None:
-            together = self.mirrored(asked, primary, secondary)
-            proven = None if together is None else together._tried(together.nodes)
-        return proven
+        return mem, disk
 
 
 def _goes_before(asked: Asked, mem: int) -> bool:

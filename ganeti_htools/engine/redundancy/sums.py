@@ -190,24 +190,6 @@ class Sums:
             return False
         return self._without_room(asked, primary, NOWHERE, suspects[:1]) is not None
 
-    def rules_out(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> bool:
-        """Whether no state with a new instance is redundant, on whichever of some nodes or pairs it is.
-
-        Then none is with a larger one either, nor with more instances besides.
-        """
-        if secondaries is None:
-            secondaries = np.full_like(primaries, NOWHERE)
-            good = self.admits(asked, primaries, None)
-        else:
-            everyone = np.arange(len(self.free))
-            good = self.admits(asked, everyone, everyone)[primaries, secondaries]
-        for primary in sorted_unique(primaries[good]).tolist():
-            lost = self.unsettled(asked, primary).tolist()
-            for secondary in secondaries[good & (primaries == primary)].tolist():
-                if self._without_room(asked, primary, secondary, lost) is None:
-                    return False
-        return True
-
     def _without_room(self, asked: Asked, primary: int, secondary: int, lost: Sequence[int]) -> int | None:
         """The first of some nodes whose instances certainly find no room after a placement."""
         displaced, free = self._after(asked, primary, primary in lost)
