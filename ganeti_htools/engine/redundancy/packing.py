@@ -14,6 +14,7 @@ def unplaceable(instances: Sequence[Displaced], mem: Sequence[int], disk: Sequen
     Spindles are not looked at. Few instances on few nodes can be told of: all ways are tried.
     """
     mem, disk, tries = list(mem), list(disk), TRIES
+    alike = all(each.targets == instances[0].targets for each in instances)
 
     def placed(at: int) -> bool:
         """Whether those from a position on find room, or it takes too long to find out."""
@@ -25,7 +26,8 @@ def unplaceable(instances: Sequence[Displaced], mem: Sequence[int], disk: Sequen
             left = mem[node], disk[node]
             if left in seen or left[0] <= each.mem or (each.disk is not None and left[1] <= each.disk):
                 continue
-            seen.add(left)
+            if alike:  # then nodes with as much left are
+                seen.add(left)
             tries -= 1
             mem[node] -= each.mem
             disk[node] -= each.disk or 0

@@ -4,7 +4,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.redundancy import packing
@@ -32,6 +32,7 @@ def stays_free(free: list[int], taken: list[tuple[int, int]]) -> bool:
     ),
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=3),
 )
+@example([(2, None, {0, 1}), (2, None, {0})], [(3, 0), (3, 0), (0, 0)])
 def test_all_ways_are_tried(
     wanted: list[tuple[int, int | None, set[int]]], free: list[tuple[int, int]]
 ) -> None:
