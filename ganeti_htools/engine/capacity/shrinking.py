@@ -99,7 +99,7 @@ class Shrinking:
         return None
 
     def _look_ahead(self, size: Size, fail: Fail) -> None:
-        """Find out about a size and the next ones together which have no redundant pair."""
+        """Look at a size and the next ones together: which have no redundant pair, or what they change."""
         if size in self.foreseen or not self.site.options.capacity:
             return
         sizes = [size.less(fail, units) for units in range(min(self.ahead, size.steps(fail) + 1))]

@@ -71,19 +71,15 @@ class Arrivals:
 
     def of(self, state: State, asked: Asked, need: Any, score: "Score") -> Arrival:
         """What an instance changes."""
-        known = self.needs.get((need, score.rows))
-        if known is None:
-            [known] = _arrivals(state, [asked], score)
-            self.needs[need, score.rows] = known
-        return known
+        if (need, score.rows) not in self.needs:
+            self.learn(state, [asked], score)
+        return self.needs[need, score.rows]
 
     def mirror_of(self, state: State, asked: Asked, need: Any, score: "Score") -> Mirror:
         """What a mirrored instance changes as secondary."""
-        known = self.mirrors.get((need, score.rows))
-        if known is None:
-            [known] = _mirrors(state, [asked], score)
-            self.mirrors[need, score.rows] = known
-        return known
+        if (need, score.rows) not in self.mirrors:
+            self.learn(state, [asked], score)
+        return self.mirrors[need, score.rows]
 
     def learn(self, state: State, several: Sequence[Asked], score: "Score") -> None:
         """Find out what instances change that differ in amounts only: faster together than one by one."""
