@@ -77,35 +77,27 @@ class Asked:
         return any(self.wants[: len(self.disk)])
 
 
+# Whatever is added to Asked belongs to its needs unless it is named here.
+_NEEDS = [
+    each.name
+    for each in fields(Asked)
+    if each.name not in {"row", "tags", "desired", "unknown_desires", "index"}
+]
+_needs = attrgetter(*_NEEDS)
+
+
 def cohort(several: Sequence[Asked]) -> Asked:
     """Instances that differ in amounts only as one; amounts that differ are arrays, with a row for each."""
-    first = several[0]
-    if len(several) == 1:
-        return first
-    amounts = ("mem", "record_mem", "secondary_mem", "vcpus", "spindles", "spindle_use")
-    of_units = ("disk", "classes", "kept")
-    figures: dict[str, Any] = {
-        name: _together([getattr(asked, name) for asked in several]) for name in amounts
-    }
-    for name in of_units:
-        each = zip(*(getattr(asked, name) for asked in several), strict=True)
-        figures[name] = tuple(map(_together, each))
-    return replace(first, **figures)
+    needs: dict[str, Any] = {name: _together([getattr(asked, name) for asked in several]) for name in _NEEDS}
+    return replace(several[0], **needs)
 
 
-def _together(amounts: Sequence[Any]) -> Any:
-    alike = all(amount == amounts[0] for amount in amounts)
-    return amounts[0] if alike else np.array(amounts)[:, np.newaxis]
-
-
-# Whatever is added to Asked belongs to its needs unless it is named here.
-_needs = attrgetter(
-    *(
-        each.name
-        for each in fields(Asked)
-        if each.name not in {"row", "tags", "desired", "unknown_desires", "index"}
-    )
-)
+def _together(values: Sequence[Any]) -> Any:
+    if all(value == values[0] for value in values):
+        return values[0]
+    if isinstance(values[0], tuple):
+        return tuple(map(_together, zip(*values, strict=True)))
+    return np.array(values)[:, np.newaxis]
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.survey import pools_met
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.classes import with_classes
-from tests.support.clusters import Shape, cluster
+from tests.support.clusters import FEW_MIRRORS, Shape, cluster
 from tests.support.storage_units import with_units
 from tests.support.text_format import text as text_of
 
@@ -91,13 +91,32 @@ def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> Non
             asked = state.ask(shrinking.kind.instance(size))
             found = on_all_pairs(state, asked, shrinking.site, shrinking.redundancy)
             if verdict.fits:
-                redundant = any(each.trial is not None for each in found)
-                assert shrinking._has_place(size) is redundant
-                assert not (redundant and shrinking._ruled_out(size))
+                assert shrinking._has_place(size) is any(each.trial is not None for each in found)
             shrinking._look_ahead(size, fail)
             if (smaller := size.smaller(fail)) is None:
                 break
             size = smaller
+
+
+def test_what_is_ruled_out_has_no_redundant_pair() -> None:
+    ruled_out = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        nodes = rng.randint(3, 5)
+        instances, templates = nodes * rng.randint(3, 6), rng.choice(FEW_MIRRORS)
+        shape = Shape(
+            nodes=nodes, instances=instances, templates=templates, fill=rng.choice((0.65, 0.75, 0.85))
+        )
+        state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
+        shrinking = Shrinking(state, InstanceKind(DiskTemplate.DRBD, 1), site(state, Options()))
+        for _ in range(12):
+            size = Size(rng.randrange(64, 6_000), rng.randrange(256, 100_000), 1)
+            if shrinking.verdicts.of(size)[0].fits and shrinking._ruled_out(size):
+                asked = state.ask(shrinking.kind.instance(size))
+                found = on_all_pairs(state, asked, shrinking.site, shrinking.redundancy)
+                assert all(each.trial is None for each in found)
+                ruled_out += 1
+    assert ruled_out > 50
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -115,6 +134,8 @@ def test_disk_that_nodes_need_not_give_makes_no_difference(seed: int) -> None:
             assert anew.verdicts.of(smaller) == shrinking.verdicts.of(size)
             assert not fits or anew._has_place(smaller) is shrinking._has_place(size)
         assert shrinking._indifferent(size, Fail.MEM) == 0
+        plain = Shrinking(state, InstanceKind(DiskTemplate.PLAIN, 1), shrinking.site)
+        assert plain._indifferent(size, Fail.DISK) == 0
 
 
 def barren(rng: random.Random, shrinking: Shrinking, number: int) -> Iterator[tuple[Size, SizeRun]]:

@@ -257,7 +257,7 @@ class Shrinking:
                 known = len(self.suspects)
                 self.places[size] = self._has_pair(asked, self.verdicts.of(size)[0].pairs)
                 if len(self.suspects) > known:
-                    self.foreseen.clear()
+                    self.foreseen.clear()  # with one more, others may be ruled out
             else:
                 self.places[size] = self._has_node(asked, self.verdicts.of(size)[0].nodes)
         return self.places[size]

@@ -68,15 +68,11 @@ class Verdicts:
 
     def all_pairs(self) -> Pairs:
         """The pairs that are candidates."""
-        apart = [np.nonzero(~np.eye(len(at), dtype=np.bool_)) for at in self.groups]
-        pairs = zip(
-            *(
-                (self.site.nodes[at[p]], self.site.nodes[at[s]])
-                for at, (p, s) in zip(self.groups, apart, strict=True)
-            ),
-            strict=True,
+        nodes, group = self.site.nodes, self.state.group[self.site.nodes]
+        primaries, secondaries = np.nonzero(
+            (group[:, np.newaxis] == group) & ~np.eye(len(nodes), dtype=np.bool_)
         )
-        return Pairs(*map(np.concatenate, pairs))
+        return Pairs(nodes[primaries], nodes[secondaries])
 
     def _always_refused(self, policies: Sequence[IPolicy]) -> Codes:
         """Why the policies of nodes refuse instances of this kind whatever their size, in one row."""

@@ -64,7 +64,7 @@ class KnownLosses(Sums):
     def learn(self, several: Sequence[Asked]) -> None:
         """Prepare for questions about instances that differ in amounts only."""
         lost = next(filter(None, self.lost.values()), None)
-        if lost is not None and len(several) > 1:
+        if lost is not None:
             lost.learn(several)
 
     def refused(
@@ -92,15 +92,14 @@ class KnownLosses(Sums):
         for primary in sorted_unique(primaries[good]).tolist():
             lost = self.unsettled(asked, primary).tolist()
             for secondary in secondaries[good & (primaries == primary)].tolist():
-                if self._without_room(asked, primary, secondary, lost) is None and not (
-                    asked.mirrored and self._unplaceable(asked, primary, secondary, lost)
-                ):
+                missing = self._without_room(asked, primary, secondary, lost) is not None
+                if not missing and not self._unplaceable(asked, primary, secondary, lost):
                     return False
         return True
 
     def _unplaceable(self, asked: Asked, primary: int, secondary: int, nodes: Sequence[int]) -> bool:
         """Whether some node cannot be lost with a new mirrored instance, wherever others go then."""
-        lost = map(self._lost, nodes) if self._quick(asked) else ()
+        lost = map(self._lost, nodes) if asked.mirrored and self._quick(asked) else ()
         return any(each is not None and each.unplaceable_with(asked, primary, secondary) for each in lost)
 
     def _survived_with(self, asked: Asked, primary: int, secondary: int, node: int) -> bool | None:

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from ganeti_htools.backends import text
 from ganeti_htools.engine.redundancy import nodes_left
-from ganeti_htools.engine.redundancy.arrivals import Arrivals
+from ganeti_htools.engine.redundancy.arrivals import Arrivals, need_of
 from ganeti_htools.engine.redundancy.loss_simulation import Displaced, LossSimulation
 from ganeti_htools.engine.redundancy.lost_nodes import lost_node
 from ganeti_htools.engine.redundancy.node_loss import Means, can_be_lost, failed_over, recover
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
+from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
@@ -117,6 +118,28 @@ def test_one_more_mirrored_instance_is_as_if_it_had_been_there(seed: int) -> Non
             assert together.nodes.failing == settled.nodes.failing
             assert np.array_equal(together.peers, settled.peers)
             assert np.array(together.nodes.values) == pytest.approx(np.array(settled.nodes.values))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_instances_learnt_together_change_what_each_changes_alone(seed: int) -> None:
+    state, rng = scarce(seed), random.Random(seed)
+    row, score = state.cluster.instances[0], nodes_left.Nodes(state, exclusive=False).score
+    for template in (DiskTemplate.DRBD, DiskTemplate.PLAIN):
+        several = [
+            state.ask(
+                replace(row, mem=rng.randint(64, 999), dsk=size, disks=(Disk(size, 1),), template=template)
+            )
+            for size in (1024, 2048, 2048)
+        ]
+        together = Arrivals()
+        together.learn(state, several, score)
+        for asked, need in zip(several, map(need_of, several), strict=True):
+            found, alone = (each.of(state, asked, need, score) for each in (together, Arrivals()))
+            assert np.array_equal(found.table, alone.table)
+            assert (found.counts, found.allowed) == (alone.counts, alone.allowed)
+            if asked.mirrored:
+                mirrors = (each.mirror_of(state, asked, need, score) for each in (together, Arrivals()))
+                assert all(map(np.array_equal, *mirrors))
 
 
 def all_placed_in_any_way(instances: Sequence[Displaced], mem: list[int], disk: list[int]) -> bool:
