@@ -14,7 +14,7 @@ from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.backends.inventories import read_inventories, write_inventories
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
 from ganeti_htools.model.errors import DataError, on_one_line
-from ganeti_htools.model.furnished import Disks, Reports, Room, with_disks, with_inventories
+from ganeti_htools.model.known_storage import Disks, Reports, Room, with_disks, with_inventories
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 

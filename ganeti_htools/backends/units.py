@@ -12,8 +12,8 @@ from ganeti_htools.backends import values
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit, holds
-from ganeti_htools.model.survey import default_units, named_by
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units_in_use import default_units, named_by
 
 UNKNOWN = "-"
 # A word that means something by itself is encoded as well.

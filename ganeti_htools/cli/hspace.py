@@ -16,7 +16,7 @@ from ganeti_htools.cli.report.allocation import STANDARD, TIERED, Allocation, Mo
 from ganeti_htools.cli.report.records import record
 from ganeti_htools.cli.terminal.program import execute, print_json
 from ganeti_htools.cli.terminal.saying import progress, say, warn
-from ganeti_htools.commandline.instances import Asked, asked
+from ganeti_htools.commandline.instances import RequestedSizes, asked
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.commandline.programs import HSPACE
@@ -95,7 +95,7 @@ def _site(state: State, kind: InstanceKind, line: CommandLine) -> Site:
     return site
 
 
-def _allocation(mode: Mode, state: State, wish: Asked, site: Site, line: CommandLine) -> Allocation:
+def _allocation(mode: Mode, state: State, wish: RequestedSizes, site: Site, line: CommandLine) -> Allocation:
     """As many instances as fit, and if there are none, which redundancy is in the way."""
     kind, sizes = wish
     limit = None if line.max_length == -1 else line.max_length
@@ -127,7 +127,7 @@ def _list(title: str, names: Sequence[str]) -> None:
         warn(f"{title}: {record(tuple(names))}")
 
 
-def _allocated(mode: Mode, state: State, wish: Asked, site: Site, limit: int | None) -> Capacity:
+def _allocated(mode: Mode, state: State, wish: RequestedSizes, site: Site, limit: int | None) -> Capacity:
     kind, sizes = wish
     with progress() as tell:
         placed = 0

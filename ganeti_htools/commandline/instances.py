@@ -15,14 +15,14 @@ from ganeti_htools.model.storage import DesiredUnit, holds
 from ganeti_htools.model.types import DiskTemplate
 
 
-class Asked(NamedTuple):
+class RequestedSizes(NamedTuple):
     """A kind of instances, and the sizes to start from."""
 
     kind: InstanceKind
     sizes: list[Size]
 
 
-def asked(state: State, line: CommandLine) -> tuple[Asked, Asked]:
+def asked(state: State, line: CommandLine) -> tuple[RequestedSizes, RequestedSizes]:
     """What tiered and what standard allocation places. Raises HtoolsError."""
     policy = state.cluster.ipolicy
     units = [unit for unit in (line.storage_unit, *(unit for _, unit in line.disk)) if unit]
@@ -44,7 +44,7 @@ def asked(state: State, line: CommandLine) -> tuple[Asked, Asked]:
             raise HtoolsError(f"no node has {name}")
     if disks:
         size = replace(size, dsk=sum(disk.size for disk in disks))
-    return Asked(kind, sizes), Asked(replace(kind, disks=disks), [size])
+    return RequestedSizes(kind, sizes), RequestedSizes(replace(kind, disks=disks), [size])
 
 
 def _template(cluster: Cluster, units: Sequence[DesiredUnit]) -> DiskTemplate:

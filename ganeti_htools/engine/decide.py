@@ -22,7 +22,7 @@ from ganeti_htools.model import request as wanted
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def not_enabled(cluster: Cluster, row: Instance) -> str | None:
 
 def _why(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     count: int,
     outcomes: Sequence[GroupOutcome],
     options: Options,
@@ -177,7 +177,7 @@ def _group_row(state: State, name: str) -> int:
 
 def _settled(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     outcome: GroupOutcome | None,
     info: str,
     reporter: Reporter,

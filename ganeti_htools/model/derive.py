@@ -19,12 +19,12 @@ from ganeti_htools.model.columns import (
 )
 from ganeti_htools.model.figures import Figures, tabulate
 from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.model.placed import Placed, placed_on, sum_by
+from ganeti_htools.model.node_usage import HostedInstances, hosted_instances, sum_by
 from ganeti_htools.model.reserved import Reserved, reserved
 from ganeti_htools.model.state import State
-from ganeti_htools.model.survey import sees, survey
 from ganeti_htools.model.tag_columns import exclusion, location, location_columns, migrates
 from ganeti_htools.model.units import Units, space_of
+from ganeti_htools.model.units_in_use import sees, units_in_use
 
 
 def _ints(values: Iterable[int]) -> Ints:
@@ -66,12 +66,12 @@ def derive(
     group_row = {group.uuid: row for row, group in enumerate(cluster.groups)}
     group = _ints(group_row[node.group] for node in nodes)
     policies = tuple(group.ipolicy for group in cluster.groups)
-    units = survey(cluster, requested)
+    units = units_in_use(cluster, requested)
     names = tuple(map(str, units.local)), tuple(map(str, units.pools))
     shape = Shape(*names, units.known, units.own_group, units.classes)
     held = reserved(nodes, units)
     figures = tabulate(cluster.instances, known, policies, units)
-    placed = placed_on(cluster, figures, node_row)
+    placed = hosted_instances(cluster, figures, node_row)
     tag_rows, tag_counts, settled_tag_counts = exclusion(cluster, requested, placed)
     location_rows, located = location_columns(cluster)
     peers = placed.peers(placed.values["secondary_mem"])
@@ -123,7 +123,7 @@ def derive(
 
 
 def _memory(
-    nodes: Sequence[Node], placed: Placed, peers: Ints, static: int, held: Reserved
+    nodes: Sequence[Node], placed: HostedInstances, peers: Ints, static: int, held: Reserved
 ) -> dict[str, Any]:
     values = placed.values
     t_mem, f_mem = _floats(node.t_mem for node in nodes), _ints(node.f_mem for node in nodes)
@@ -148,7 +148,7 @@ def _pools(cluster: Cluster, units: Units) -> dict[str, Any]:
 
 
 def _classes(
-    nodes: Sequence[Node], placed: Placed, figures: Figures, class_peers: Sequence[Ints]
+    nodes: Sequence[Node], placed: HostedInstances, figures: Figures, class_peers: Sequence[Ints]
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     nothing = Inventory(0)
@@ -172,7 +172,7 @@ def _classes(
 
 
 def _disk(
-    nodes: Sequence[Node], placed: Placed, figures: Figures, units: Units, held: Reserved
+    nodes: Sequence[Node], placed: HostedInstances, figures: Figures, units: Units, held: Reserved
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for unit in range(len(units.local)):
@@ -192,7 +192,9 @@ def _disk(
     return columns
 
 
-def _spindles(nodes: Sequence[Node], placed: Placed, ratio: Floats, held: Reserved) -> dict[str, Any]:
+def _spindles(
+    nodes: Sequence[Node], placed: HostedInstances, ratio: Floats, held: Reserved
+) -> dict[str, Any]:
     """Free spindles count with exclusive storage, the use that instances make of them without."""
     total, exclusive = _ints(node.t_spindles for node in nodes), _bools(node.excl_stor for node in nodes)
     use = placed.values["spindle_use"].astype(np.float64)
@@ -216,7 +218,7 @@ def _spindles(nodes: Sequence[Node], placed: Placed, ratio: Floats, held: Reserv
     }
 
 
-def _cpus(nodes: Sequence[Node], placed: Placed, held: Reserved) -> dict[str, Any]:
+def _cpus(nodes: Sequence[Node], placed: HostedInstances, held: Reserved) -> dict[str, Any]:
     own, vcpus = _ints(node.n_cpu for node in nodes) + held.vcpus, placed.values["vcpus"]
     used = counted = own + placed.on_primaries(vcpus, placed.settled)
     if placed.forthcoming.any():
@@ -229,7 +231,7 @@ def _cpus(nodes: Sequence[Node], placed: Placed, held: Reserved) -> dict[str, An
     }
 
 
-def _loads(nodes: Sequence[Node], placed: Placed) -> dict[str, Any]:
+def _loads(nodes: Sequence[Node], placed: HostedInstances) -> dict[str, Any]:
     """Sums of the instances' loads, but of CPUs what a monitor measured; equal sums are one object."""
     cpu, mem, dsk, net = placed.values["load"].T
     summed = placed.on_primaries(cpu, placed.settled)

@@ -23,7 +23,7 @@ from ganeti_htools.model.units import Units, needs_of, taken_of_pools, with_free
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedInstance:
     """An instance as a placement sees it. Sizes in MiB.
 
     ``record_mem`` is taken from the primary's state of record, ``secondary_mem`` is kept free on the
@@ -77,16 +77,16 @@ class Asked:
         return any(self.wants[: len(self.disk)])
 
 
-# Whatever is added to Asked belongs to its needs unless it is named here.
+# Whatever is added to RequestedInstance belongs to its needs unless it is named here.
 _NEEDS = [
     each.name
-    for each in fields(Asked)
+    for each in fields(RequestedInstance)
     if each.name not in {"row", "tags", "desired", "unknown_desires", "index"}
 ]
 _needs = attrgetter(*_NEEDS)
 
 
-def cohort(several: Sequence[Asked]) -> Asked:
+def cohort(several: Sequence[RequestedInstance]) -> RequestedInstance:
     """Instances that differ in amounts only as one; amounts that differ are arrays, with a row for each."""
     needs: dict[str, Any] = {name: _together([getattr(asked, name) for asked in several]) for name in _NEEDS}
     return replace(several[0], **needs)
@@ -193,11 +193,11 @@ class State:
             located=self.located[nodes],
         )
 
-    def instance(self, index: int) -> Asked:
+    def instance(self, index: int) -> RequestedInstance:
         """The instance of a row, as a placement sees it."""
         return self.ask(self.cluster.instances[index], index)
 
-    def ask(self, row: Instance, index: int = NOWHERE) -> Asked:
+    def ask(self, row: Instance, index: int = NOWHERE) -> RequestedInstance:
         """An instance as a placement on this state sees it."""
         exclusion = tags.exclusion_tags(tags.exclusion_prefixes(self.cluster.tags), row.tags)
         desired = tags.desired_locations(self.cluster.tags, row.tags)
@@ -205,7 +205,7 @@ class State:
         needs = needs_of(row, self.units)
         # Where one unit has it all, its size is what Ganeti counts.
         fresh = index == NOWHERE and needs.units > 1
-        return Asked(
+        return RequestedInstance(
             row=row,
             mem=row.mem,
             record_mem=row.mem if row.uses_memory else 0,
@@ -226,7 +226,7 @@ class State:
             kept=needs.kept,
         )
 
-    def made_in(self, group: int, asked: Asked) -> Asked:
+    def made_in(self, group: int, asked: RequestedInstance) -> RequestedInstance:
         """What is to be placed as it is in a group (row), where disks of a new instance may be elsewhere."""
         row = asked.row if asked.index != NOWHERE else made_in(self.cluster.groups[group], asked.row)
         return asked if row is asked.row else self.ask(row)

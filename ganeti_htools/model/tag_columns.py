@@ -7,7 +7,7 @@ import numpy as np
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.columns import Bools, Ints
-from ganeti_htools.model.placed import Placed
+from ganeti_htools.model.node_usage import HostedInstances
 
 
 def location_columns(cluster: Cluster) -> tuple[dict[str, int], Bools]:
@@ -30,7 +30,9 @@ def migrates(cluster_tags: Sequence[str], nodes: Sequence[Node]) -> Bools | None
     return np.array([[source <= target for target in received] for source in sent], np.bool_)
 
 
-def location(cluster: Cluster, placed: Placed, location_rows: dict[str, int], located: Bools) -> Ints:
+def location(
+    cluster: Cluster, placed: HostedInstances, location_rows: dict[str, int], located: Bools
+) -> Ints:
     """Summed over primaries: location tags that both nodes have, desired ones that the primary lacks."""
     if not location_rows and not any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags):
         return np.zeros(placed.size, np.int64)
@@ -48,7 +50,7 @@ def location(cluster: Cluster, placed: Placed, location_rows: dict[str, int], lo
 
 
 def exclusion(
-    cluster: Cluster, requested: Sequence[Instance], placed: Placed
+    cluster: Cluster, requested: Sequence[Instance], placed: HostedInstances
 ) -> tuple[dict[str, int], Ints, Ints]:
     """Rows of all exclusion tags, and their counts on nodes, with and without forthcoming instances."""
     prefixes, instances = tags.exclusion_prefixes(cluster.tags), cluster.instances

@@ -96,7 +96,7 @@ class Units(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What an instance takes of a node's storage and custom classes: see :class:`.state.Asked`."""
+    """Storage and custom classes that an instance takes of a node: see :class:`.RequestedInstance`."""
 
     disk: tuple[int, ...]
     wants: tuple[bool, ...]

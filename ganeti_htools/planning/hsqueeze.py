@@ -15,9 +15,9 @@ from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, Phase, Po
 from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.emptied import emptied, reports
 from ganeti_htools.model.errors import during
 from ganeti_htools.model.state import State
+from ganeti_htools.model.without_instances import reports, without_instances
 from ganeti_htools.planning import leftovers, proposal, standby, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
 from ganeti_htools.planning.power_reserve import kept_free
@@ -98,7 +98,7 @@ def seen(cluster: Cluster, options: Options) -> State:
 def knowing(cluster: Cluster, before: Cluster) -> Cluster:
     """The cluster with what its nodes had in the cluster from an earlier time."""
     told = [node for node in before.nodes if reports(node)]
-    return replace(cluster, standby=tuple(emptied(before, told)))
+    return replace(cluster, standby=tuple(without_instances(before, told)))
 
 
 def plan(state: State, options: Options, progress: Progress) -> PowerPlan:

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
-from ganeti_htools.model.furnished import REPORTED, located, with_disk
 from ganeti_htools.model.inventory import Inventories
+from ganeti_htools.model.known_storage import REPORTED, located, with_disk
 from ganeti_htools.model.request import Allocate, Relocate, Request, new_instances
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
-from ganeti_htools.model.survey import named_by, tagged
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units_in_use import named_by, tagged
 
 
 class Memory:

@@ -12,9 +12,9 @@ from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.request import AllocateSecondary, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.survey import told_units
 from ganeti_htools.model.types import Status
 from ganeti_htools.model.units import Units, needs_of
+from ganeti_htools.model.units_in_use import told_units
 from ganeti_htools.planning.promised_moves import keeping, lacking
 
 _PROMISED = ("pnode", "snode", "template", "disks", "dsk")  # of an instance that is there

@@ -6,9 +6,9 @@ Ganeti has no figures of nodes that are offline: they report nothing, not 0.
 from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster, Node
-from ganeti_htools.model.emptied import emptied, reports
-from ganeti_htools.model.furnished import with_disk
+from ganeti_htools.model.known_storage import with_disk
 from ganeti_htools.model.tags import standby
+from ganeti_htools.model.without_instances import reports, without_instances
 
 
 def furnished(cluster: Cluster) -> Cluster:
@@ -26,7 +26,7 @@ def furnished(cluster: Cluster) -> Cluster:
             if node.name in known:
                 node = _like(node, known[node.name])
             elif similar is not None:
-                node = _like(node, *emptied(cluster, [similar]))
+                node = _like(node, *without_instances(cluster, [similar]))
         rows.append(node)
     same = all(new is old for new, old in zip(rows, cluster.nodes, strict=True))
     return cluster if same else replace(cluster, nodes=tuple(rows))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.luxi.opcodes import Opcode
-from ganeti_htools.model.charged import charged
 from ganeti_htools.model.cluster import Instance, Node
+from ganeti_htools.model.node_after import node_after
 from ganeti_htools.model.policy import violation
 from ganeti_htools.model.types import DiskTemplate, Fail, Mirror, Status
 from ganeti_htools.simulator.objects import group_of, instance_of, node_of, usable
@@ -77,8 +77,8 @@ def _go(world: World, instance: Instance, target: Node) -> World:
     source = node_of(world, instance.pnode)
     doubled = instance.template.mirror is Mirror.INTERNAL
     nodes = (
-        charged(source, instance, world.units, memory=-1),
-        charged(target, instance, world.units, memory=1),
+        node_after(source, instance, world.units, memory=-1),
+        node_after(target, instance, world.units, memory=1),
     )
     lost = instance.status in (Status.NODE_DOWN, Status.NODE_OFFLINE)
     moved = replace(
@@ -129,13 +129,13 @@ def replace_disks(world: World, opcode: Opcode) -> tuple[World, Any]:
         raise OpcodeError("OpExecError", f"Can't reach node {instance.pnode}, the source of the data")
     _check_default_group(world, instance)
     taken = _with_disks(world, instance, target)
-    moved = world.with_nodes((charged(left, instance, world.units, storage=-1), taken))
+    moved = world.with_nodes((node_after(left, instance, world.units, storage=-1), taken))
     return moved.with_instance(replace(instance, snode=name)), None
 
 
 def _with_disks(world: World, instance: Instance, target: Node) -> Node:
     """The node once the disks of an instance were created there."""
-    taken = charged(target, instance, world.units, storage=1)
+    taken = node_after(target, instance, world.units, storage=1)
     short = lacking(target, instance, world.units)
     if short or (taken.excl_stor and taken.f_spindles < 0):
         text = f"Can't create block device on node {target.name} for instance {instance.name}: no space"
@@ -179,7 +179,7 @@ def create(world: World, opcode: Opcode) -> tuple[World, Any]:
     if instance.uses_memory:
         _check_memory(instance, nodes[0])
     made = [_with_disks(world, instance, node) for node in nodes]
-    made[0] = charged(made[0], instance, world.units, memory=1)
+    made[0] = node_after(made[0], instance, world.units, memory=1)
     cluster = world.with_nodes(made).cluster
     cluster = replace(cluster, instances=(*cluster.instances, instance))
     return replace(world, cluster=cluster), [node.name for node in nodes]
@@ -203,7 +203,7 @@ def set_params(world: World, opcode: Opcode) -> tuple[World, Any]:
     mirrored = replace(instance, template=DiskTemplate.DRBD, snode=name)
     mirrored = with_disks(world, group_of(world, primary.group), mirrored)
     check_groups(world, mirrored, target)  # the primary is not looked at
-    primary = _with_disks(world, mirrored, charged(primary, instance, world.units, storage=-1))
+    primary = _with_disks(world, mirrored, node_after(primary, instance, world.units, storage=-1))
     world = world.with_nodes((primary, _with_disks(world, mirrored, target)))
     return world.with_instance(mirrored), [["disk_template", DiskTemplate.DRBD.value]]
 
@@ -243,7 +243,7 @@ def _stopped(world: World, instance: Instance) -> World:
 def _with_status(world: World, instance: Instance, status: Status) -> World:
     """The world with an instance started or stopped, which takes memory or gives it back."""
     node, now = node_of(world, instance.pnode), replace(instance, status=status)
-    node = charged(charged(node, instance, world.units, memory=-1), now, world.units, memory=1)
+    node = node_after(node_after(node, instance, world.units, memory=-1), now, world.units, memory=1)
     return world.with_nodes((node,)).with_instance(now)
 
 
@@ -257,7 +257,7 @@ def move(world: World, opcode: Opcode) -> tuple[World, Any]:
     found, target = _check_move(world, opcode)
     world = _stopped(world, found)
     instance = instance_of(world, opcode)
-    left = charged(node_of(world, instance.pnode), instance, world.units, storage=-1)
+    left = node_after(node_of(world, instance.pnode), instance, world.units, storage=-1)
     world = world.with_nodes((left, _with_disks(world, instance, target)))
     moved = replace(instance, pnode=target.name)
     started = _meant_to_run(found)

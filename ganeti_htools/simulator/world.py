@@ -7,13 +7,13 @@ them, so that they report them again afterwards.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ganeti_htools.model.charged import charged
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.node_after import node_after
 from ganeti_htools.model.storage import DesiredUnit, StorageType
-from ganeti_htools.model.survey import survey
 from ganeti_htools.model.types import Status
 from ganeti_htools.model.units import SINGLE, Units
+from ganeti_htools.model.units_in_use import units_in_use
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def begin(cluster: Cluster) -> World:
     masters = [node.name for node in cluster.nodes if node.master] or [node.name for node in answering]
     if not masters:
         raise DataError("expected a node that is not offline, to be the master")
-    units = survey(cluster)
+    units = units_in_use(cluster)
     furnished = (_furnished(cluster, units, node, answering) for node in unused if node.name in offline)
     return World(cluster, masters[0], drained, offline, units=units).with_nodes(furnished)
 
@@ -137,7 +137,7 @@ def _furnished(cluster: Cluster, units: Units, node: Node, models: Iterable[Node
         node = replace(node, t_spindles=model.t_spindles, f_spindles=model.t_spindles)
     for row in cluster.instances:
         if node.name in (row.pnode, row.snode):
-            node = charged(node, row, units, memory=int(node.name == row.pnode), storage=1)
+            node = node_after(node, row, units, memory=int(node.name == row.pnode), storage=1)
     return node
 
 

@@ -13,10 +13,10 @@ from ganeti_htools.files import read_bytes
 from ganeti_htools.luxi import opcodes, queries
 from ganeti_htools.luxi.client import Client, LuxiError
 from ganeti_htools.luxi.questions import answered
-from ganeti_htools.model import furnished
+from ganeti_htools.model import known_storage
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.furnished import Reports
+from ganeti_htools.model.known_storage import Reports
 from ganeti_htools.model.storage import StorageType
 from ganeti_htools.model.types import DiskTemplate
 
@@ -37,12 +37,12 @@ async def with_storage(ganeti: Client, cluster: Cluster, warn: Warn) -> Cluster:
     found = await where_disks_are(ganeti, cluster)
     for line in found.wrong:
         warn(f"Warning: {line}")
-    cluster = furnished.with_disks(cluster, found.disks)
+    cluster = known_storage.with_disks(cluster, found.disks)
     nodes = [node.name for node in cluster.nodes if node.t_mem]
     reports: dict[str, Any] = {}
     for some in parted(nodes, NODES):
         try:
-            told, wrong = await units_of(ganeti, some, furnished.reported_types(cluster), SECONDS)
+            told, wrong = await units_of(ganeti, some, known_storage.reported_types(cluster), SECONDS)
         except LuxiError as error:
             told, wrong = {}, (str(error),)
         reports |= told
@@ -51,7 +51,7 @@ async def with_storage(ganeti: Client, cluster: Cluster, warn: Warn) -> Cluster:
     silent = [name for name in nodes if name not in reports]
     if silent:
         warn(f"Warning: storage units of {', '.join(silent)} are not known")
-    return furnished.with_storage(cluster, reports, furnished.named_units(cluster))
+    return known_storage.with_storage(cluster, reports, known_storage.named_units(cluster))
 
 
 async def units_of(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import storage
 from ganeti_htools.luxi.opcodes import STORAGE_FIELDS
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
-from ganeti_htools.model.furnished import named_units
+from ganeti_htools.model.known_storage import named_units
 from ganeti_htools.model.storage import DRBD_META, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.logical_units import carry_out

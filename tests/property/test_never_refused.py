@@ -22,8 +22,8 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import Allocate, AllocateSecondary, MultiAllocate, Placement, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import StorageType
-from ganeti_htools.model.survey import survey
 from ganeti_htools.model.types import DiskTemplate, Status
+from ganeti_htools.model.units_in_use import units_in_use
 from ganeti_htools.planning.decision import state_for
 from ganeti_htools.simulator.logical_units import carry_out
 from ganeti_htools.simulator.opcodes import OpcodeError, check
@@ -97,7 +97,7 @@ def made_by(state: State, request: Request, result: Any) -> list[Any]:
 
 def with_metadata(rng: random.Random, cluster: Cluster) -> Cluster:
     """The cluster as the daemon knows it: groups say where the metadata of new disks goes."""
-    group = survey(cluster).default(StorageType.LVM_VG).key
+    group = units_in_use(cluster).default(StorageType.LVM_VG).key
     groups = (replace(each, metavg=rng.choice(METADATA) or group) for each in cluster.groups)
     return replace(cluster, groups=tuple(groups))
 

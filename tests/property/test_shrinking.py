@@ -17,8 +17,8 @@ from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
-from ganeti_htools.model.survey import pools_met
 from ganeti_htools.model.types import DiskTemplate, Fail
+from ganeti_htools.model.units_in_use import pools_met
 from tests.support.classes import with_classes
 from tests.support.clusters import FEW_MIRRORS, Shape, cluster
 from tests.support.storage_units import with_units

@@ -9,7 +9,7 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.luxi import queries
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType
-from ganeti_htools.model.survey import named_by, survey
+from ganeti_htools.model.units_in_use import named_by, units_in_use
 from ganeti_htools.simulator.world import begin
 from ganeti_htools.sources import storage
 from tests.support.clusters import Shape, cluster
@@ -44,6 +44,6 @@ async def test_volume_groups_and_where_disks_are(seed: int, autojump_clock: Mock
     before, after = (
         {row.name: units.wants(row) for row in each.instances if row.template.local_storage}
         for each in (served, asked)
-        for units in (survey(each),)
+        for units in (units_in_use(each),)
     )
     assert after == before

@@ -13,7 +13,7 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.survey import survey
+from ganeti_htools.model.units_in_use import units_in_use
 from tests.support.cases import Case, case
 from tests.support.clusters import MIXED, TIGHT, Json, Shape, cluster, disk_space, uuid_of
 from tests.support.text_format import text as text_of
@@ -255,7 +255,7 @@ def _listed(data: Json) -> list[tuple[Unit, Json]]:
 
 def taken(described: Cluster) -> dict[tuple[str, DesiredUnit], tuple[int, int]]:
     """What nodes and disks say is taken of each unit on each node that has it."""
-    units, disks = survey(described), Counter[tuple[str, DesiredUnit]]()
+    units, disks = units_in_use(described), Counter[tuple[str, DesiredUnit]]()
     for row in described.instances:
         for node in filter(None, (row.pnode, row.snode)):
             for unit, size in units.wants(row).items():

@@ -12,7 +12,7 @@ from ganeti_htools.engine.capacity.storage import Storage, storage_of
 from ganeti_htools.luxi import relayed
 from ganeti_htools.luxi.queries import ClusterAnswers
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.survey import survey
+from ganeti_htools.model.units_in_use import units_in_use
 from htoolsd.socket.methods import Args, File
 from htoolsd.sync.asking import ROW, aside
 from htoolsd.sync.following import NotSyncedError, Sync
@@ -37,7 +37,7 @@ def _standby(cluster: Cluster | None) -> str | None:
 
 
 def _storage(cluster: Cluster) -> Storage:
-    return storage_of(cluster, survey(cluster))
+    return storage_of(cluster, units_in_use(cluster))
 
 
 class ClusterMethods:

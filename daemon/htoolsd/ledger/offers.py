@@ -8,8 +8,8 @@ from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.resource_classes import MEMORY, POOL, SPINDLES, VCPU
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.survey import survey, tagged
 from ganeti_htools.model.units import Units, unit_on
+from ganeti_htools.model.units_in_use import tagged, units_in_use
 from ganeti_htools.model.uses import classes_of
 from htoolsd.ledger.identities import full_name, provider_uuid
 from htoolsd.ledger.records import Amounts, Provider
@@ -53,7 +53,7 @@ class Places(NamedTuple):
 
 def places_of(cluster: Cluster, name: str) -> Places:
     """The places of a cluster that is called ``name``."""
-    units = survey(cluster)
+    units = units_in_use(cluster)
     classes = classes_of(units)
     nodes = {node.name: _place(node, units, classes, name) for node in cluster.nodes}
     return Places(name, units, nodes, {pool.unit: pool.provider for pool in cluster.pools if pool.provider})

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.storage import DesiredUnit
-from ganeti_htools.model.survey import survey
+from ganeti_htools.model.units_in_use import units_in_use
 from htoolsd.ledger.identities import consumer_uuid, full_name
 from htoolsd.ledger.offers import Offer, Places, nodes_offer, places_of, pools_offer
 from htoolsd.ledger.records import Allocations, Consumer
@@ -80,7 +80,7 @@ def _same_nodes(cluster: Cluster, name: str, before: Statement) -> bool:
         and len(cluster.nodes) == len(old.nodes)
         and all(map(is_, cluster.nodes, old.nodes))
         and (cluster.groups, cluster.pools) == (old.groups, old.pools)
-        and survey(cluster) == before.places.units
+        and units_in_use(cluster) == before.places.units
     )
 
 

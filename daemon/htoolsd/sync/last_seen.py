@@ -13,8 +13,8 @@ import trio
 from ganeti_htools.backends import standby
 from ganeti_htools.files import write_text
 from ganeti_htools.model.cluster import Cluster, Node
-from ganeti_htools.model.emptied import emptied, reports
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.without_instances import reports, without_instances
 from htoolsd import reading
 
 _log = structlog.get_logger()
@@ -39,8 +39,8 @@ def revised(known: LastSeen, before: Cluster | None, now: Cluster) -> LastSeen:
         if reports(node) and (node.name not in known or _size(node) != _size(known[node.name]))
     ]
     found = {name: node for name, node in known.items() if name in names}
-    found |= {node.name: node for node in emptied(now, new)} if new else {}
-    found |= {node.name: node for node in emptied(before, gone)} if before and gone else {}
+    found |= {node.name: node for node in without_instances(now, new)} if new else {}
+    found |= {node.name: node for node in without_instances(before, gone)} if before and gone else {}
     return known if found == known else found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.furnished import (
+from ganeti_htools.model.known_storage import (
     REPORTED,
     Disks,
     Reports,
@@ -19,8 +19,8 @@ from ganeti_htools.model.furnished import (
     with_storage,
 )
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from ganeti_htools.model.survey import named_by, tagged
 from ganeti_htools.model.units import Units
+from ganeti_htools.model.units_in_use import named_by, tagged
 
 # What disks take (MiB) of each unit, by the names of nodes.
 Taken = Mapping[str, Mapping[DesiredUnit, int]]

@@ -16,7 +16,7 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import HtoolsError, on_one_line
-from ganeti_htools.model.furnished import Disks, reported_types
+from ganeti_htools.model.known_storage import Disks, reported_types
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, units_of
 from htoolsd import reading

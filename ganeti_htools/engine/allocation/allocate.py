@@ -18,7 +18,7 @@ from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy
 
 LACKS_NETWORK = "group lacks a network"
@@ -36,7 +36,7 @@ def candidates(state: State, scope: Bools, restrict_to: Sequence[str] | None) ->
 
 def in_scope(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     count: int,
     nodes: Ints,
     scope: Bools,
@@ -66,7 +66,9 @@ def check_number(count: int, nodes: Ints, reporter: Reporter) -> None:
         raise RequestFailed("Not enough online nodes")
 
 
-def check_networks(state: State, group: int, asked: Asked, nodes: Ints, reporter: Reporter) -> None:
+def check_networks(
+    state: State, group: int, asked: RequestedInstance, nodes: Ints, reporter: Reporter
+) -> None:
     """Raises RequestFailed if the one group that is tried, with these nodes, misses a network."""
     if lacks_network(state, group, asked):
         reporter.rejecting(nodes, LACKS_NETWORK)
@@ -76,7 +78,7 @@ def check_networks(state: State, group: int, asked: Asked, nodes: Ints, reporter
         )
 
 
-def lacks_network(state: State, group: int, asked: Asked) -> bool:
+def lacks_network(state: State, group: int, asked: RequestedInstance) -> bool:
     """Whether the group misses a network that the instance is to be connected to."""
     networks = state.cluster.groups[group].networks
     return any(nic.network is not None and nic.network not in networks for nic in asked.row.nics)
@@ -94,7 +96,12 @@ def by_group(
 
 
 def in_group(
-    state: State, asked: Asked, count: int, group: int, options: Options, reporter: Reporter = SILENT
+    state: State,
+    asked: RequestedInstance,
+    count: int,
+    group: int,
+    options: Options,
+    reporter: Reporter = SILENT,
 ) -> GroupOutcome:
     """A new instance in the group (row) it was asked for; only this group is looked at and scored.
 
@@ -111,7 +118,7 @@ def in_group(
 
 def in_groups(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     count: int,
     options: Options,
     groups: Sequence[int],

@@ -18,7 +18,7 @@ from ganeti_htools.engine.allocation.wording import outcome_line
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import EvacMode, Mirror
 
 
@@ -117,7 +117,9 @@ def change_group(
     return _one_by_one(state, instances, move, reporter)
 
 
-def _no_group(state: State, asked: Asked, allowed: Sequence[int], outcomes: Sequence[GroupOutcome]) -> str:
+def _no_group(
+    state: State, asked: RequestedInstance, allowed: Sequence[int], outcomes: Sequence[GroupOutcome]
+) -> str:
     if outcomes:
         return ", ".join(outcome_line(state, outcome, asked.row.name) for outcome in outcomes)
     names = [state.cluster.groups[group].name for group in allowed]

@@ -13,11 +13,11 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 def to_best_pair(
-    state: State, asked: Asked, group: int, targets: Ints, options: Options, reporter: Reporter
+    state: State, asked: RequestedInstance, group: int, targets: Ints, options: Options, reporter: Reporter
 ) -> list[MovePart]:
     """Move a mirrored instance to the best pair of targets, in place; returns the parts of the move.
 
@@ -60,7 +60,13 @@ def exchange(primary: int, secondary: int) -> list[MovePart]:
 
 
 def _best_pair(
-    state: State, trial: Trial, apart: Bools, scope: Bools, asked: Asked, targets: Ints, options: Options
+    state: State,
+    trial: Trial,
+    apart: Bools,
+    scope: Bools,
+    asked: RequestedInstance,
+    targets: Ints,
+    options: Options,
 ) -> tuple[int, int] | None:
     """Rows of the pair that leaves the group with the lowest score, None if no pair fits.
 

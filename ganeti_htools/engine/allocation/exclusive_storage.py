@@ -29,7 +29,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
 
 MOST = 1 << 20  # a node is taken to have room for fewer instances of one size than this
@@ -57,7 +57,7 @@ def is_dedicated(state: State, request: Request) -> bool:
     return bool((state.columns.excl_stor | ~np.isin(state.group, meant)).all())
 
 
-def _samples(state: State, policy: IPolicy) -> list[Asked]:
+def _samples(state: State, policy: IPolicy) -> list[RequestedInstance]:
     """The smallest instance of each interval, largest disk first."""
     smallest = sorted((pair.min for pair in policy.minmax), key=lambda spec: -spec.disk_size)
     return [
@@ -77,7 +77,7 @@ def _samples(state: State, policy: IPolicy) -> list[Asked]:
     ]
 
 
-def capacities(columns: Columns, samples: Sequence[Asked], shape: tuple[int, ...]) -> Ints:
+def capacities(columns: Columns, samples: Sequence[RequestedInstance], shape: tuple[int, ...]) -> Ints:
     """How many more instances like each sample each node takes: samples by nodes, these in ``shape``.
 
     The largest number that fits is found by bisection, below ``MOST``.
@@ -136,7 +136,12 @@ class Losses:
 
 
 def in_group(
-    state: State, asked: Asked, count: int, group: int, options: Options, reporter: Reporter = SILENT
+    state: State,
+    asked: RequestedInstance,
+    count: int,
+    group: int,
+    options: Options,
+    reporter: Reporter = SILENT,
 ) -> GroupOutcome:
     """A new instance in the group (row) it was asked for; only this group is looked at.
 
@@ -151,7 +156,7 @@ def in_group(
 
 def in_groups(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     count: int,
     options: Options,
     groups: Sequence[int],
@@ -171,7 +176,13 @@ def in_groups(
 
 
 def _solution(
-    state: State, asked: Asked, count: int, group: int, nodes: Ints, options: Options, reporter: Reporter
+    state: State,
+    asked: RequestedInstance,
+    count: int,
+    group: int,
+    nodes: Ints,
+    options: Options,
+    reporter: Reporter,
 ) -> Solution:
     """Of some nodes of a group the one, or the pair, that costs the fewest later instances.
 
@@ -200,7 +211,7 @@ def _solution(
     return Solution(failures, int(np.count_nonzero(fits)), losses.metric(p, s), chosen)
 
 
-def _losses(trial: Trial, primaries: Ints, secondaries: Ints, samples: Sequence[Asked]) -> Losses:
+def _losses(trial: Trial, primaries: Ints, secondaries: Ints, samples: Sequence[RequestedInstance]) -> Losses:
     """What the candidates of a trial cost, summed up over the nodes that they change."""
     pairs = trial.codes.ndim == 2
     shape = (len(primaries), len(secondaries)) if pairs else (len(primaries),)

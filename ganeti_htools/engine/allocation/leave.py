@@ -9,13 +9,13 @@ from ganeti_htools.engine.rules.node_rules import FAIL
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import EvacMode, Mirror
 
 
 def leave(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     mode: EvacMode,
     group: int,
     targets: Ints,
@@ -37,7 +37,7 @@ def leave(
     return _to_best_node(state, asked, operation, group, targets, options, reporter)
 
 
-def _operation(state: State, asked: Asked, mode: EvacMode) -> Operation | None:
+def _operation(state: State, asked: RequestedInstance, mode: EvacMode) -> Operation | None:
     """How an instance moves, None if it leaves both its nodes. Raises RequestFailed if it cannot."""
     template = asked.row.template
     if not asked.mirrored:
@@ -57,7 +57,7 @@ def _operation(state: State, asked: Asked, mode: EvacMode) -> Operation | None:
 
 def _to_best_node(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     operation: Operation,
     group: int,
     targets: Ints,

@@ -14,7 +14,7 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class NamedMove:
     now: tuple[str, ...]
 
 
-def fail_over(state: State, asked: Asked, options: Options, reporter: Reporter = SILENT) -> None:
+def fail_over(state: State, asked: RequestedInstance, options: Options, reporter: Reporter = SILENT) -> None:
     """A mirrored instance started on its secondary, in place. Raises RequestFailed if it cannot be."""
     trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
     reporter.judged(trial.pnode, trial)
@@ -59,12 +59,14 @@ def fail_over(state: State, asked: Asked, options: Options, reporter: Reporter =
     settling.settle(state, trial)
 
 
-def tried(state: State, asked: Asked, part: MovePart, options: Options) -> Trial:
+def tried(state: State, asked: RequestedInstance, part: MovePart, options: Options) -> Trial:
     """A part of the way of an instance, tried."""
     return tried_on(state, asked, part.operation, np.array([part.node]), options)
 
 
-def tried_on(state: State, asked: Asked, operation: Operation, targets: Ints, options: Options) -> Trial:
+def tried_on(
+    state: State, asked: RequestedInstance, operation: Operation, targets: Ints, options: Options
+) -> Trial:
     """An operation on an instance, tried with each target (rows) if it takes a node."""
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
     match operation:
@@ -78,7 +80,9 @@ def tried_on(state: State, asked: Asked, operation: Operation, targets: Ints, op
             return placements.move_to(state, asked, targets, scope, force)
 
 
-def check_source(state: State, asked: Asked, targets: Ints, prefix: str, reporter: Reporter) -> None:
+def check_source(
+    state: State, asked: RequestedInstance, targets: Ints, prefix: str, reporter: Reporter
+) -> None:
     """Raises RequestFailed, in words after a prefix, if its primary is no source of disks for targets."""
     primary = int(state.pnode[asked.index])
     lacks = shortage.no_source(state, asked, primary)
@@ -88,6 +92,6 @@ def check_source(state: State, asked: Asked, targets: Ints, prefix: str, reporte
         raise RequestFailed(f"{prefix}{why}, which Ganeti wants there to replace a secondary")
 
 
-def carry_out(state: State, asked: Asked, part: MovePart, options: Options) -> None:
+def carry_out(state: State, asked: RequestedInstance, part: MovePart, options: Options) -> None:
     """Do a part that has been tried before, so nothing can be against it, in place."""
     settling.settle(state, tried(state, asked, part, options))

@@ -9,12 +9,12 @@ from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Bools, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 def on_nodes(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     nodes: Ints,
     scope: Bools,
     options: Options,

@@ -14,7 +14,7 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Pairs:
     """
 
     state: State
-    asked: Asked
+    asked: RequestedInstance
     primaries: Ints
     secondaries: Ints
     codes: Codes
@@ -61,7 +61,7 @@ class Pairs:
 
 def on_pairs(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     primaries: Ints,
     secondaries: Ints,
     base: Statistics,
@@ -114,7 +114,7 @@ def on_pairs(
 
 
 def _judged(
-    state: State, asked: Asked, primaries: Ints, secondaries: Ints, base: Statistics, force: bool
+    state: State, asked: RequestedInstance, primaries: Ints, secondaries: Ints, base: Statistics, force: bool
 ) -> tuple[Floats, Codes]:
     """Scores and codes of all pairs, primaries by secondaries; the code of a node with itself is FITS."""
     rows = primaries[:, np.newaxis]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 if TYPE_CHECKING:
     from ganeti_htools.engine.allocation.exclusive_storage import Losses
@@ -25,7 +25,7 @@ class Reporter:
     takes what it needs before it returns, and changes nothing.
     """
 
-    def starting(self, state: State, asked: Asked, scope: Bools, rated: bool = True) -> None:
+    def starting(self, state: State, asked: RequestedInstance, scope: Bools, rated: bool = True) -> None:
         """An instance is to get a place, by the score of the nodes in scope.
 
         If it is not ``rated``, lost allocations decide instead.

@@ -18,7 +18,7 @@ from ganeti_htools.engine.rules.resources import RESERVE, SPINDLES
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, present
 from ganeti_htools.model.policy import Demand, IPolicy
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 
@@ -40,7 +40,7 @@ class Lack:
 
 def explain(
     state: State,
-    asked: Asked,
+    asked: RequestedInstance,
     count: int,
     outcomes: Sequence[GroupOutcome],
     options: Options,
@@ -67,7 +67,7 @@ def explain(
 
 
 def remark(
-    state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, options: Options
+    state: State, asked: RequestedInstance, fail: Fail, primaries: Ints, secondaries: Ints, options: Options
 ) -> str | None:
     """What is missing where most candidates were counted as ``fail``, and which node misses least."""
     if fail is Fail.N1:
@@ -99,7 +99,9 @@ def remark(
     return f"{lack.thing}; closest: {_name(state, int(lack.nodes[closest]))} lacks {amount}{unit}"
 
 
-def lacking(state: State, asked: Asked, node: int, secondary: bool = False, fail: Fail = Fail.DISK) -> str:
+def lacking(
+    state: State, asked: RequestedInstance, node: int, secondary: bool = False, fail: Fail = Fail.DISK
+) -> str:
     """What a node (row) lacks of the storage units and pools that an instance wants, as either role; or of
     custom classes, where that is why it is refused.
 
@@ -114,7 +116,7 @@ def lacking(state: State, asked: Asked, node: int, secondary: bool = False, fail
     return ", ".join(_lack(state, lack) for lack in found if lack.short.any())
 
 
-def no_source(state: State, asked: Asked, node: int) -> str:
+def no_source(state: State, asked: RequestedInstance, node: int) -> str:
     """Why disks cannot be copied from a node (row); empty if they can."""
     refused = node_rules.copy_codes(state.columns.take([node]), asked)[0] != FITS
     return f"has no {state.columns.shape.units[0]}" if refused else ""
@@ -147,7 +149,7 @@ def _name(state: State, row: int) -> str:
 
 
 def _lacks(
-    state: State, asked: Asked, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
+    state: State, asked: RequestedInstance, fail: Fail, primaries: Ints, secondaries: Ints, force: bool
 ) -> Iterable[Lack]:
     """For each thing, what nodes lack to keep the limits that are counted as ``fail``, as either role."""
     everyone = np.union1d(primaries, secondaries)
@@ -174,7 +176,7 @@ def _lacks(
 
 
 def _missing(
-    held: Sequence[tuple[Limit, str]], old: Columns, new: Columns, asked: Asked
+    held: Sequence[tuple[Limit, str]], old: Columns, new: Columns, asked: RequestedInstance
 ) -> dict[Limit, Floats | Ints]:
     """By how much nodes miss each of some limits, given with the figures that they hold for.
 

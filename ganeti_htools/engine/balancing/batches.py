@@ -10,7 +10,7 @@ from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.figures import tabulate
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate, Mirror
 
 
@@ -23,7 +23,7 @@ class Batch:
     """
 
     rows: Ints
-    asked: Asked
+    asked: RequestedInstance
     tags: Ints
     desires: Ints
 
@@ -141,7 +141,7 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
         figures: Any = {name: np.ascontiguousarray(own[name]) for name in FIGURES}
         if unclear:
             figures["spindles"] = None
-        asked = Asked(
+        asked = RequestedInstance(
             row=replace(cluster.instances[int(rows[0])], load=load),
             disk=_amounts(state.disk[rows]),
             wants=tuple(wants),

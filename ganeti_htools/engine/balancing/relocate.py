@@ -20,7 +20,7 @@ from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 _BARRED = np.int8(CODE[Fail.MIGRATION])
@@ -43,7 +43,9 @@ def _as_secondary(
     memory: Any = 0 if primary is None else state.peers[primary, secondary]
     kept = () if primary is None else placements.class_peers(state, primary, secondary)
 
-    def rule(columns: Columns, asked: Asked, force: bool, ignore_disk: bool = False) -> tuple[Columns, Codes]:
+    def rule(
+        columns: Columns, asked: RequestedInstance, force: bool, ignore_disk: bool = False
+    ) -> tuple[Columns, Codes]:
         return node_rules.add_secondary(columns, asked, memory, force, ignore_disk, kept)
 
     return rule

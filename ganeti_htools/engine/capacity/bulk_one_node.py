@@ -10,7 +10,7 @@ from ganeti_htools.engine.rules.components import COUNT, SPREAD
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import moments, spread_after, weighted
 from ganeti_htools.model.columns import Bools, Floats, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 # How many values are looked at in one go when candidates that lie close together are scored afresh.
@@ -20,7 +20,9 @@ BATCH = 1 << 20
 class OneNodeSearch(BulkSearch):
     """Instances with one node: Ganeti's htools compute the score of every candidate from nothing."""
 
-    def __init__(self, state: State, asked: Asked, nodes: Ints, known: Known | None = None) -> None:
+    def __init__(
+        self, state: State, asked: RequestedInstance, nodes: Ints, known: Known | None = None
+    ) -> None:
         super().__init__(state, asked, nodes, known)
         self.look(range(len(nodes)))
 

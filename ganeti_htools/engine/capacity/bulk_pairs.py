@@ -13,7 +13,7 @@ from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, comp
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import moments, spread_after, spread_change, weighted
 from ganeti_htools.model.columns import SINGLE, Bools, Floats, Ints, sorted_unique
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 # Amounts kept free for a primary that are so few are found out about all at once.
@@ -46,7 +46,9 @@ class AsSecondary(NamedTuple):
 class PairSearch(BulkSearch):
     """Mirrored instances: pairs within each group, scored by two changes one after the other."""
 
-    def __init__(self, state: State, asked: Asked, nodes: Ints, known: Known | None = None) -> None:
+    def __init__(
+        self, state: State, asked: RequestedInstance, nodes: Ints, known: Known | None = None
+    ) -> None:
         self.kept = KeptPeers(state, asked)
         super().__init__(state, asked, nodes, known)
         self.spreads, self.counts = self._concerned(SPREAD), self._concerned(COUNT)

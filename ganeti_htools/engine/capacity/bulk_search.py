@@ -15,7 +15,7 @@ from ganeti_htools.engine.rules import choice, instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.engine.rules.score import looked_at, node_values, spread_change
 from ganeti_htools.model.columns import NOWHERE, Columns, Floats, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 
@@ -82,7 +82,9 @@ class BulkSearch:
     looked at, for what is kept of these is numbered anew by each search.
     """
 
-    def __init__(self, state: State, asked: Asked, nodes: Ints, known: "Known | None" = None) -> None:
+    def __init__(
+        self, state: State, asked: RequestedInstance, nodes: Ints, known: "Known | None" = None
+    ) -> None:
         self.state, self.asked, self.nodes = state, asked, nodes
         self.known: Known = {} if known is None or any(asked.classes) else known
         everyone = np.ones(len(state.group), np.bool_)

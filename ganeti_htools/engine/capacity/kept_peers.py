@@ -6,7 +6,7 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.bulk_search import Nodes
 from ganeti_htools.model.columns import Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 class KeptPeers:
@@ -14,7 +14,7 @@ class KeptPeers:
     classes, of which nodes keep something free as well.
     """
 
-    def __init__(self, state: State, asked: Asked) -> None:
+    def __init__(self, state: State, asked: RequestedInstance) -> None:
         self.state, self.asked = state, asked
         self.numbers = state.peers
         self.known: dict[tuple[int, ...], int] | None = None

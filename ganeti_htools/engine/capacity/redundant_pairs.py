@@ -17,14 +17,19 @@ from ganeti_htools.engine.capacity.verdicts import Pairs
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.model.columns import Bools, Floats, Ints, sorted_unique
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 # So many of the nodes of a group that could not be lost before are looked at first.
 LIKELY = 6
 
 
 def stands(
-    state: State, asked: Asked, nodes: Nodes, redundancy: Redundancy, suspects: list[int], few: bool = True
+    state: State,
+    asked: RequestedInstance,
+    nodes: Nodes,
+    redundancy: Redundancy,
+    suspects: list[int],
+    few: bool = True,
 ) -> bool:
     """Whether every node can be lost with an instance on these nodes; sums must not rule it out.
 
@@ -62,7 +67,7 @@ def best_pair(
 
 
 def has_pair(
-    state: State, asked: Asked, pairs: Pairs, redundancy: Redundancy, suspects: list[int]
+    state: State, asked: RequestedInstance, pairs: Pairs, redundancy: Redundancy, suspects: list[int]
 ) -> bool | None:
     """Whether any of the pairs on which an instance fits is redundant, None if patience may not find it."""
     found: bool | None = False
@@ -87,7 +92,7 @@ def has_pair(
 
 def without_pair(
     state: State,
-    sizes: Sequence[Asked],
+    sizes: Sequence[RequestedInstance],
     pairs: Sequence[Pairs],
     redundancy: Redundancy,
     suspects: list[int],
@@ -100,7 +105,9 @@ def without_pair(
     return np.asarray(np.bincount(which[left], minlength=len(sizes)) == 0)
 
 
-def _admitted(sizes: Sequence[Asked], pairs: Sequence[Pairs], redundancy: Redundancy) -> list[Pairs]:
+def _admitted(
+    sizes: Sequence[RequestedInstance], pairs: Sequence[Pairs], redundancy: Redundancy
+) -> list[Pairs]:
     """The pairs of each size that sums do not rule out; disk and CPUs make no difference to them."""
     everyone, known = np.arange(len(redundancy.free)), dict[Any, Bools]()
     for asked in sizes:
@@ -112,7 +119,7 @@ def _admitted(sizes: Sequence[Asked], pairs: Sequence[Pairs], redundancy: Redund
 
 def _left(
     state: State,
-    sizes: Sequence[Asked],
+    sizes: Sequence[RequestedInstance],
     which: Ints,
     pairs: Pairs,
     redundancy: Redundancy,
@@ -136,7 +143,7 @@ class _Ranked:
     def __init__(
         self,
         state: State,
-        asked: Asked,
+        asked: RequestedInstance,
         nodes: Ints,
         scores: Floats,
         redundancy: Redundancy,

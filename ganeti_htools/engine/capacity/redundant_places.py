@@ -24,7 +24,7 @@ from ganeti_htools.engine.capacity.site import Site, on_all_pairs
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 # Fewer instances than these are looked at one by one at once.
@@ -168,7 +168,7 @@ def _pair(search: PairSearch, site: Site, redundancy: Redundancy, suspects: list
     return Nodes(*solution.nodes) if solution.nodes else None
 
 
-def _solution(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Solution:
+def _solution(state: State, asked: RequestedInstance, site: Site, redundancy: Redundancy) -> Solution:
     """The best redundant place, in any group, and why others are not."""
     if not asked.mirrored:
         everyone = np.ones(len(state.group), np.bool_)

@@ -28,7 +28,7 @@ from ganeti_htools.engine.capacity.verdicts import Pairs, Verdicts
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.model.columns import NOWHERE, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 PROBES = 16  # sizes between two that differ are looked at in one go, at most
@@ -262,7 +262,7 @@ class Shrinking:
                 self.places[size] = self._has_node(asked, self.verdicts.of(size)[0].nodes)
         return self.places[size]
 
-    def _has_pair(self, asked: Asked, pairs: Pairs | None) -> bool:
+    def _has_pair(self, asked: RequestedInstance, pairs: Pairs | None) -> bool:
         """Whether a mirrored instance has one of the pairs on which it fits, if they are few."""
         state, site, redundancy, found = self.state, self.site, self.redundancy, None
         if pairs is not None:
@@ -271,7 +271,7 @@ class Shrinking:
             found = any(each.trial is not None for each in on_all_pairs(state, asked, site, redundancy))
         return found
 
-    def _has_node(self, asked: Asked, nodes: Ints | None) -> bool:
+    def _has_node(self, asked: RequestedInstance, nodes: Ints | None) -> bool:
         """Whether an unmirrored instance has one on some of the nodes on which it fits."""
         assert nodes is not None
         redundancy, trial = self.redundancy, None

@@ -14,7 +14,7 @@ from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, pool_room
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy
 
 
@@ -87,7 +87,9 @@ def by_group(state: State, nodes: Ints) -> list[Ints]:
     return [at for group in sorted_unique(groups) if len(at := np.flatnonzero(groups == group)) > 1]
 
 
-def on_all_pairs(state: State, asked: Asked, site: Site, redundancy: Redundancy) -> Iterator[Solution]:
+def on_all_pairs(
+    state: State, asked: RequestedInstance, site: Site, redundancy: Redundancy
+) -> Iterator[Solution]:
     """Redundant places for a mirrored instance, in each group in turn."""
     everyone = np.ones(len(state.group), np.bool_)
     base = choice.base(state, everyone)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ganeti_htools.engine.rules.pools import told
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
-from ganeti_htools.model.survey import pools_met, sees
 from ganeti_htools.model.units import Units, unit_on
+from ganeti_htools.model.units_in_use import pools_met, sees
 
 
 @dataclass(frozen=True, slots=True)

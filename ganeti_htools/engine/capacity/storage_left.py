@@ -14,7 +14,7 @@ from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.pools import lacking
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints, of_unit
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import Fail
 
@@ -88,7 +88,7 @@ def _ends_first(before: State, result: Capacity, row: Instance, site: Site) -> s
     return shortage.remark(state, asked, most, nodes, nodes if asked.mirrored else nodes[:0], site.options)
 
 
-def _codes(state: State, asked: Asked, nodes: Ints) -> Codes:
+def _codes(state: State, asked: RequestedInstance, nodes: Ints) -> Codes:
     """Why nodes do not take an instance, in a row for each role that they may have."""
     columns = state.columns.take(nodes)
     _, primary = node_rules.add_primary(columns, asked, 0, 0)

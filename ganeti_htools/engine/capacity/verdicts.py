@@ -13,7 +13,7 @@ from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
 from ganeti_htools.engine.rules.pools import fit
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.policy import IPolicy
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 BATCH = 1 << 18  # candidates that are looked at in one go
@@ -107,7 +107,7 @@ class Verdicts:
             for each, alone, paired in zip(counts.tolist(), nodes, pairs, strict=True)
         ]
 
-    def _cohort(self, sizes: Sequence[Size], rows: Ints) -> Asked:
+    def _cohort(self, sizes: Sequence[Size], rows: Ints) -> RequestedInstance:
         """Instances of these rows of sizes as one, with figures in rows."""
         figures: dict[str, Any] = {
             name: np.array([getattr(size, name) for size in sizes])[rows, np.newaxis]

@@ -21,7 +21,7 @@ from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Explanation:
     cannot move. ``nodes`` (rows, primary first) were chosen, or ``why`` says why there are none.
     """
 
-    asked: Asked
+    asked: RequestedInstance
     before: Statistics | None
     places: tuple[Place, ...]
     nodes: tuple[int, ...]
@@ -77,7 +77,7 @@ class Listener(Reporter):
     ``one_group``: the instance has a group that it stays in, and nodes of others are told of as such.
     """
 
-    asked: Asked | None = None
+    asked: RequestedInstance | None = None
     state: State
     scope: Bools
     rated: bool
@@ -90,7 +90,7 @@ class Listener(Reporter):
         self.one_group = one_group
         self.explanations: list[Explanation] = []
 
-    def starting(self, state: State, asked: Asked, scope: Bools, rated: bool = True) -> None:
+    def starting(self, state: State, asked: RequestedInstance, scope: Bools, rated: bool = True) -> None:
         self.state, self.asked, self.scope, self.rated = state, asked, scope, rated
         self.before = choice.base(state, scope)
         self.primary, self.places, self.exchanged = NOWHERE, {}, False

@@ -13,7 +13,7 @@ from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 
@@ -58,7 +58,7 @@ def places(trial: Trial, redundant: Bools, base: Statistics) -> Iterator[Place]:
             yield Place(pnode, secondaries[i], "", float(scores[i]), figures)
 
 
-def redundant(trial: Trial, asked: Asked, redundancy: Check | None) -> Bools:
+def redundant(trial: Trial, asked: RequestedInstance, redundancy: Check | None) -> Bools:
     """Which candidates of a trial leave the cluster redundant: all of one node, or pairs with one primary.
 
     The algorithms stop at the best that does; here the others are looked at too.
@@ -76,7 +76,9 @@ def redundant(trial: Trial, asked: Asked, redundancy: Check | None) -> Bools:
     return good
 
 
-def with_lacks(place: Place, state: State, asked: Asked, node: int, source: int = NOWHERE) -> Place:
+def with_lacks(
+    place: Place, state: State, asked: RequestedInstance, node: int, source: int = NOWHERE
+) -> Place:
     """A place with what its node (row) lacks of storage units or custom classes, if it is refused for these.
 
     ``source`` is the node (row) from which they would be copied to a new secondary.

@@ -15,7 +15,7 @@ from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.new_disks import made_in
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def _detached(state: State, nodes: Ints) -> Detached:
     return Detached(state, nodes, tuple(nodes[fragile].tolist()), check)
 
 
-def best_place(alone: Detached, asked: Asked, first: Ints) -> Solution | None:
+def best_place(alone: Detached, asked: RequestedInstance, first: Ints) -> Solution | None:
     """The best place for an instance with its primary on one of some nodes (its own rows)."""
     state, everyone = alone.state, np.ones(len(alone.nodes), np.bool_)
     nodes = np.flatnonzero(~state.columns.offline)

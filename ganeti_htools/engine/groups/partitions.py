@@ -14,9 +14,9 @@ from ganeti_htools.engine.rules import instance_policy
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import Ints, present
-from ganeti_htools.model.state import Asked, State
-from ganeti_htools.model.survey import pools_met
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy
+from ganeti_htools.model.units_in_use import pools_met
 
 SHARED = "shared storage"  # that every node sees, as far as is known
 
@@ -80,7 +80,7 @@ def _obstacle(state: State, source: int, target: int, common: frozenset[str]) ->
     return "they share no storage unit and no pool"
 
 
-def refusal(state: State, asked: Asked, group: int) -> str | None:
+def refusal(state: State, asked: RequestedInstance, group: int) -> str | None:
     """Why an instance cannot go to a group at all, whatever room there is; None if it can."""
     name, rows = state.cluster.groups[group].name, members(state, group)
     if not len(rows):

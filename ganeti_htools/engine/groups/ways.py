@@ -14,7 +14,7 @@ from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail, Mirror
 
 # Ways with one new node at most, by what they copy: a failover or nothing, then what takes the new node.
@@ -91,7 +91,9 @@ def ways_within(state: State, rules: Rules, index: int, group: int) -> Iterator[
             yield (*([MovePart(first)] if first else []), MovePart(last, node))
 
 
-def _in_order(state: State, asked: Asked, operation: Operation, targets: Ints, scope: Bools) -> Iterator[int]:
+def _in_order(
+    state: State, asked: RequestedInstance, operation: Operation, targets: Ints, scope: Bools
+) -> Iterator[int]:
     """The targets (rows) on which an operation is possible, what leaves the lowest score in scope first."""
     if not len(targets):
         return

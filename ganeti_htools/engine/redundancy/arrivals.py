@@ -16,7 +16,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Bools, Floats
-from ganeti_htools.model.state import Asked, State, cohort
+from ganeti_htools.model.state import RequestedInstance, State, cohort
 
 # More than so many instances are not remembered.
 ENOUGH = 50_000
@@ -53,14 +53,14 @@ class Arrivals:
 
     needs: dict[Any, Arrival] = field(default_factory=dict)
     mirrors: dict[Any, Mirror] = field(default_factory=dict)
-    rows: dict[int, tuple[Instance, Asked, Any]] = field(default_factory=dict)
+    rows: dict[int, tuple[Instance, RequestedInstance, Any]] = field(default_factory=dict)
 
     def tidy(self) -> None:
         """Forget everything if it is too much."""
         if max(len(self.needs), len(self.mirrors), len(self.rows)) > ENOUGH:
             self.needs, self.mirrors, self.rows = {}, {}, {}
 
-    def asked(self, state: State, index: int) -> tuple[Asked, Any]:
+    def asked(self, state: State, index: int) -> tuple[RequestedInstance, Any]:
         """The instance of a row, and what it needs."""
         row = state.cluster.instances[index]
         known = self.rows.get(id(row))
@@ -69,19 +69,19 @@ class Arrivals:
             known = self.rows[id(row)] = row, asked, need_of(asked)  # kept, so that no other has its identity
         return known[1:]
 
-    def of(self, state: State, asked: Asked, need: Any, score: "Score") -> Arrival:
+    def of(self, state: State, asked: RequestedInstance, need: Any, score: "Score") -> Arrival:
         """What an instance changes."""
         if (need, score.rows) not in self.needs:
             self.learn(state, [asked], score)
         return self.needs[need, score.rows]
 
-    def mirror_of(self, state: State, asked: Asked, need: Any, score: "Score") -> Mirror:
+    def mirror_of(self, state: State, asked: RequestedInstance, need: Any, score: "Score") -> Mirror:
         """What a mirrored instance changes as secondary."""
         if (need, score.rows) not in self.mirrors:
             self.learn(state, [asked], score)
         return self.mirrors[need, score.rows]
 
-    def learn(self, state: State, several: Sequence[Asked], score: "Score") -> None:
+    def learn(self, state: State, several: Sequence[RequestedInstance], score: "Score") -> None:
         """Find out what instances change that differ in amounts only: faster together than one by one."""
         keys = {(need_of(asked), score.rows): asked for asked in several}
         new = {key: asked for key, asked in keys.items() if key not in self.needs}
@@ -92,7 +92,7 @@ class Arrivals:
             self.mirrors.update(zip(new, _mirrors(state, list(new.values()), score), strict=True))
 
 
-def need_of(asked: Asked) -> Any:
+def need_of(asked: RequestedInstance) -> Any:
     """All that decides what an instance changes where it comes to, tags aside."""
     return asked.needs, asked.row.template.survives_node, asked.row.demand
 
@@ -115,7 +115,7 @@ def spreads_of(score: Score, values: Sequence[Any], online: Bools) -> Floats:
     return table
 
 
-def _arrivals(state: State, several: Sequence[Asked], score: Score) -> list[Arrival]:
+def _arrivals(state: State, several: Sequence[RequestedInstance], score: Score) -> list[Arrival]:
     """What instances change that differ in amounts only."""
     columns, online, shape = state.columns, ~state.columns.offline, (len(several), len(state.group))
     values = node_values(columns)
@@ -138,7 +138,7 @@ def _arrivals(state: State, several: Sequence[Asked], score: Score) -> list[Arri
     ]
 
 
-def _mirrors(state: State, several: Sequence[Asked], score: Score) -> list[Mirror]:
+def _mirrors(state: State, several: Sequence[RequestedInstance], score: Score) -> list[Mirror]:
     """What mirrored instances change as secondaries that differ in amounts only."""
     online = ~state.columns.offline
     bare = state.columns._replace(r_mem=np.zeros_like(state.columns.r_mem))

@@ -8,7 +8,7 @@ import numpy as np
 from ganeti_htools.engine.redundancy.displaced import Displaced
 from ganeti_htools.engine.rules.class_limits import refused
 from ganeti_htools.model.columns import Bools, Columns, Ints, of_class
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,14 @@ class ClassLoad:
         there = refused(columns.take(partners), self.which, amounts)
         return np.asarray((amounts > 0) & (here | there))
 
-    def bears(self, columns: Columns, asked: Asked, looked: Bools) -> Bools:
+    def bears(self, columns: Columns, asked: RequestedInstance, looked: Bools) -> Bools:
         """Which nodes have enough for what fails over to them with a new instance as primary."""
         expected = self.load[looked].max(axis=0, initial=0)
         return np.asarray((expected == 0) | (self._free(columns) - self._taken(asked) >= expected))
 
-    def takes_over(self, columns: Columns, asked: Asked, primaries: Any, secondaries: Any) -> Bools:
+    def takes_over(
+        self, columns: Columns, asked: RequestedInstance, primaries: Any, secondaries: Any
+    ) -> Bools:
         """Whether a new instance can fail over with the others (rows of nodes that broadcast)."""
         left = self._free(columns)[secondaries] - self.load[primaries, secondaries]
         taken = self._taken(asked)
@@ -48,7 +50,7 @@ class ClassLoad:
         displaced: Displaced,
         lost: Ints,
         targets: Ints,
-        asked: Asked | None,
+        asked: RequestedInstance | None,
         primary: int,
     ) -> Ints:
         """What targets have left for instances that each lost node displaces, as :class:`.room.Free` has it.
@@ -71,7 +73,7 @@ class ClassLoad:
         free: Ints = getattr(columns, of_class("f", self.which))
         return free
 
-    def _taken(self, asked: Asked) -> int:
+    def _taken(self, asked: RequestedInstance) -> int:
         return 0 if asked.forthcoming else int(asked.classes[self.which])
 
 

@@ -9,7 +9,7 @@ from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_h
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.figures import TEMPLATE_CODE
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate
 
 DRBD = TEMPLATE_CODE[DiskTemplate.DRBD]
@@ -66,7 +66,7 @@ class Displaced:
     pools: Bools
     classes: tuple[Amounts, ...] = ()
 
-    def joined(self, asked: Asked, nodes: Ints) -> "Displaced":
+    def joined(self, asked: RequestedInstance, nodes: Ints) -> "Displaced":
         """With one more on each of some nodes, which may be the same."""
         number, shared, recreated = self.number.copy(), self.shared.copy(), self.recreated.copy()
         np.add.at(number, nodes, 1)

@@ -25,13 +25,13 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import MEMORY
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 class Check(Protocol):
     """What a search for a place needs to know of redundancy."""
 
-    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         """For each primary (and secondary), False where the state would certainly not be redundant."""
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:
@@ -41,7 +41,7 @@ class Check(Protocol):
         """
 
     def bears(
-        self, asked: Asked, primary: int, secondary: int, suspects: list[int], few: bool = True
+        self, asked: RequestedInstance, primary: int, secondary: int, suspects: list[int], few: bool = True
     ) -> bool | None:
         """As :meth:`confirms` says, for a new instance on these nodes; None if that takes a trial.
 
@@ -100,7 +100,7 @@ class Redundancy(KnownLosses):
         return all_can_be_lost(survived, unsettled, suspects)
 
     def bears(
-        self, asked: Asked, primary: int, secondary: int, suspects: list[int], few: bool = True
+        self, asked: RequestedInstance, primary: int, secondary: int, suspects: list[int], few: bool = True
     ) -> bool | None:
         """As :class:`Check` says; of a mirrored instance :meth:`admits` has to say so of the nodes.
 
@@ -128,7 +128,7 @@ class Redundancy(KnownLosses):
             survived.add(node)
         return True
 
-    def _likeliest_first(self, asked: Asked, primary: int, likely: list[int]) -> Iterator[int]:
+    def _likeliest_first(self, asked: RequestedInstance, primary: int, likely: list[int]) -> Iterator[int]:
         """Nodes that may not be lost with a new instance; some come twice."""
         yield from likely[:1]
         if not asked.mirrored and self.looked[primary]:  # there is an instance more that needs room
@@ -142,7 +142,7 @@ class Redundancy(KnownLosses):
             self.tried[NOWHERE] = self.holds()
         return self.tried[NOWHERE]
 
-    def after(self, asked: Asked, places: Sequence[tuple[int, int]]) -> "Redundancy | None":
+    def after(self, asked: RequestedInstance, places: Sequence[tuple[int, int]]) -> "Redundancy | None":
         """The same once equal new instances on these nodes, which it bears, are on the state.
 
         None if this cannot be told here.
@@ -163,7 +163,9 @@ class Redundancy(KnownLosses):
             lost={node: lost and lost.placed(asked, primaries) for node, lost in self.lost.items() if quick},
         )
 
-    def _after_mirrored(self, asked: Asked, places: Sequence[tuple[int, int]]) -> "Redundancy | None":
+    def _after_mirrored(
+        self, asked: RequestedInstance, places: Sequence[tuple[int, int]]
+    ) -> "Redundancy | None":
         if self.state.columns.shape.binds:
             return None
         load, size, known = self.load.copy(), len(self.free), self.lost if self._quick(asked) else {}

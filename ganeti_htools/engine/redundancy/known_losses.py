@@ -11,7 +11,7 @@ from ganeti_htools.engine.redundancy.lost_nodes import LostNode
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost, failed_over
 from ganeti_htools.engine.redundancy.sums import Sums
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 
 # Up to so many nodes, looking at each lost node by itself takes no longer than sums about all.
 SMALL = 16
@@ -49,26 +49,26 @@ class KnownLosses(Sums):
             self.lost[node] = lost
         return lost
 
-    def _quick(self, asked: Asked) -> bool:
+    def _quick(self, asked: RequestedInstance) -> bool:
         """Whether losses with a new instance are simulated on what is known of those without it."""
         if asked.forthcoming or len(asked.tags) or len(self.free) > FEW:
             return False
         return asked.spindles is not None or not self.state.columns.excl_stor.any()
 
-    def foresees(self, asked: Asked) -> bool:
+    def foresees(self, asked: RequestedInstance) -> bool:
         """Whether :meth:`bears_in_turn` tells of such instances."""
         columns = self.state.columns
         spindles = columns.excl_stor.any() and (asked.local or len(self.mirrored))
         return self._quick(asked) and not asked.mirrored and not columns.shape.binds and not spindles
 
-    def learn(self, several: Sequence[Asked]) -> None:
+    def learn(self, several: Sequence[RequestedInstance]) -> None:
         """Prepare for questions about instances that differ in amounts only."""
         lost = next(filter(None, self.lost.values()), None)
         if lost is not None:
             lost.learn(several)
 
     def refused(
-        self, sizes: Sequence[Asked], which: Ints, node: int, primaries: Ints, secondaries: Ints
+        self, sizes: Sequence[RequestedInstance], which: Ints, node: int, primaries: Ints, secondaries: Ints
     ) -> Bools:
         """With which pairs, each for an instance of ``which`` size, a node can certainly not be lost."""
         from ganeti_htools.engine.redundancy.losses_in_turn import comparable, survived_with_pairs
@@ -78,7 +78,7 @@ class KnownLosses(Sums):
             return np.zeros(len(primaries), np.bool_)
         return ~survived_with_pairs(lost, sizes, which, primaries, secondaries)
 
-    def rules_out(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> bool:
+    def rules_out(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> bool:
         """Whether no state with a new instance is redundant, on whichever of some nodes or pairs it is.
 
         Then none is with a larger one either, nor with more instances besides.
@@ -97,17 +97,21 @@ class KnownLosses(Sums):
                     return False
         return True
 
-    def _unplaceable(self, asked: Asked, primary: int, secondary: int, nodes: Sequence[int]) -> bool:
+    def _unplaceable(
+        self, asked: RequestedInstance, primary: int, secondary: int, nodes: Sequence[int]
+    ) -> bool:
         """Whether some node cannot be lost with a new mirrored instance, wherever others go then."""
         lost = map(self._lost, nodes) if asked.mirrored and self._quick(asked) else ()
         return any(each is not None and each.unplaceable_with(asked, primary, secondary) for each in lost)
 
-    def _survived_with(self, asked: Asked, primary: int, secondary: int, node: int) -> bool | None:
+    def _survived_with(
+        self, asked: RequestedInstance, primary: int, secondary: int, node: int
+    ) -> bool | None:
         """Whether the loss of a node is survived with a new instance, None if that has to be tried."""
         lost = self._lost(node)
         return None if lost is None else lost.survived_with(asked, primary, secondary)
 
-    def bears_in_turn(self, asked: Asked, primaries: Sequence[int]) -> int:
+    def bears_in_turn(self, asked: RequestedInstance, primaries: Sequence[int]) -> int:
         """How many equal new instances it certainly bears that come to these primaries, one after the other.
 
         It is asked before they come.
@@ -131,7 +135,7 @@ class KnownLosses(Sums):
             return survived_in_turn(doubtful, asked, primaries)
         return self.bears_in_turn(asked, primaries[: len(primaries) // 2]) if len(primaries) > 1 else 0
 
-    def _concerned(self, asked: Asked, primary: int) -> list[int]:
+    def _concerned(self, asked: RequestedInstance, primary: int) -> list[int]:
         """Nodes of which it is not known whether their loss is survived with a new instance."""
         if asked.mirrored:  # fewer losses than below, for what fails over takes time
             key = need_of(asked), primary

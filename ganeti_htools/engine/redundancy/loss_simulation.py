@@ -21,7 +21,7 @@ from ganeti_htools.engine.rules import affinity, choice
 from ganeti_htools.engine.rules.components import COMPONENTS, CROWDING, INDEX, WEIGHTS
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.model.columns import NOWHERE, Bools
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 N1, TAGS, LOCATION = INDEX["n1_cnt"], INDEX["pri_tags_score"], INDEX["location_score"]
 # What a primary changes in other ways than in proportion; reserved memory it leaves as it is.
@@ -40,7 +40,7 @@ check_hard((MEMORY, DISK, SPINDLES), "the simulation of lost nodes")
 class Displaced(NamedTuple):
     """An instance that needs room on one of ``targets``: memory, and disk unless it has none there (MiB)."""
 
-    asked: Asked
+    asked: RequestedInstance
     arrival: Arrival
     mem: int
     disk: int | None
@@ -76,7 +76,7 @@ class LossSimulation:
             self.nodes.balanced(self._counted(self.instances[0].asked))
         return self.nodes.copy()
 
-    def _counted(self, asked: Asked) -> Bools:
+    def _counted(self, asked: RequestedInstance) -> Bools:
         """The nodes whose balance counts for an instance."""
         return self.moving if asked.row.template.survives_node else self.recreating
 
@@ -95,7 +95,7 @@ class LossSimulation:
             return False
         return self._surely_placed(mem, disk, 0) == len(self.instances) or None
 
-    def _lacks(self, mem: list[int], disk: list[int], new: Asked | None = None) -> bool:
+    def _lacks(self, mem: list[int], disk: list[int], new: RequestedInstance | None = None) -> bool:
         """Whether there is certainly no room for all instances, and perhaps a new one."""
         memory, space = self.memory, self.disk
         if new is not None:
@@ -189,14 +189,22 @@ class LossSimulation:
                 places = [at for at in places if not counted[at] or spindles[at] >= needed]
         return places
 
-    def _place(self, nodes: Nodes, asked: Asked, arrival: Arrival, node: int, number: int = 1) -> None:
+    def _place(
+        self, nodes: Nodes, asked: RequestedInstance, arrival: Arrival, node: int, number: int = 1
+    ) -> None:
         """An instance comes to a node, or more."""
         changes = arrival.spreads[node]
         changes = changes if number == 1 else [number * change for change in changes]
         self._take(nodes, asked, asked.record_mem, node, number, changes)
 
     def _take(
-        self, nodes: Nodes, asked: Asked, memory: int, node: int, number: int, changes: list[float]
+        self,
+        nodes: Nodes,
+        asked: RequestedInstance,
+        memory: int,
+        node: int,
+        number: int,
+        changes: list[float],
     ) -> None:
         """So many instances come to a node and take ``memory`` each, in either role."""
         nodes.mem[node] -= memory * number
@@ -212,7 +220,7 @@ class LossSimulation:
         state: State,
         nodes: Nodes,
         balance: Balance,
-        asked: Asked,
+        asked: RequestedInstance,
         arrival: Arrival,
         places: list[int],
     ) -> int:
@@ -235,7 +243,7 @@ class LossSimulation:
         return places[choice.last_near_best(scores)]
 
 
-def _by_tags(state: State, asked: Asked) -> Any:
+def _by_tags(state: State, asked: RequestedInstance) -> Any:
     """What tags add to the score, for each node."""
     total: Any = 0.0
     if len(asked.tags):

@@ -14,7 +14,7 @@ from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.choice import CLOSE
 from ganeti_htools.engine.rules.components import WEIGHTS
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, sorted_unique
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 # Less than any node has.
 NO_DISK = np.iinfo(np.int64).min
@@ -92,7 +92,7 @@ class Left:
         self.counted, self.size = np.zeros(self.mem.shape, np.bool_), np.zeros(len(which))
         self.sums, self.variances = np.zeros((2, len(which), len(self.weights)))
 
-    def come(self, asked: Asked, came: Ints, table: Floats) -> None:
+    def come(self, asked: RequestedInstance, came: Ints, table: Floats) -> None:
         """Equal new instances without a mirror come, so many to each node, which they change by ``table``."""
         self.mem -= came * asked.record_mem
         self.disk -= came * (asked.dsk if asked.local else 0)
@@ -101,7 +101,12 @@ class Left:
         self.values += came[:, :, np.newaxis] * table
 
     def mirrored(
-        self, sizes: Sequence[Asked], which: Ints, lost: LostNode, primaries: Ints, secondaries: Ints
+        self,
+        sizes: Sequence[RequestedInstance],
+        which: Ints,
+        lost: LostNode,
+        primaries: Ints,
+        secondaries: Ints,
     ) -> None:
         """A mirrored instance comes in each loss, of one of some sizes; as :meth:`.LostNode.mirrored`.
 

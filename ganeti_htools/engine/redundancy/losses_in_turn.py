@@ -12,7 +12,7 @@ from ganeti_htools.engine.redundancy.loss_simulation import Displaced
 from ganeti_htools.engine.redundancy.losses_in_rows import Crowd, Left
 from ganeti_htools.engine.redundancy.lost_nodes import LostNode
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 
 # About how many values are looked at in one go.
 BATCH = 1 << 17
@@ -30,7 +30,7 @@ def comparable(lost: Sequence[LostNode]) -> bool:
     )
 
 
-def survived_in_turn(lost: Sequence[LostNode], asked: Asked, primaries: Sequence[int]) -> int:
+def survived_in_turn(lost: Sequence[LostNode], asked: RequestedInstance, primaries: Sequence[int]) -> int:
     """How many equal instances can come to these primaries, in turn, until one of the nodes cannot be lost.
 
     The nodes are of one state, and :func:`comparable`.
@@ -49,7 +49,7 @@ def survived_in_turn(lost: Sequence[LostNode], asked: Asked, primaries: Sequence
 
 
 def survived_with_pairs(
-    lost: LostNode, sizes: Sequence[Asked], which: Ints, primaries: Ints, secondaries: Ints
+    lost: LostNode, sizes: Sequence[RequestedInstance], which: Ints, primaries: Ints, secondaries: Ints
 ) -> Bools:
     """Whether a loss is survived with a new mirrored instance on some pairs, each by itself.
 
@@ -64,7 +64,7 @@ def survived_with_pairs(
 
 
 def _survived(
-    lost: LostNode, sizes: Sequence[Asked], which: Ints, primaries: Ints, secondaries: Ints
+    lost: LostNode, sizes: Sequence[RequestedInstance], which: Ints, primaries: Ints, secondaries: Ints
 ) -> Bools:
     crowd, left = Crowd.of(lost.instances, [lost]), Left([lost], np.zeros(len(which), np.int64))
     left.mirrored(sizes, which, lost, primaries, secondaries)
@@ -84,7 +84,7 @@ class Recovered(NamedTuple):
     nodes: list[int]
 
 
-def recovered(lost: Sequence[LostNode], asked: Asked, came: Ints) -> list[Recovered]:
+def recovered(lost: Sequence[LostNode], asked: RequestedInstance, came: Ints) -> list[Recovered]:
     """What becomes of each loss after each step, by which so many instances ``came`` to each node."""
     known: dict[tuple[Any, ...], int] = {}
     kinds: list[Displaced] = []

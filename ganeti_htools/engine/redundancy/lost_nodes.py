@@ -12,7 +12,7 @@ from ganeti_htools.engine.redundancy.nodes_left import Nodes
 from ganeti_htools.engine.redundancy.packing import unplaceable
 from ganeti_htools.engine.redundancy.room import Wanted, wanted
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class LostNode(LossSimulation):
     known: Arrivals
     peers: Ints
 
-    def placed(self, asked: Asked, primaries: Sequence[int]) -> "LostNode | None":
+    def placed(self, asked: RequestedInstance, primaries: Sequence[int]) -> "LostNode | None":
         """With equal new instances with these primaries only, None if this cannot be told here."""
         if not self._knows(asked):
             return None
@@ -42,7 +42,7 @@ class LostNode(LossSimulation):
         memory, disk = _wanted(instances)
         return replace(self, instances=instances, memory=memory, disk=disk, nodes=nodes)
 
-    def mirrored(self, asked: Asked, primary: int, secondary: int) -> "LostNode | None":
+    def mirrored(self, asked: RequestedInstance, primary: int, secondary: int) -> "LostNode | None":
         """With a new mirrored instance on these nodes, None if this cannot be told here.
 
         The instance fails over if its primary is lost. Then all is as if it had come the other way round once
@@ -64,11 +64,11 @@ class LostNode(LossSimulation):
         together._take(nodes, asked, 0, secondary, 1, changes.tolist())
         return together
 
-    def _knows(self, asked: Asked) -> bool:
+    def _knows(self, asked: RequestedInstance) -> bool:
         """Whether losses with this new instance can be told of here."""
         return not len(asked.tags) and (self.exclusive is None or asked.spindles is not None)
 
-    def joined_by(self, asked: Asked) -> tuple[int, Displaced]:
+    def joined_by(self, asked: RequestedInstance) -> tuple[int, Displaced]:
         """A new instance with the lost node as primary, and before which of the instances it finds its room.
 
         Of those with as much memory it goes first, as the latest to come.
@@ -79,19 +79,19 @@ class LostNode(LossSimulation):
             at += 1
         return at, _displaced(self.state, self.node, self.reach, asked, self.arrival(asked))
 
-    def learn(self, several: Sequence[Asked]) -> None:
+    def learn(self, several: Sequence[RequestedInstance]) -> None:
         """Find out together what instances change that differ in amounts only."""
         self.known.learn(self.state, several, self.nodes.score)
 
-    def arrival(self, asked: Asked) -> Arrival:
+    def arrival(self, asked: RequestedInstance) -> Arrival:
         """What a new instance changes where it comes to."""
         return self.known.of(self.state, asked, need_of(asked), self.nodes.score)
 
-    def mirror(self, asked: Asked) -> Mirror:
+    def mirror(self, asked: RequestedInstance) -> Mirror:
         """What a new mirrored instance changes as secondary."""
         return self.known.mirror_of(self.state, asked, need_of(asked), self.nodes.score)
 
-    def survived_with(self, asked: Asked, primary: int, secondary: int = NOWHERE) -> bool | None:
+    def survived_with(self, asked: RequestedInstance, primary: int, secondary: int = NOWHERE) -> bool | None:
         """The same with a new instance on these nodes, None if this cannot be told here."""
         if secondary != NOWHERE:
             return self._survived_with_mirrored(asked, primary, secondary)
@@ -113,7 +113,7 @@ class LostNode(LossSimulation):
             proven = self._tried(nodes)
         return proven
 
-    def _survived_with_mirrored(self, asked: Asked, primary: int, secondary: int) -> bool | None:
+    def _survived_with_mirrored(self, asked: RequestedInstance, primary: int, secondary: int) -> bool | None:
         if not self._knows(asked):
             return None
         proven = self._proven(*self._left_with_mirrored(asked, primary, secondary))
@@ -122,13 +122,15 @@ class LostNode(LossSimulation):
             proven = None if together is None else together._tried(together.nodes)
         return proven
 
-    def unplaceable_with(self, asked: Asked, primary: int, secondary: int) -> bool:
+    def unplaceable_with(self, asked: RequestedInstance, primary: int, secondary: int) -> bool:
         """Whether instances find no room with a new mirrored instance on these nodes, wherever they go."""
         return self._knows(asked) and unplaceable(
             self.instances, *self._left_with_mirrored(asked, primary, secondary)
         )
 
-    def _left_with_mirrored(self, asked: Asked, primary: int, secondary: int) -> tuple[list[int], list[int]]:
+    def _left_with_mirrored(
+        self, asked: RequestedInstance, primary: int, secondary: int
+    ) -> tuple[list[int], list[int]]:
         """Memory and disk that nodes have left (MiB) once a new mirrored instance has failed over, if it
         has to.
         """
@@ -142,7 +144,7 @@ class LostNode(LossSimulation):
         return mem, disk
 
 
-def _goes_before(asked: Asked, mem: int) -> bool:
+def _goes_before(asked: RequestedInstance, mem: int) -> bool:
     """Whether an instance finds its room before a new one that is recreated, with as much memory (MiB)."""
     return asked.row.template.survives_node or asked.row.mem > mem
 
@@ -153,7 +155,9 @@ def _wanted(instances: Sequence[Displaced]) -> tuple[Wanted, Wanted]:
     return wanted([each.mem for each in instances]), wanted(disk)
 
 
-def _displaced(state: State, node: int, reach: list[int], asked: Asked, arrival: Arrival) -> Displaced:
+def _displaced(
+    state: State, node: int, reach: list[int], asked: RequestedInstance, arrival: Arrival
+) -> Displaced:
     """An instance of a lost node, for which nodes in reach may have room."""
     targets = reach if arrival.welcome else [at for at in reach if arrival.allowed[at]]
     if state.migrates is not None and asked.row.template.survives_node:

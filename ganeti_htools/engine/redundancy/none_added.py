@@ -9,7 +9,7 @@ from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class NoneAdded(Check):
     before: Redundancy
     fragile: Bools
 
-    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         """Nothing is ruled out from sums."""
         return np.ones(
             (len(primaries),) if secondaries is None else (len(primaries), len(secondaries)), np.bool_

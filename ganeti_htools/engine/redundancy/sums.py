@@ -15,7 +15,7 @@ from ganeti_htools.engine.redundancy.node_loss import bound
 from ganeti_htools.engine.redundancy.room import Free, surely_found, surely_missing
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit, present, sorted_unique
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 # Sums are made of these. The property tests of redundancy compare what follows from sums with simulations.
 check_hard((MEMORY, DISK, SPINDLES), "global N+1 redundancy")
@@ -63,7 +63,7 @@ class Sums:
         np.maximum.at(expected, partners[counts], self.load[lost, partners][counts])
         return expected
 
-    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         """As :class:`.global_n1.Check` says, for a new instance."""
         size = len(self.free)
         if self.missing:
@@ -100,7 +100,9 @@ class Sums:
             admitted &= taken | ~self.looked[primaries, np.newaxis]
         return admitted
 
-    def _after(self, asked: Asked | None, primary: int, joins: bool = True) -> tuple[Displaced, Free]:
+    def _after(
+        self, asked: RequestedInstance | None, primary: int, joins: bool = True
+    ) -> tuple[Displaced, Free]:
         """What is displaced and what is free with an instance placed; its secondary may be anywhere.
 
         It takes what RESOURCES declares: ``test_sums_take_what_resources_declare`` compares them. Unless it
@@ -122,7 +124,7 @@ class Sums:
             _less(free.spindles, everywhere, spindles_of(asked.spindles)),
         )
 
-    def _bound(self, asked: Asked, primary: int) -> bool:
+    def _bound(self, asked: RequestedInstance, primary: int) -> bool:
         """Whether a new instance with that primary only could not come back anyway, for its storage units."""
         if not self.state.columns.shape.binds:
             return False
@@ -138,7 +140,7 @@ class Sums:
         paired[state.pnode[rows]] = paired[state.snode[rows]] = True
         return paired
 
-    def unsettled(self, asked: Asked | None = None, primary: int = NOWHERE) -> Ints:
+    def unsettled(self, asked: RequestedInstance | None = None, primary: int = NOWHERE) -> Ints:
         """Nodes of which only simulation tells whether their loss is survived, after a placement or as is."""
         found = []
         for group in sorted_unique(self.state.group[self.scope]).tolist():
@@ -150,7 +152,7 @@ class Sums:
                 found.append(self._doubtful(group, asked, primary))
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
-    def _doubtful(self, group: int, asked: Asked | None, primary: int) -> Ints:
+    def _doubtful(self, group: int, asked: RequestedInstance | None, primary: int) -> Ints:
         """The same for one group; a placement makes a difference to the nodes of its own group only."""
         displaced, free = self._after(asked, primary)
         moved_mem = asked.record_mem if asked is not None and asked.mirrored else 0
@@ -181,7 +183,7 @@ class Sums:
         """
         return not self.missing and not len(self.unsettled())
 
-    def rejects(self, asked: Asked, primary: int, suspects: Sequence[int]) -> bool:
+    def rejects(self, asked: RequestedInstance, primary: int, suspects: Sequence[int]) -> bool:
         """Whether the node that failed last certainly fails with this unmirrored instance as well."""
         if asked.mirrored or asked.forthcoming or not suspects or not self.looked[suspects[0]]:
             return False
@@ -190,7 +192,9 @@ class Sums:
             return False
         return self._without_room(asked, primary, NOWHERE, suspects[:1]) is not None
 
-    def _without_room(self, asked: Asked, primary: int, secondary: int, lost: Sequence[int]) -> int | None:
+    def _without_room(
+        self, asked: RequestedInstance, primary: int, secondary: int, lost: Sequence[int]
+    ) -> int | None:
         """The first of some nodes whose instances certainly find no room after a placement."""
         displaced, free = self._after(asked, primary, primary in lost)
         away = free

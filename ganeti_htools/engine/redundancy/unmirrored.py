@@ -8,7 +8,7 @@ from ganeti_htools.engine.redundancy.global_n1 import Check, Redundancy
 from ganeti_htools.engine.redundancy.node_loss import all_can_be_lost, can_be_lost
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Unmirrored(Check):
 
     before: Redundancy
 
-    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         """As :class:`.global_n1.Check` says."""
         assert secondaries is not None
         return np.full((len(primaries), len(secondaries)), not self.before.missing)

@@ -6,11 +6,11 @@ import numpy as np
 
 from ganeti_htools.engine.rules.node_rules import CODE, Codes
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 
-def tag_conflicts(state: State, asked: Asked) -> Ints:
+def tag_conflicts(state: State, asked: RequestedInstance) -> Ints:
     """For each node, how many of the instance's exclusion tags some other primary there has too."""
     counts = state.tag_counts[asked.tags]
     if asked.index != NOWHERE:
@@ -19,7 +19,7 @@ def tag_conflicts(state: State, asked: Asked) -> Ints:
     return np.asarray(np.count_nonzero(counts > 0, axis=0))
 
 
-def unmet_locations(state: State, asked: Asked) -> Ints:
+def unmet_locations(state: State, asked: RequestedInstance) -> Ints:
     """For each node, how many desired locations of the instance it lacks."""
     met = np.count_nonzero(state.located[:, asked.desired], axis=1)
     return np.asarray(len(asked.desired) + asked.unknown_desires - met)
@@ -30,7 +30,7 @@ def shared_locations(state: State, pnode: Any, snode: Any) -> Any:
     return np.count_nonzero(state.located[pnode] & state.located[snode], axis=-1)
 
 
-def location_score(state: State, asked: Asked) -> int:
+def location_score(state: State, asked: RequestedInstance) -> int:
     """The location score an instance has where it is."""
     pnode, snode = state.pnode[asked.index], state.snode[asked.index]
     return int(shared_locations(state, pnode, snode)) if snode != NOWHERE else 0
@@ -52,7 +52,7 @@ def _crowds(state: State, scope: Bools, tags: Any) -> Ints:
     return crowds
 
 
-def crowding_change(state: State, asked: Asked, targets: Ints, scope: Bools) -> Any:
+def crowding_change(state: State, asked: RequestedInstance, targets: Ints, scope: Bools) -> Any:
     """How :func:`crowding` changes when the instance goes from its primary, if any, to each target."""
     if asked.forthcoming or not len(asked.tags) or not state.location_rows:
         return 0.0

@@ -19,7 +19,7 @@ IN_STEPS = Relation(lambda step, amount: amount % step != 0, lambda step, amount
 
 
 def _position(shape: Shape, which: int) -> int:
-    """Where a class stands in :attr:`.Asked.wants`."""
+    """Where a class stands in :attr:`.RequestedInstance.wants`."""
     return len(shape.units) + len(shape.pools) + which
 
 

@@ -7,10 +7,10 @@ import numpy as np
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.policy import Demand, violation
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 
-def codes(state: State, asked: Asked, targets: Ints) -> Codes:
+def codes(state: State, asked: RequestedInstance, targets: Ints) -> Codes:
     """Why the instance policy of each target's group refuses the instance."""
     codes: Codes = codes_of(state, (asked.row.demand,), targets)[0]
     return codes

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.model.columns import Columns
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import Fail
 
 MIB = "MiB"
@@ -46,7 +46,7 @@ class Limit(NamedTuple):
 
     ``figure`` is the column that is limited; ``bound`` gets the columns before and after, and the instance.
     ``soft``: may be broken with ``force``. ``of``: only for instances that want this storage unit, pool or
-    custom class, by its position in :attr:`.Asked.wants`.
+    custom class, by its position in :attr:`.RequestedInstance.wants`.
     ``settled``: only for figures without forthcoming instances; else those with them are limited likewise,
     but never with ``force``. ``applies``: for which nodes, given the columns before. ``per``: the column by
     which the figure is divided first. ``thing`` and ``unit``: what users are told is missing. ``fixed``: no
@@ -67,7 +67,7 @@ class Limit(NamedTuple):
     unit: str = ""
     fixed: bool = False
 
-    def broken(self, figure: Any, old: Columns, new: Columns, asked: Asked | None = None) -> Any:
+    def broken(self, figure: Any, old: Columns, new: Columns, asked: RequestedInstance | None = None) -> Any:
         """Where a figure of the nodes after the instance has come breaks the limit."""
         if self.per is not None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # nodes that report nothing
@@ -82,7 +82,7 @@ class Limit(NamedTuple):
     def _where_it_applies(self, old: Columns, broken: Any) -> Any:
         return broken if self.applies is None else self.applies(old) & broken
 
-    def missing(self, figure: Any, old: Columns, new: Columns, asked: Asked | None = None) -> Any:
+    def missing(self, figure: Any, old: Columns, new: Columns, asked: RequestedInstance | None = None) -> Any:
         """How much a figure lacks to keep the limit, whether it applies or not; above 0 where it does not."""
         bound = self.bound(old, new, asked)
         return self.relation.missing(figure, bound if self.per is None else bound * getattr(old, self.per))

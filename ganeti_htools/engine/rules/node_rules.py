@@ -17,7 +17,7 @@ from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, SOURCE, Limit,
 from ganeti_htools.engine.rules.resources import RESERVE, Change, Resource, declared_limits, resources, views
 from ganeti_htools.engine.rules.storage_limits import disk_limits, unit_limits
 from ganeti_htools.model.columns import Columns, Ints, Shape, columns_type
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import Fail
 
 Codes = NDArray[np.int8]
@@ -102,7 +102,7 @@ def _codes(
     old: Columns,
     new: Columns,
     unallocated: Any,
-    asked: Asked,
+    asked: RequestedInstance,
     role: Role,
     force: bool,
     ignored: tuple[Limit, ...] = (),
@@ -121,13 +121,13 @@ def _codes(
     return np.asarray(codes)
 
 
-def remove_primary(columns: Columns, asked: Asked, conflicts: Any, location: Any) -> Columns:
+def remove_primary(columns: Columns, asked: RequestedInstance, conflicts: Any, location: Any) -> Columns:
     """The columns once a primary is gone. ``conflicts``, ``location``: see :class:`.Change`."""
     return _changed(columns, Change(asked, conflicts, location), -1, PRIMARY)[0]
 
 
 def add_primary(
-    columns: Columns, asked: Asked, conflicts: Any, location: Any, force: bool = False
+    columns: Columns, asked: RequestedInstance, conflicts: Any, location: Any, force: bool = False
 ) -> tuple[Columns, Codes]:
     """The columns once a primary has come, and for each candidate why it must not (FITS if it may).
 
@@ -137,7 +137,9 @@ def add_primary(
     return new, _codes(columns, new, free, asked, PRIMARY, force)
 
 
-def remove_secondary(columns: Columns, asked: Asked, r_mem: Any, kept: Sequence[Any] = ()) -> Columns:
+def remove_secondary(
+    columns: Columns, asked: RequestedInstance, r_mem: Any, kept: Sequence[Any] = ()
+) -> Columns:
     """The columns once a secondary is gone; ``r_mem`` (MiB) is the largest reservation that remains there,
     ``kept`` that of each custom class.
     """
@@ -146,7 +148,7 @@ def remove_secondary(columns: Columns, asked: Asked, r_mem: Any, kept: Sequence[
 
 def add_secondary(
     columns: Columns,
-    asked: Asked,
+    asked: RequestedInstance,
     peer_mem: Any,
     force: bool = False,
     ignore_disk: bool = False,
@@ -169,12 +171,12 @@ def add_secondary(
     return new, codes if asked.mirrored else np.full_like(codes, CODE[Fail.DISK])
 
 
-def _concerned(asked: Asked, kept: Sequence[Any]) -> Sequence[Any]:
+def _concerned(asked: RequestedInstance, kept: Sequence[Any]) -> Sequence[Any]:
     """What is kept of each custom class, None of those of which an instance takes nothing."""
     wanted = asked.wants[len(asked.wants) - len(kept) :]
     return [amount if wants else None for amount, wants in zip(kept, wanted, strict=True)] if kept else ()
 
 
-def copy_codes(columns: Columns, asked: Asked) -> Codes:
+def copy_codes(columns: Columns, asked: RequestedInstance) -> Codes:
     """For each node why disks must not be copied from it to a new secondary, which nothing forces."""
     return _codes(columns, columns, None, asked, SOURCE, force=False)

@@ -13,7 +13,7 @@ from ganeti_htools.engine.rules import affinity, instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import CODE, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, of_class
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
 
@@ -21,7 +21,7 @@ def _row(row: int) -> Ints:
     return np.array([row], np.int64)
 
 
-def kept_without(state: State, node: int, primary: int, asked: Asked) -> tuple[int, list[int]]:
+def kept_without(state: State, node: int, primary: int, asked: RequestedInstance) -> tuple[int, list[int]]:
     """What a node keeps free for the worst of its peers once it is no longer secondary of an instance: memory
     (MiB), and of each custom class.
     """
@@ -37,7 +37,7 @@ def kept_without(state: State, node: int, primary: int, asked: Asked) -> tuple[i
 def _as_secondary(
     state: State,
     columns: Columns,
-    asked: Asked,
+    asked: RequestedInstance,
     primary: Any,
     secondary: Any,
     force: bool,
@@ -53,12 +53,16 @@ def class_peers(state: State, primary: Any, secondary: Any) -> list[Any]:
     return [peers[primary, secondary] for peers in state.class_peers]
 
 
-def _without_secondary(state: State, columns: Columns, asked: Asked, node: int, primary: int) -> Columns:
+def _without_secondary(
+    state: State, columns: Columns, asked: RequestedInstance, node: int, primary: int
+) -> Columns:
     """The columns of a node (row) once it is no longer secondary of an instance with that primary (row)."""
     return node_rules.remove_secondary(columns, asked, *kept_without(state, node, primary, asked))
 
 
-def allocate_one(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:
+def allocate_one(
+    state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
+) -> Trial:
     """A new instance, or one to be recreated, on each target."""
     fresh = replace(asked, index=NOWHERE)
     old = state.columns.take(targets)
@@ -72,7 +76,12 @@ def allocate_one(state: State, asked: Asked, targets: Ints, scope: Bools, force:
 
 
 def allocate_pairs(
-    state: State, asked: Asked, primaries: Ints, secondaries: Ints, peer_mem: Any, force: bool = False
+    state: State,
+    asked: RequestedInstance,
+    primaries: Ints,
+    secondaries: Ints,
+    peer_mem: Any,
+    force: bool = False,
 ) -> Trial:
     """A new mirrored instance on pairs of nodes: rows that broadcast against each other.
 
@@ -97,7 +106,7 @@ def allocate_pairs(
 
 
 def move_pairs(
-    state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False
+    state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
 ) -> tuple[Trial, list[Codes]]:
     """A mirrored instance moved off both its nodes to each pair of targets (primaries by secondaries).
 
@@ -143,7 +152,7 @@ def move_pairs(
     return Trial(asked, first_reason(*steps), rows_t, targets, touched, change), steps
 
 
-def failover(state: State, asked: Asked, scope: Bools, force: bool = False) -> Trial:
+def failover(state: State, asked: RequestedInstance, scope: Bools, force: bool = False) -> Trial:
     """A mirrored instance started on its secondary; the nodes change roles."""
     primary, secondary = int(state.pnode[asked.index]), int(state.snode[asked.index])
     p, s = _row(primary), _row(secondary)
@@ -160,14 +169,18 @@ def failover(state: State, asked: Asked, scope: Bools, force: bool = False) -> T
     return Trial(asked, codes, s, p, touched, affinity.crowding_change(state, asked, s, scope))
 
 
-def failover_to(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:
+def failover_to(
+    state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
+) -> Trial:
     """An instance on storage all nodes see, started on each target."""
     trial = _to_primary(state, asked, targets, scope, force)
     primary = int(state.pnode[asked.index])
     return replace(trial, codes=affinity.migration_codes(state, primary, targets, trial.codes))
 
 
-def move_to(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool = False) -> Trial:
+def move_to(
+    state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool = False
+) -> Trial:
     """An instance on local disks without a copy, stopped and copied to each target.
 
     It does not migrate, so migration tags do not count. No target is reached from an offline node, where the
@@ -179,7 +192,7 @@ def move_to(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool
     return trial
 
 
-def _to_primary(state: State, asked: Asked, targets: Ints, scope: Bools, force: bool) -> Trial:
+def _to_primary(state: State, asked: RequestedInstance, targets: Ints, scope: Bools, force: bool) -> Trial:
     """An instance that has a primary only, on each target instead."""
     primary = int(state.pnode[asked.index])
     p = _row(primary)
@@ -194,7 +207,7 @@ def _to_primary(state: State, asked: Asked, targets: Ints, scope: Bools, force: 
     return Trial(asked, codes, targets, state.snode[[asked.index]], touched, change)
 
 
-def replace_secondary(state: State, asked: Asked, targets: Ints, force: bool = False) -> Trial:
+def replace_secondary(state: State, asked: RequestedInstance, targets: Ints, force: bool = False) -> Trial:
     """A mirrored instance with its secondary on each target instead."""
     primary, secondary = int(state.pnode[asked.index]), int(state.snode[asked.index])
     p, s = _row(primary), _row(secondary)

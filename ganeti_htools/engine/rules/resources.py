@@ -25,7 +25,7 @@ from ganeti_htools.engine.rules.limits import (
 )
 from ganeti_htools.engine.rules.storage_limits import default_group, disk_limits, pool_limits, reserved_room
 from ganeti_htools.model.columns import SINGLE, Columns, Shape, columns_type, forthcoming, of_class, of_unit
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import Fail
 
 
@@ -44,7 +44,7 @@ class Change(NamedTuple):
     of each custom class, None of those of which the instance takes nothing.
     """
 
-    asked: Asked
+    asked: RequestedInstance
     conflicts: Any = 0
     location: Any = 0
     reserved: Any = 0

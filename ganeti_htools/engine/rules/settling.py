@@ -11,7 +11,7 @@ from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.figures import TEMPLATE_CODE
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate
 
 
@@ -57,7 +57,7 @@ def taken_off(state: State, index: int) -> State:
     return state
 
 
-def _count(state: State, asked: Asked, pnode: int, snode: int, sign: int) -> None:
+def _count(state: State, asked: RequestedInstance, pnode: int, snode: int, sign: int) -> None:
     """Count the tags of an instance that comes (1) or goes (-1), and what its secondary keeps free."""
     tables = {id(table): table for table in (state.tag_counts, state.settled_tag_counts)}
     for table in tables.values():
@@ -69,14 +69,16 @@ def _count(state: State, asked: Asked, pnode: int, snode: int, sign: int) -> Non
             peers[pnode, snode] += sign * kept
 
 
-def add_rows(state: State, asked: Asked, rows: Sequence[Instance], nodes: Sequence[tuple[int, int]]) -> None:
+def add_rows(
+    state: State, asked: RequestedInstance, rows: Sequence[Instance], nodes: Sequence[tuple[int, int]]
+) -> None:
     """Rows for new instances like ``asked`` whose nodes (primary, secondary) have their figures already."""
     if rows:
         first = _append(state, asked, rows)
         place(state, slice(first, None), *np.array(nodes).T)
 
 
-def _append(state: State, asked: Asked, rows: Sequence[Instance]) -> int:
+def _append(state: State, asked: RequestedInstance, rows: Sequence[Instance]) -> int:
     """Rows for instances like ``asked``; the first of them."""
     first, number = len(state.pnode), len(rows)
     state.cluster = replace(state.cluster, instances=(*state.cluster.instances, *rows))

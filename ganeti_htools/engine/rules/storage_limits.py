@@ -9,7 +9,7 @@ from typing import Any
 
 from ganeti_htools.engine.rules.limits import ABOVE, AT_LEAST, BOTH, MIB, PRIMARY, SOURCE, Limit, Role
 from ganeti_htools.model.columns import NOWHERE, Columns, Shape, of_pool, of_unit
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import Fail
 
 
@@ -21,7 +21,7 @@ def _room(shape: Shape, unit: int) -> Limit:
 
 @dataclass(frozen=True, slots=True)
 class _Spare:
-    """What has to stay free of a unit where Ganeti makes the disks of an instance (:attr:`.Asked.spare`).
+    """Free space (MiB) that a unit must keep where Ganeti makes disks (:attr:`.RequestedInstance.spare`).
 
     Disks are made on all nodes of a new instance, and on the secondary of one that becomes mirrored. On the
     primary of the latter only metadata is made: if that is on a unit of its own, nothing else has to stay
@@ -31,7 +31,7 @@ class _Spare:
     unit: int
     role: Role
 
-    def __call__(self, _old: Columns, _new: Columns, asked: Asked | None) -> Any:
+    def __call__(self, _old: Columns, _new: Columns, asked: RequestedInstance | None) -> Any:
         if asked is None or (self.role is PRIMARY and asked.index != NOWHERE and asked.units > 1):
             return 0
         return asked.spare[self.unit]

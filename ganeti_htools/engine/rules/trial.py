@@ -9,7 +9,7 @@ import numpy as np
 from ganeti_htools.engine.rules.node_rules import Codes
 from ganeti_htools.engine.rules.score import Statistics, node_values, rows_of
 from ganeti_htools.model.columns import Columns, Floats, Ints
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 
 # Elements of a block of pairs: its arrays stay in the processor's cache.
 BLOCK = 1 << 15
@@ -47,7 +47,7 @@ class Trial:
     nodes concerned, ``crowding`` by how much the location exclusion score changes.
     """
 
-    asked: Asked
+    asked: RequestedInstance
     codes: Codes
     pnode: Ints
     snode: Ints

@@ -10,11 +10,11 @@ from ganeti_htools.engine.rules.limits import Limit
 from ganeti_htools.engine.rules.resources import CPU_RATIO, MEMORY, VIEWS
 from ganeti_htools.model.cluster import MAX_MIB, Instance
 from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 
 # Of what instances take no more than there is on all nodes together: limits, the figures that they are about,
 # and what an instance takes.
-ADDED_UP: tuple[tuple[Limit, str, Callable[[Asked], int]], ...] = (
+ADDED_UP: tuple[tuple[Limit, str, Callable[[RequestedInstance], int]], ...] = (
     (MEMORY, "unallocated", attrgetter("record_mem")),
     (MEMORY, VIEWS["unallocated"], attrgetter("mem")),
     (CPU_RATIO, "u_cpu", attrgetter("vcpus")),

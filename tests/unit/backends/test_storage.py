@@ -9,7 +9,7 @@ from ganeti_htools.backends import storage
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.furnished import Room
+from ganeti_htools.model.known_storage import Room
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.storage import query_disks

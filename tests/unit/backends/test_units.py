@@ -13,8 +13,8 @@ from ganeti_htools.model.columns import present
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
-from ganeti_htools.model.survey import survey
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units_in_use import units_in_use
 from tests.support.rows import rows
 from tests.support.storage_units import case_with_units
 from tests.support.strategies import keys
@@ -227,7 +227,7 @@ def test_default_units_remain_the_default() -> None:
     silent = replace(made.nodes[0], name="node2", storage=None)
     told = replace(made, nodes=(*made.nodes, silent), default_units=(SSD, SAN))
     read = text.parse(text.dump(told), "x.data")
-    assert survey(read).local == survey(told).local == (SSD, hdd)
+    assert units_in_use(read).local == units_in_use(told).local == (SSD, hdd)
     assert read.instances[0].disks == (Disk(5, None, SSD), Disk(6, None, hdd))
     assert read.nodes[1] == silent
 
@@ -244,8 +244,8 @@ def test_a_default_unit_that_few_nodes_have_remains_the_default(having: int) -> 
     ]
     told = replace(made, nodes=tuple(nodes), default_units=(SSD, SAN, files))
     read = text.parse(text.dump(told), "x.data")
-    assert survey(read).local == survey(told).local == (SSD, hdd)
-    assert storage_of(read, survey(read)) == storage_of(told, survey(told))
+    assert units_in_use(read).local == units_in_use(told).local == (SSD, hdd)
+    assert storage_of(read, units_in_use(read)) == storage_of(told, units_in_use(told))
     assert present(derive(read).columns).tolist() == present(derive(told).columns).tolist()
     assert text.dump(read) == text.dump(told)
 

@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.backends import simu, text
 from ganeti_htools.cli import hbal, hscan
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.survey import survey
+from ganeti_htools.model.units_in_use import units_in_use
 from ganeti_htools.sources.source import Source, read
 from tests.support.clusters import Shape, cluster
 from tests.support.luxi_answers import answers, luxid
@@ -65,7 +65,7 @@ def test_storage_units_are_saved(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert storage == {node.name: set(node.storage or ()) for node in served.nodes}
     disks = {row.name: row.disks for row in saved.instances}
     assert disks == {row.name: row.disks for row in served.instances}
-    assert survey(saved).local == survey(served).local
+    assert units_in_use(saved).local == units_in_use(served).local
 
 
 def test_one_bad_cluster_does_not_keep_others_from_being_scanned(

@@ -5,9 +5,9 @@ import pytest
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
-from ganeti_htools.model.survey import sees, survey
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.units import Units, needs_of, space_of, with_free
+from ganeti_htools.model.units_in_use import sees, units_in_use
 from tests.support import by_hand
 
 VG = StorageType.LVM_VG
@@ -39,7 +39,7 @@ def instance(template: DiskTemplate, *disks: Disk, dsk: int | None = None) -> In
 
 def units_of(*desired: DesiredUnit) -> Units:
     """The units of a cluster with these on its only node."""
-    return survey(cluster(node("node1", *map(unit, desired))))
+    return units_in_use(cluster(node("node1", *map(unit, desired))))
 
 
 class TestSurvey:
@@ -47,14 +47,14 @@ class TestSurvey:
 
     def test_without_information_there_is_one_without_a_name(self) -> None:
         plain = cluster(by_hand.node("node1"), by_hand.node("node2"))
-        assert survey(plain) == Units((NAMELESS,))
-        assert not survey(plain).known
+        assert units_in_use(plain) == Units((NAMELESS,))
+        assert not units_in_use(plain).known
 
     def test_tags_tell_who_sees_a_pool_all_the_same(self) -> None:
         tagged = by_hand.node("node1", tags=("htools:storage:rados/fast", "htools:storage:lvm-vg/xenvg"))
-        found = survey(cluster(tagged, by_hand.node("node2")))
+        found = units_in_use(cluster(tagged, by_hand.node("node2")))
         assert found == Units((NAMELESS,), (POOL,))
-        assert survey(cluster(tagged)) == Units((NAMELESS,))
+        assert units_in_use(cluster(tagged)) == Units((NAMELESS,))
         on_pool = instance(DiskTemplate.RBD, Disk(5, None, POOL))
         assert needs_of(on_pool, found).wants == (False, True)
         assert needs_of(instance(DiskTemplate.PLAIN, Disk(5, None, SSD)), found).wants == (True, False)
@@ -65,20 +65,20 @@ class TestSurvey:
             node("node2", unit(XEN), unit(SSD)),
             node("node3", unit(XEN)),
         )
-        units = survey(cluster(*nodes))
+        units = units_in_use(cluster(*nodes))
         assert units.local == (XEN, FILES, SSD)
         assert units.default(VG) == XEN
         assert units.default(StorageType.FILE) == FILES
         assert units.known
 
     def test_of_equally_many_that_of_the_first_node(self) -> None:
-        assert survey(cluster(node("node1", unit(SSD)), node("node2", unit(HDD)))).local == (SSD, HDD)
+        assert units_in_use(cluster(node("node1", unit(SSD)), node("node2", unit(HDD)))).local == (SSD, HDD)
 
     def test_a_volume_group_for_mirrored_disks_may_be_the_default(self) -> None:
         assert units_of(MIRRORED).local == (XEN, MIRRORED)
 
     def test_what_the_cluster_says_counts_more(self) -> None:
-        units = survey(cluster(node("node1", unit(XEN), unit(SSD)), default_units=(SSD,)))
+        units = units_in_use(cluster(node("node1", unit(XEN), unit(SSD)), default_units=(SSD,)))
         assert units.local == (SSD, XEN)
 
     def test_nodes_without_a_volume_group_have_the_nameless_one(self) -> None:
@@ -86,17 +86,17 @@ class TestSurvey:
 
     def test_what_only_disks_name_is_a_unit_of_the_cluster(self) -> None:
         placed = instance(DiskTemplate.PLAIN, Disk(10, None, SSD))
-        assert survey(cluster(node("node1", unit(XEN)), instances=(placed,))).local == (XEN, SSD)
-        assert survey(cluster(node("node1", unit(XEN))), [placed]).local == (XEN, SSD)
+        assert units_in_use(cluster(node("node1", unit(XEN)), instances=(placed,))).local == (XEN, SSD)
+        assert units_in_use(cluster(node("node1", unit(XEN))), [placed]).local == (XEN, SSD)
 
     def test_types_that_no_node_tells_have_no_unit(self) -> None:
         on_file = instance(DiskTemplate.FILE, Disk(10))
-        assert survey(cluster(node("node1", unit(XEN)), instances=(on_file,))).local == (XEN,)
+        assert units_in_use(cluster(node("node1", unit(XEN)), instances=(on_file,))).local == (XEN,)
 
     def test_only_pools_that_some_do_not_see_matter(self) -> None:
         seeing = [node("node1", unit(XEN), unit(POOL)), node("node2", unit(POOL))]
-        assert survey(cluster(*seeing)).pools == ()
-        assert survey(cluster(*seeing, node("node3"))).pools == (POOL,)
+        assert units_in_use(cluster(*seeing)).pools == ()
+        assert units_in_use(cluster(*seeing, node("node3"))).pools == (POOL,)
 
 
 class TestNeeds:
@@ -141,7 +141,7 @@ class TestNeeds:
         assert units_of(XEN, FILES).wants(instance(DiskTemplate.FILE, Disk(10))) == {FILES: 10}
 
     def test_without_information_it_is_as_ever(self) -> None:
-        units = survey(cluster(by_hand.node("node1")))
+        units = units_in_use(cluster(by_hand.node("node1")))
         assert units.wants(instance(DiskTemplate.DRBD, Disk(10, None, SSD))) == {NAMELESS: 138}
         assert units.wants(instance(DiskTemplate.FILE, Disk(10))) == {}
         assert units.wants(instance(DiskTemplate.RBD, Disk(10))) == {}
@@ -191,7 +191,7 @@ def test_which_nodes_see_a_pool(
 @pytest.mark.parametrize("tag", ["htools:storage:zfs/fast", "htools:storage:rados", "htools:storage:rados/"])
 def test_other_tags_tell_nothing(tag: str) -> None:
     told = cluster(node("node1", unit(XEN), tags=(tag,)), node("node2"))
-    assert survey(told) == survey(cluster(node("node1", unit(XEN)), node("node2")))
+    assert units_in_use(told) == units_in_use(cluster(node("node1", unit(XEN)), node("node2")))
 
 
 class TestSpace:
@@ -202,7 +202,7 @@ class TestSpace:
     )
 
     def test_nodes_that_tell_nothing_have_the_default(self) -> None:
-        units = survey(self.mixed)
+        units = units_in_use(self.mixed)
         found = [[space_of(node, units, each) for each in (0, 1)] for node in self.mixed.nodes]
         assert found == [[(1000.0, 400), (50.0, -5)], [(70.0, 7), (0.0, 0)]]
 
@@ -213,7 +213,7 @@ class TestSpace:
         assert getattr(columns, "t_dsk_1").tolist() == [50.0, 0.0]  # noqa: B009
 
     def test_new_figures_go_where_the_old_ones_stood(self) -> None:
-        units = survey(self.mixed)
+        units = units_in_use(self.mixed)
         first, second = self.mixed.nodes
         storage = (unit(XEN, 1000, 300), unit(SSD, 50, 6))
         assert with_free(first, units, (300, 6), {POOL: 5}) == {"storage": storage}

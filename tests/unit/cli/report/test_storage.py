@@ -6,11 +6,11 @@ from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.engine.capacity.storage_faults import Full, Missing, StorageFaults
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType
-from ganeti_htools.model.survey import survey
+from ganeti_htools.model.units_in_use import units_in_use
 
 
 def told(cluster: Cluster) -> list[str]:
-    return storage.text(asdict(storage_of(cluster, survey(cluster)))).splitlines()
+    return storage.text(asdict(storage_of(cluster, units_in_use(cluster)))).splitlines()
 
 
 def test_units_and_pools() -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
-from ganeti_htools.model.furnished import Room
+from ganeti_htools.model.known_storage import Room
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.sync.storage import Report, Storage, furnished, others_named, reported, revised, taken_of

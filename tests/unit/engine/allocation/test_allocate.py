@@ -9,7 +9,7 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group, Nic
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
 from tests.support.by_hand import instance, node
 
@@ -24,7 +24,7 @@ def state_of(*policies: AllocPolicy, networks: tuple[str, ...] = ("net",)) -> St
     return derive(Cluster(tuple(groups), tuple(nodes), ()))
 
 
-def asked_of(state: State, template: DiskTemplate = DiskTemplate.PLAIN, *networks: str) -> Asked:
+def asked_of(state: State, template: DiskTemplate = DiskTemplate.PLAIN, *networks: str) -> RequestedInstance:
     nics = tuple(Nic(network=network) for network in networks)
     return state.ask(replace(instance("new", template, ""), nics=nics))
 

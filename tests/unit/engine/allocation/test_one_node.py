@@ -8,7 +8,7 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
 
@@ -25,7 +25,7 @@ class Only(Check):
         self.nodes = nodes
         self.asked_of: list[int] = []
 
-    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         return np.ones(len(primaries), np.bool_)
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:

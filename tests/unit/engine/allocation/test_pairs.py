@@ -12,7 +12,7 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
 
@@ -30,7 +30,7 @@ class Keeping(Reporter):
         self.pairs, self.admitted = pairs, int(pairs.admitted.sum())
 
 
-def given() -> tuple[State, Asked]:
+def given() -> tuple[State, RequestedInstance]:
     """Four nodes, one of them full, and two of which share an instance."""
     here = [
         instance("both", DiskTemplate.DRBD, "a", "b"),
@@ -71,7 +71,7 @@ class Only(Check):
     def __init__(self, pair: tuple[int, int]) -> None:
         self.pair = pair
 
-    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         return np.asarray(primaries[:, np.newaxis] != self.pair[1])
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:

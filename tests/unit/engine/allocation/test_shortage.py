@@ -15,7 +15,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.request import Allocate, Placement
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import instance
@@ -36,7 +36,7 @@ ONE_GROUP = replace(
 )
 
 
-def asked(template: DiskTemplate, size: int, kind: StorageType, key: str) -> tuple[State, Asked]:
+def asked(template: DiskTemplate, size: int, kind: StorageType, key: str) -> tuple[State, RequestedInstance]:
     disk = Disk(size, 1, DesiredUnit(kind, key))
     row = replace(instance("new", template, ""), dsk=size, disks=(disk,))
     state = derive(ONE_GROUP, [row])

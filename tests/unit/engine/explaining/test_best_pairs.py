@@ -12,7 +12,7 @@ from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
@@ -33,7 +33,7 @@ class Never(Check):
     def __init__(self, *primaries: int) -> None:
         self.primaries = primaries
 
-    def admits(self, asked: Asked, primaries: Ints, secondaries: Ints | None) -> Bools:
+    def admits(self, asked: RequestedInstance, primaries: Ints, secondaries: Ints | None) -> Bools:
         return np.ones((len(primaries), len(primaries)), np.bool_)
 
     def confirms(self, trial: Trial, suspects: list[int]) -> bool:

@@ -13,7 +13,7 @@ from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.state import Asked
+from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
@@ -39,7 +39,7 @@ def test_all_are_redundant_where_nobody_asks() -> None:
 UNITS = derive(simu.parse(["p,1,9g,64g,4;lvm-vg,ssdvg,1500", "p,1,9g,64g,4;lvm-vg,hddvg,900"]))
 
 
-def on_ssdvg(template: DiskTemplate, size: int = 1024) -> Asked:
+def on_ssdvg(template: DiskTemplate, size: int = 1024) -> RequestedInstance:
     disk = Disk(size, unit=DesiredUnit(StorageType.LVM_VG, "ssdvg"))
     return UNITS.ask(replace(instance("new", template, ""), dsk=size, disks=(disk,)))
 

@@ -22,7 +22,7 @@ from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.state import Asked, State
+from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate, Status
 from tests.support.by_hand import cluster as cluster_of
 from tests.support.by_hand import instance
@@ -48,7 +48,7 @@ def roomy(seed: int, **facts: object) -> State:
     return derive(text.parse(text_of(cluster(seed, Shape(**(shape | facts)))), "generated"))  # type: ignore[arg-type]
 
 
-def any_asked(rng: random.Random, state: State) -> Asked:
+def any_asked(rng: random.Random, state: State) -> RequestedInstance:
     """A new instance that has a primary only."""
     template = rng.choice((PLAIN, EXT))
     row = rng.choice([each for each in state.cluster.instances if not each.forthcoming])

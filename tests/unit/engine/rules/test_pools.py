@@ -15,8 +15,8 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.request import Allocate, MultiAllocate, Placement
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
-from ganeti_htools.model.survey import survey
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.model.units_in_use import units_in_use
 from tests.support.by_hand import instance
 
 VMS, FAST = (DesiredUnit(StorageType.RADOS, key) for key in ("vms", "fast"))
@@ -42,7 +42,7 @@ def test_of_what_nodes_tell_the_least_counts() -> None:
     first, second = CLUSTER.nodes
     later = replace(second, storage=(Unit(VMS, 10240, 7000), Unit(FAST, 3072, 3072)))
     cluster = replace(CLUSTER, nodes=(first, later))
-    found = told(cluster, survey(cluster))
+    found = told(cluster, units_in_use(cluster))
     assert {pool: unit.free for pool, unit in found.items()} == {VMS: 7000, FAST: 3072}
 
 

@@ -42,7 +42,7 @@ def _local(first: DesiredUnit, units: Iterable[DesiredUnit]) -> tuple[DesiredUni
     return (first, *sorted({unit for unit in units if unit.type.local} - {first}, key=str))
 
 
-def survey(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
+def units_in_use(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     """The units of a cluster, and of instances that are going to be placed on it."""
     units = told_units(cluster)
     if not units.known:

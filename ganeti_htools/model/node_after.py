@@ -6,7 +6,7 @@ from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.units import Units
 
 
-def charged(node: Node, instance: Instance, units: Units, *, memory: int = 0, storage: int = 0) -> Node:
+def node_after(node: Node, instance: Instance, units: Units, *, memory: int = 0, storage: int = 0) -> Node:
     """The node after the instance's memory or storage came (1) or went (-1).
 
     Memory is that of its primary only. Free space of pools stays: nodes tell that of the whole pool.

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ganeti_htools.model import furnished
+from ganeti_htools.model import known_storage
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
-from ganeti_htools.model.furnished import Room, located
+from ganeti_htools.model.known_storage import Room, located
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 
@@ -19,10 +19,10 @@ def row(name: str, *disks: Disk) -> Instance:
 def test_disks_get_their_units() -> None:
     cluster = Cluster(instances=(row("one", Disk(500), Disk(100, 3)), row("grown", Disk(71)), row("new")))
     disks = {"one": (Disk(500, None, SSD, "hdd"), Disk(100, None, SSD)), "new": (Disk(5, None, SSD),)}
-    changed = furnished.with_disks(cluster, {**disks, "grown": (Disk(70, None, HDD),)})
+    changed = known_storage.with_disks(cluster, {**disks, "grown": (Disk(70, None, HDD),)})
     assert changed.instances[0].disks == (Disk(500, None, SSD, "hdd"), Disk(100, 3, SSD))
     assert all(new is old for new, old in zip(changed.instances[1:], cluster.instances[1:], strict=True))
-    assert furnished.with_disks(changed, disks) is changed
+    assert known_storage.with_disks(changed, disks) is changed
 
 
 def test_disks_that_cannot_be_there_were_others() -> None:
@@ -44,18 +44,18 @@ def test_only_units_that_are_named_count() -> None:
     files = DesiredUnit(FILE, "/srv")  # a default, but of no type that is enabled
     cluster = Cluster((), nodes, (row("a", Disk(1, None, SSD)),), default_units=(HDD, files))
     cluster = replace(cluster, enabled_templates=templates)
-    assert furnished.reported_types(cluster) == (LVM,)
-    assert furnished.named_units(cluster) == {SSD, HDD}
+    assert known_storage.reported_types(cluster) == (LVM,)
+    assert known_storage.named_units(cluster) == {SSD, HDD}
     found = {"one": {DesiredUnit(LVM, "system"): Room(9, 9), HDD: Room(900, 800), SSD: Room(90, 80)}}
-    changed = furnished.with_storage(cluster, found, furnished.named_units(cluster))
+    changed = known_storage.with_storage(cluster, found, known_storage.named_units(cluster))
     assert changed.nodes[0].storage == (Unit(HDD, 900, 800), Unit(SSD, 90, 80))
     assert changed.nodes[1] is nodes[1]
     exclusive = replace(cluster, nodes=(replace(nodes[0], excl_stor=True),))
-    changed = furnished.with_storage(exclusive, found, {HDD, SSD})
+    changed = known_storage.with_storage(exclusive, found, {HDD, SSD})
     assert changed.nodes[0].storage == (Unit(HDD, 900, 700, (True,)), Unit(SSD, 90, 80, (True,)))
 
 
 def test_the_metadata_of_new_and_old_disks_names_its_group() -> None:
     groups = Group("a", "a", metavg="new"), Group("b", "b")
     cluster = Cluster(groups, (), (row("a", Disk(1, None, SSD, "old")),))
-    assert furnished.named_units(cluster) == {SSD, DesiredUnit(LVM, "old"), DesiredUnit(LVM, "new")}
+    assert known_storage.named_units(cluster) == {SSD, DesiredUnit(LVM, "old"), DesiredUnit(LVM, "new")}

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ganeti_htools.model.charged import charged
 from ganeti_htools.model.cluster import Cluster, Instance, Node
-from ganeti_htools.model.survey import survey
+from ganeti_htools.model.node_after import node_after
 from ganeti_htools.model.units import Units
+from ganeti_htools.model.units_in_use import units_in_use
 
 
 def reports(node: Node) -> bool:
@@ -15,19 +15,19 @@ def reports(node: Node) -> bool:
     return node.t_mem > 0
 
 
-def emptied(cluster: Cluster, nodes: Iterable[Node]) -> list[Node]:
+def without_instances(cluster: Cluster, nodes: Iterable[Node]) -> list[Node]:
     """Nodes of a cluster as they would be without its instances."""
     hosted = defaultdict[str, list[Instance]](list)
     for row in cluster.instances:
         for name in filter(None, {row.pnode, row.snode}):
             hosted[name].append(row)
-    units = survey(cluster)
-    return [_emptied(node, hosted[node.name], units) for node in nodes]
+    units = units_in_use(cluster)
+    return [_without(node, hosted[node.name], units) for node in nodes]
 
 
-def _emptied(node: Node, instances: Iterable[Instance], units: Units) -> Node:
+def _without(node: Node, instances: Iterable[Instance], units: Units) -> Node:
     for row in instances:
-        node = charged(node, row, units, memory=-int(node.name == row.pnode), storage=-1)
+        node = node_after(node, row, units, memory=-int(node.name == row.pnode), storage=-1)
     return replace(
         node,
         f_mem=min(node.f_mem, int(node.t_mem)),

@@ -20,7 +20,7 @@ def sum_by(rows: Ints, values: Any, size: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class HostedInstances:
     """Instances where they are: their figures and, by row, primary and secondary node (or NOWHERE)."""
 
     size: int  # number of nodes
@@ -63,10 +63,10 @@ class Placed:
         return peers
 
 
-def placed_on(cluster: Cluster, figures: Figures, node_row: Mapping[str, int]) -> Placed:
+def hosted_instances(cluster: Cluster, figures: Figures, node_row: Mapping[str, int]) -> HostedInstances:
     """The instances of a cluster, whose nodes have these rows."""
     instances = cluster.instances
-    return Placed(
+    return HostedInstances(
         len(cluster.nodes),
         figures.values,
         pnode=np.array([node_row[row.pnode] for row in instances], np.int64),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit, holds
-from ganeti_htools.model.survey import named_by
+from ganeti_htools.model.units_in_use import named_by
 
 # The types of which Ganeti can ask nodes for units (``constants.STS_REPORT_NODE_STORAGE``).
 REPORTED = (StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER)
