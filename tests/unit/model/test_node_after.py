@@ -5,6 +5,7 @@ from ganeti_htools.model.node_after import node_after
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.model.units_in_use import units_in_use
+from ganeti_htools.model.without_instances import without_instances
 from tests.support import by_hand
 
 SSD, POOL = DesiredUnit(StorageType.LVM_VG, "ssdvg"), DesiredUnit(StorageType.RADOS, "fast")
