@@ -23,7 +23,6 @@ from ganeti_htools.commandline.programs import HSPACE
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard, tiered
 from ganeti_htools.engine.capacity.obstacles import obstruction
 from ganeti_htools.engine.capacity.site import Site, bad_groups, chosen_site
-from ganeti_htools.engine.capacity.sizes import InstanceKind
 from ganeti_htools.engine.capacity.storage_left import storage_left
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.redundancy import n1
@@ -31,6 +30,7 @@ from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.cluster import common_suffix
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
+from ganeti_htools.model.instance_kinds import InstanceKind
 from ganeti_htools.model.state import State
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from ganeti_htools.backends.units import misplaced
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.policy import ISpec
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, holds
@@ -19,7 +19,7 @@ class RequestedSizes(NamedTuple):
     """A kind of instances, and the sizes to start from."""
 
     kind: InstanceKind
-    sizes: list[Size]
+    sizes: list[InstanceSize]
 
 
 def asked(state: State, line: CommandLine) -> tuple[RequestedSizes, RequestedSizes]:
@@ -75,10 +75,10 @@ def _check_unit(state: State, template: DiskTemplate, unit: DesiredUnit) -> None
         raise HtoolsError(f"no node has {unit}")
 
 
-def _size(spec: ISpec) -> Size:
-    return Size(spec.memory_size, spec.disk_size, spec.cpu_count, spec.spindle_use)
+def _size(spec: ISpec) -> InstanceSize:
+    return InstanceSize(spec.memory_size, spec.disk_size, spec.cpu_count, spec.spindle_use)
 
 
-def _given(spec: Sequence[int]) -> Size:
+def _given(spec: Sequence[int]) -> InstanceSize:
     dsk, mem, vcpus, spindles = spec
-    return Size(mem, dsk, vcpus, spindles)
+    return InstanceSize(mem, dsk, vcpus, spindles)

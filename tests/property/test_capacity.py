@@ -11,13 +11,13 @@ from ganeti_htools.engine.allocation.allocate import in_group
 from ganeti_htools.engine.capacity.bulk_allocation import fill
 from ganeti_htools.engine.capacity.counting import standard, tiered
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, of_class, of_unit
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate
@@ -48,8 +48,8 @@ def any_state(rng: random.Random, **facts: object) -> State:
     return derive(described)
 
 
-def any_size(rng: random.Random) -> Size:
-    return Size(rng.choice((512, 1024, 3000)), rng.choice((5120, 20480)), rng.choice((1, 2)), 1)
+def any_size(rng: random.Random) -> InstanceSize:
+    return InstanceSize(rng.choice((512, 1024, 3000)), rng.choice((5120, 20480)), rng.choice((1, 2)), 1)
 
 
 def any_kind(rng: random.Random, state: State, *templates: DiskTemplate) -> InstanceKind:
@@ -131,7 +131,7 @@ def test_counting_ends_where_hail_refuses_the_next(seed: int) -> None:
     )
     state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
     kind = InstanceKind(rng.choice((DiskTemplate.EXT, DiskTemplate.PLAIN)), 1)
-    row = kind.instance(size := Size(rng.choice((128, 256, 512)), 1024, 1))
+    row = kind.instance(size := InstanceSize(rng.choice((128, 256, 512)), 1024, 1))
     if not assess(state, np.ones(len(state.group), np.bool_), options).holds():
         assert seed not in AGAIN
         return
@@ -153,7 +153,7 @@ def test_mirrored_ones_go_where_hail_places_them_until_it_refuses(seed: int) -> 
     )
     state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
     kind = InstanceKind(DiskTemplate.DRBD, 1)
-    row = kind.instance(size := Size(rng.choice((512, 1024, 1500)), 1024, 1))
+    row = kind.instance(size := InstanceSize(rng.choice((512, 1024, 1500)), 1024, 1))
     counted, single = standard(state, kind, size, site(state, options), limit=None), state.copy()
     first = len(state.pnode)
     for pnode, snode in zip(
@@ -170,7 +170,7 @@ def test_a_redundant_cluster_stays_redundant(seed: int) -> None:
     everyone = np.ones(len(state.group), np.bool_)
     if assess(state, everyone, options).holds():
         kind = replace(any_kind(rng, state, DiskTemplate.EXT, DiskTemplate.PLAIN), disks=())
-        result = tiered(state, kind, [Size(4096, 20480, 2)], site(state, options), limit=None)
+        result = tiered(state, kind, [InstanceSize(4096, 20480, 2)], site(state, options), limit=None)
         assert assess(result.state, everyone, options).holds()
 
 

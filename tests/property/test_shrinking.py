@@ -10,11 +10,12 @@ from ganeti_htools.backends import simu, text
 from ganeti_htools.engine.capacity.counting import tiered
 from ganeti_htools.engine.capacity.shrinking import Shrinking
 from ganeti_htools.engine.capacity.site import Site, on_all_pairs
-from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, ranked
+from ganeti_htools.engine.capacity.sizes import Failures, SizeRun, ranked
 from ganeti_htools.engine.capacity.verdicts import Verdicts
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate, Fail
@@ -55,11 +56,13 @@ def site(state: State, options: Options) -> Site:
     return Site(nodes, nobody, options, pools=pool_room(state))
 
 
-def any_size(rng: random.Random) -> Size:
-    return Size(rng.randrange(64, 40_000), rng.randrange(256, 200_000), rng.randint(1, 12), rng.randint(1, 4))
+def any_size(rng: random.Random) -> InstanceSize:
+    return InstanceSize(
+        rng.randrange(64, 40_000), rng.randrange(256, 200_000), rng.randint(1, 12), rng.randint(1, 4)
+    )
 
 
-def one_by_one(shrinking: Shrinking, size: Size, failures: Failures) -> Size | None:
+def one_by_one(shrinking: Shrinking, size: InstanceSize, failures: Failures) -> InstanceSize | None:
     """The first size with a redundant place, less of the most frequent reason, or else of the next."""
     for fail in ranked(failures):
         step = size.smaller(fail) if failures[fail] else None
@@ -84,7 +87,7 @@ def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> Non
     )
     state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
     shrinking = Shrinking(state, InstanceKind(DiskTemplate.DRBD, 1), site(state, Options()))
-    size = Size(rng.randrange(64, 6_000), rng.randrange(256, 40_000), rng.randint(1, 4))
+    size = InstanceSize(rng.randrange(64, 6_000), rng.randrange(256, 40_000), rng.randint(1, 4))
     for fail in (Fail.MEM, Fail.DISK):
         for _ in range(20):
             (verdict,) = shrinking.verdicts.of(size)
@@ -110,7 +113,7 @@ def test_what_is_ruled_out_has_no_redundant_pair() -> None:
         state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
         shrinking = Shrinking(state, InstanceKind(DiskTemplate.DRBD, 1), site(state, Options()))
         for _ in range(12):
-            size = Size(rng.randrange(64, 6_000), rng.randrange(256, 100_000), 1)
+            size = InstanceSize(rng.randrange(64, 6_000), rng.randrange(256, 100_000), 1)
             if shrinking.verdicts.of(size)[0].fits and shrinking._ruled_out(size):
                 asked = state.ask(shrinking.kind.instance(size))
                 found = on_all_pairs(state, asked, shrinking.site, shrinking.redundancy)
@@ -126,7 +129,7 @@ def test_disk_that_nodes_need_not_give_makes_no_difference(seed: int) -> None:
     state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
     shrinking = Shrinking(state, InstanceKind(DiskTemplate.SHARED_FILE, 1), site(state, Options()))
     for _ in range(30):
-        size = Size(rng.randrange(64, 8_000), rng.randrange(2048, 1 << 17), 1)
+        size = InstanceSize(rng.randrange(64, 8_000), rng.randrange(2048, 1 << 17), 1)
         steps, fits = shrinking._indifferent(size, Fail.DISK), shrinking.verdicts.of(size)[0].fits
         assert steps == shrinking._free_steps(size, Fail.DISK) > 0
         for step in (rng.randint(1, steps), steps):
@@ -138,7 +141,7 @@ def test_disk_that_nodes_need_not_give_makes_no_difference(seed: int) -> None:
         assert plain._indifferent(size, Fail.DISK) == 0
 
 
-def barren(rng: random.Random, shrinking: Shrinking, number: int) -> Iterator[tuple[Size, SizeRun]]:
+def barren(rng: random.Random, shrinking: Shrinking, number: int) -> Iterator[tuple[InstanceSize, SizeRun]]:
     """Those of so many sizes that certainly have no place, each with the run that it begins."""
     for size in (any_size(rng) for _ in range(number)):
         if shrinking.barren(size):
@@ -183,7 +186,7 @@ def test_few_of_many_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Verdicts, "_verdicts", counted)
     state = derive(simu.parse(["p,3,8T,2T,64"]))
     # Disk, memory and CPUs are far more than the policy allows.
-    largest = Size(1 << 20, 1 << 22, 16)
+    largest = InstanceSize(1 << 20, 1 << 22, 16)
     result = tiered(state, InstanceKind(DiskTemplate.EXT, 1), [largest], site(state, Options()), limit=3)
-    assert result.tiers == ((Size(32768, 1 << 20, 8), 3),)
+    assert result.tiers == ((InstanceSize(32768, 1 << 20, 8), 3),)
     assert looked < 500

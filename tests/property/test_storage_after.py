@@ -11,7 +11,6 @@ from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.balancing.balance import Balancing, rebalance
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
@@ -23,6 +22,7 @@ from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.tags import STANDBY
@@ -96,7 +96,7 @@ def test_hspace(template: str) -> None:
         state = any_state(seed)
         nodes = np.flatnonzero(~state.columns.offline)
         site = Site(nodes, np.zeros(len(state.group), np.bool_), Options(capacity=seed % 2 == 0))
-        size = Size(1024, 5120, 1, 1)
+        size = InstanceSize(1024, 5120, 1, 1)
         came += check(state, standard(state, InstanceKind(DiskTemplate(template), 1), size, site, 30).state)
     assert came > 20
 

@@ -9,7 +9,6 @@ import pytest
 
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.decide import Decision, Placed, decide
 from ganeti_htools.engine.maintenance.rolling import Maintenance, reboot_groups, without_secondary
 from ganeti_htools.engine.redundancy.node_loss import Means, recover
@@ -22,6 +21,7 @@ from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.request import (
     Allocate,
     AllocateSecondary,
@@ -309,7 +309,7 @@ def test_rolling_maintenance() -> None:
 
 @pytest.mark.parametrize("free", [0, 1, 5000, 30000])
 def test_hspace_ends_where_the_pool_does(free: int) -> None:
-    pool, size = DesiredUnit(StorageType.EXT, "san"), Size(512, 4999, 1, 1)
+    pool, size = DesiredUnit(StorageType.EXT, "san"), InstanceSize(512, 4999, 1, 1)
     bounded = 0
     for seed in range(20):
         _, state = case(seed)

@@ -7,9 +7,9 @@ import numpy as np
 from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstruction
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.storage_left import StorageLeft
 from ganeti_htools.engine.capacity.totals import Resources
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
 
@@ -39,7 +39,7 @@ class Allocation:
 
     mode: Mode
     kind: InstanceKind
-    size: Size
+    size: InstanceSize
     before: State
     result: Capacity
     why: Obstruction | None
@@ -67,7 +67,7 @@ def efficiency(figures: Resources) -> dict[str, float]:
     }
 
 
-def named(size: Size, spindles: bool) -> dict[str, int]:
+def named(size: InstanceSize, spindles: bool) -> dict[str, int]:
     """The amounts of a size (memory and disk in MiB) by what they are called, with or without spindles."""
     amounts = {"MEM": size.mem, "DSK": size.dsk, "CPU": size.vcpus}
     return amounts | {"SPN": size.spindles} if spindles else amounts

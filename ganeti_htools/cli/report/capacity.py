@@ -6,10 +6,10 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout
 from ganeti_htools.cli.report.allocation import STANDARD, Allocation, by_number, efficiency, named, score
 from ganeti_htools.engine.capacity.obstacles import Obstruction
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.storage_left import StorageLeft
 from ganeti_htools.engine.capacity.totals import Resources, total
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 
 
@@ -137,5 +137,5 @@ def _exclusive(state: State) -> bool:
     return bool(state.columns.excl_stor.any())
 
 
-def _listed(size: Size, spindles: bool) -> str:
+def _listed(size: InstanceSize, spindles: bool) -> str:
     return ", ".join(f"{key} {figure}" for key, figure in named(size, spindles).items())

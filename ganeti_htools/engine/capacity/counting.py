@@ -14,11 +14,12 @@ from ganeti_htools.engine.capacity.bulk_allocation import Filled, fill
 from ganeti_htools.engine.capacity.redundant_places import filled_redundantly
 from ganeti_htools.engine.capacity.shrinking import Shrinking
 from ganeti_htools.engine.capacity.site import Site, by_group
-from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size, SizeRun, worst
+from ganeti_htools.engine.capacity.sizes import Failures, SizeRun, worst
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules.pools import fit
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
@@ -28,7 +29,7 @@ class Capacity:
     """What found a place, how many of each size in order, and how many candidates each reason rules out."""
 
     state: State
-    tiers: tuple[tuple[Size, int], ...]
+    tiers: tuple[tuple[InstanceSize, int], ...]
     failures: Failures
 
     @property
@@ -46,7 +47,7 @@ def check_enough(state: State, template: DiskTemplate, nodes: Ints) -> None:
         raise RequestFailed("Not enough online nodes")
 
 
-def standard(state: State, kind: InstanceKind, size: Size, site: Site, limit: int | None) -> Capacity:
+def standard(state: State, kind: InstanceKind, size: InstanceSize, site: Site, limit: int | None) -> Capacity:
     """Instances of one size, at most ``limit`` if not negative."""
     if site.closed:
         return Capacity(state, (), {Fail.N1: 1})
@@ -55,7 +56,7 @@ def standard(state: State, kind: InstanceKind, size: Size, site: Site, limit: in
 
 
 def tiered(
-    state: State, kind: InstanceKind, sizes: Sequence[Size], site: Site, limit: int | None
+    state: State, kind: InstanceKind, sizes: Sequence[InstanceSize], site: Site, limit: int | None
 ) -> Capacity:
     """Instances of each of ``sizes`` in turn; a size that does not fit any more is made smaller."""
     if site.closed:
@@ -72,7 +73,7 @@ def tiered(
 class _Level:
     """A size that is tried, at most ``limit`` times."""
 
-    size: Size
+    size: InstanceSize
     limit: int | None
 
 
@@ -131,7 +132,7 @@ def _less(limit: int | None, placed: int) -> int | None:
 def _filled(
     state: State,
     kind: InstanceKind,
-    size: Size,
+    size: InstanceSize,
     site: Site,
     first: int,
     limit: int | None,

@@ -7,11 +7,11 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.counting import Capacity, check_enough, standard
 from ganeti_htools.engine.capacity.site import Site, allocable_groups, online_nodes
-from ganeti_htools.engine.capacity.sizes import InstanceKind
 from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.redundancy.node_loss import recover
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.instance_kinds import InstanceKind
 from ganeti_htools.model.state import State
 
 

@@ -14,20 +14,12 @@ import numpy as np
 from ganeti_htools.engine.allocation.solution import PATIENCE
 from ganeti_htools.engine.capacity.redundant_pairs import has_pair, without_pair
 from ganeti_htools.engine.capacity.site import Site, on_all_pairs
-from ganeti_htools.engine.capacity.sizes import (
-    BOUNDED,
-    SHRINKS,
-    UNIT,
-    InstanceKind,
-    Size,
-    SizeRun,
-    ranked,
-    worst,
-)
+from ganeti_htools.engine.capacity.sizes import BOUNDED, SizeRun, ranked, worst
 from ganeti_htools.engine.capacity.verdicts import Pairs, Verdicts
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.instance_kinds import SHRINKS, UNIT, InstanceKind, InstanceSize
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 
@@ -46,7 +38,7 @@ class Shrinking:
     ) -> None:
         self.state, self.kind, self.site, self._redundancy = state, kind, site, redundancy
         self.verdicts = Verdicts(state, kind, site)
-        self.takes_disk = state.ask(kind.instance(Size(1, 1, 1))).local or bool(self.verdicts.pools)
+        self.takes_disk = state.ask(kind.instance(InstanceSize(1, 1, 1))).local or bool(self.verdicts.pools)
         pairs = [pair for policy in state.policies for pair in policy.minmax]
         # From these amounts on, policies may say something else.
         self.bounds = {
@@ -58,16 +50,16 @@ class Shrinking:
             min((getattr(pair.min, BOUNDED[fail]) for pair in pairs), default=0)
             for fail in (Fail.MEM, Fail.DISK, Fail.CPU)
         ]
-        self.runs: dict[tuple[Size, Fail], int] = {}
-        self.places: dict[Size, bool] = {}
-        self.ends: dict[tuple[Size, Fail], tuple[Size | None, list[Size] | None]] = {}
-        self.ruled_out: list[Size] = []
-        self.not_ruled_out: list[Size] = []
+        self.runs: dict[tuple[InstanceSize, Fail], int] = {}
+        self.places: dict[InstanceSize, bool] = {}
+        self.ends: dict[tuple[InstanceSize, Fail], tuple[InstanceSize | None, list[InstanceSize] | None]] = {}
+        self.ruled_out: list[InstanceSize] = []
+        self.not_ruled_out: list[InstanceSize] = []
         self.suspects: list[int] = []
         self.ahead = 2
-        self.unfit: list[Size] = []
-        self.hopeful: set[Size] = set()
-        self.foreseen: set[Size] = set()
+        self.unfit: list[InstanceSize] = []
+        self.hopeful: set[InstanceSize] = set()
+        self.foreseen: set[InstanceSize] = set()
 
     @property
     def redundancy(self) -> Redundancy:
@@ -76,11 +68,11 @@ class Shrinking:
             self._redundancy = self.site.redundancy(self.state)
         return self._redundancy
 
-    def barren(self, size: Size) -> bool:
+    def barren(self, size: InstanceSize) -> bool:
         """Whether there is certainly no place, or none that leaves the whole redundant, if it has to."""
         return not self.verdicts.of(size)[0].fits or self._ruled_out(size)
 
-    def failed(self, size: Size) -> SizeRun | None:
+    def failed(self, size: InstanceSize) -> SizeRun | None:
         """A size that has no place, and the smaller ones that are barren for the same reasons.
 
         None if it may have one.
@@ -98,7 +90,7 @@ class Shrinking:
             return run
         return None
 
-    def _look_ahead(self, size: Size, fail: Fail) -> None:
+    def _look_ahead(self, size: InstanceSize, fail: Fail) -> None:
         """Look at a size and the next ones together: which have no redundant pair, or what they change."""
         if size in self.foreseen or not self.site.options.capacity:
             return
@@ -122,7 +114,7 @@ class Shrinking:
             self.redundancy.learn(asked)
         self.ahead = 2 if few and not none.any() else min(2 * self.ahead, AHEAD)
 
-    def _run(self, size: Size, fail: Fail) -> int:
+    def _run(self, size: InstanceSize, fail: Fail) -> int:
         """How many sizes in a row, each made smaller by ``fail``, are barren and have one verdict."""
         if (size, fail) not in self.runs:
             (verdict,) = self.verdicts.of(size)
@@ -141,7 +133,7 @@ class Shrinking:
             self.runs[size, fail] = end + 1
         return self.runs[size, fail]
 
-    def _free_steps(self, size: Size, fail: Fail) -> int:
+    def _free_steps(self, size: InstanceSize, fail: Fail) -> int:
         """How often it can be made smaller before a policy may say something else."""
         if fail not in UNIT:
             return 0
@@ -149,11 +141,11 @@ class Shrinking:
         bound = max((bound for bound in self.bounds[fail] if bound <= amount), default=0)
         return min(size.steps(fail), (amount - bound) // UNIT[fail])
 
-    def _indifferent(self, size: Size, fail: Fail) -> int:
+    def _indifferent(self, size: InstanceSize, fail: Fail) -> int:
         """How often it can be made smaller by what no node or pool has to give it."""
         return 0 if self.takes_disk or fail is not Fail.DISK else self._free_steps(size, fail)
 
-    def hopeless(self, size: Size) -> bool:
+    def hopeless(self, size: InstanceSize) -> bool:
         """Whether nothing has a place that is at least this large in everything, whatever policies allow."""
         mem, dsk, vcpus = (
             max(pair) for pair in zip((size.mem, size.dsk, size.vcpus), self.floor, strict=True)
@@ -168,7 +160,7 @@ class Shrinking:
             self.unfit.append(size)
         return True
 
-    def _ruled_out(self, size: Size) -> bool:
+    def _ruled_out(self, size: InstanceSize) -> bool:
         """Whether certainly no place leaves the whole redundant, if that is asked for."""
         mirrored = self.kind.mirrored
         if not self.site.guards(mirrored) or any(known.holds(size) for known in self.not_ruled_out):
@@ -182,12 +174,12 @@ class Shrinking:
         (self.ruled_out if found else self.not_ruled_out).append(size)
         return found
 
-    def sidestep(self, run: SizeRun) -> tuple[int, Size] | None:
+    def sidestep(self, run: SizeRun) -> tuple[int, InstanceSize] | None:
         """The last size of a run that need only be made smaller to have a redundant place, by its most
         frequent reason, or else by the next, and the first size that has one then. The least that a size
         can have is not tried: so do Ganeti's htools.
         """
-        found: tuple[int, Size] | None = None
+        found: tuple[int, InstanceSize] | None = None
         for fail in ranked(run.failures):
             at = run.number - 1 if run.failures[fail] else -1
             while at > (found[0] if found else -1):
@@ -202,7 +194,7 @@ class Shrinking:
                 at -= 1 + self._alike(run, at, seen)
         return found
 
-    def _alike(self, run: SizeRun, at: int, seen: list[Size] | None) -> int:
+    def _alike(self, run: SizeRun, at: int, seen: list[InstanceSize] | None) -> int:
         """For how many sizes of a run, before one at which all was ``seen`` in vain, the same is seen."""
         if seen is None:
             return 0
@@ -213,14 +205,14 @@ class Shrinking:
 
         return _reach(at, alike)
 
-    def _end(self, size: Size, fail: Fail) -> tuple[Size | None, list[Size] | None]:
+    def _end(self, size: InstanceSize, fail: Fail) -> tuple[InstanceSize | None, list[InstanceSize] | None]:
         """The first size that fits as long as there is a lack of what ``fail`` is about; and the first and
         last of barren runs on the way, None if others were tried.
         """
         if self.hopeless(size.least(fail)):
             return None, []
-        starts: list[Size] = []
-        seen: list[Size] | None = []
+        starts: list[InstanceSize] = []
+        seen: list[InstanceSize] | None = []
         end = None
         while size.steps(fail):
             if (size, fail) in self.ends:
@@ -246,7 +238,7 @@ class Shrinking:
             self.ends[start, fail] = end, None if seen is None else seen[2 * number :]
         return end, seen
 
-    def _has_place(self, size: Size) -> bool:
+    def _has_place(self, size: InstanceSize) -> bool:
         """Whether a size that fits has a place that leaves the whole redundant, if that is asked for."""
         if size not in self.places:
             state, site = self.state, self.site

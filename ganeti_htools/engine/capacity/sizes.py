@@ -1,17 +1,12 @@
 """Sizes of instances, and how one is made smaller by what it lacks (``hspace(1)``, tiered allocation)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ganeti_htools.model import tags
-from ganeti_htools.model.cluster import Disk, Instance
-from ganeti_htools.model.storage import DRBD_META, DesiredUnit
-from ganeti_htools.model.types import DiskTemplate, Fail
+from ganeti_htools.model.instance_kinds import InstanceSize
+from ganeti_htools.model.types import Fail
 
 Failures = dict[Fail, int]
 
-# What a size is made smaller by, which is also the least it can have.
-UNIT = {Fail.MEM: 64, Fail.DISK: 256, Fail.CPU: 1, Fail.SPINDLES: 1}
-SHRINKS = {Fail.MEM: "mem", Fail.DISK: "dsk", Fail.CPU: "vcpus", Fail.SPINDLES: "spindles"}
 # What policies call these amounts.
 BOUNDED = {
     Fail.MEM: "memory_size",
@@ -22,95 +17,16 @@ BOUNDED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """What an instance takes; memory and disk in MiB."""
-
-    mem: int
-    dsk: int
-    vcpus: int
-    spindles: int = 1
-
-    def steps(self, fail: Fail) -> int:
-        """How many units less of what ``fail`` is about it can have; 0 if it is about no amount."""
-        return max(0, getattr(self, SHRINKS[fail]) // UNIT[fail] - 1) if fail in UNIT else 0
-
-    def less(self, fail: Fail, units: int) -> "Size":
-        """So many units less of what ``fail`` is about, or more."""
-        name = SHRINKS[fail]
-        return replace(self, **{name: getattr(self, name) - units * UNIT[fail]})
-
-    def smaller(self, fail: Fail) -> "Size | None":
-        """A unit less of what ``fail`` is about; None if nothing would be left, or it is about no amount."""
-        return self.less(fail, 1) if self.steps(fail) else None
-
-    def least(self, *fails: Fail) -> "Size":
-        """The smallest size that can be reached, by making less of all or only of these amounts."""
-        return replace(
-            self,
-            **{
-                SHRINKS[fail]: getattr(self, SHRINKS[fail]) % UNIT[fail] + UNIT[fail]
-                for fail in fails or UNIT
-                if getattr(self, SHRINKS[fail]) > UNIT[fail]
-            },
-        )
-
-    def holds(self, other: "Size") -> bool:
-        """Whether it is at least as large in everything."""
-        return (
-            self.mem >= other.mem
-            and self.dsk >= other.dsk
-            and self.vcpus >= other.vcpus
-            and self.spindles >= other.spindles
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceKind:
-    """What all instances have in common but their size.
-
-    Their disk is on ``unit``, the default one if that is None. If ``disks`` are given they have these, and
-    a size is about memory and CPUs only. ``demands`` are of custom resource classes.
-    """
-
-    template: DiskTemplate
-    spindle_use: int
-    unit: DesiredUnit | None = None
-    disks: tuple[Disk, ...] = ()
-    demands: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def mirrored(self) -> bool:
-        """Whether they have a secondary."""
-        return self.template is DiskTemplate.DRBD
-
-    def instance(self, size: Size) -> Instance:
-        """An instance of a size."""
-        disks = self.disks or (Disk(size.dsk, size.spindles, self.unit),)
-        # As Ganeti's htools do, the metadata of the one disk of a size is not counted.
-        meta = DRBD_META * len(self.disks) if self.mirrored else 0
-        return Instance(
-            name="new",
-            mem=size.mem,
-            dsk=sum(disk.size for disk in disks) + meta,
-            disks=disks,
-            vcpus=size.vcpus,
-            template=self.template,
-            spindle_use=self.spindle_use,
-            tags=tuple(tags.demand(name, amount) for name, amount in self.demands),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class SizeRun:
     """Sizes that were tried in vain, all for the same reasons: ``largest``, and each made smaller by the
     most frequent one, ``number`` in all.
     """
 
-    largest: Size
+    largest: InstanceSize
     failures: Failures
     number: int = 1
 
-    def __getitem__(self, at: int) -> Size:
+    def __getitem__(self, at: int) -> InstanceSize:
         return self.largest.less(worst(self.failures), at) if at else self.largest
 
 

@@ -7,13 +7,13 @@ import numpy as np
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.engine.rules import node_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
 from ganeti_htools.engine.rules.pools import lacking
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints, of_unit
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import Fail
@@ -43,7 +43,7 @@ class StorageLeft:
 
 
 def storage_left(
-    before: State, result: Capacity, kind: InstanceKind, size: Size, site: Site
+    before: State, result: Capacity, kind: InstanceKind, size: InstanceSize, site: Site
 ) -> StorageLeft | None:
     """What is left after an allocation that started from a size; None while nobody tells units or pools."""
     state = result.state

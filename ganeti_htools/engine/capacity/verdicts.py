@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.capacity.site import Site, by_group
-from ganeti_htools.engine.capacity.sizes import Failures, InstanceKind, Size
+from ganeti_htools.engine.capacity.sizes import Failures
 from ganeti_htools.engine.rules import instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import CODE, FAIL, FITS, Codes
 from ganeti_htools.engine.rules.pools import fit
 from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
@@ -49,10 +50,10 @@ class Verdicts:
         self.groups = by_group(state, site.nodes)
         self.few = sum(len(at) ** 2 for at in self.groups) <= FEW
         self.pools = site.pools.left(state)
-        self.known: dict[Size, Verdict] = {}
+        self.known: dict[InstanceSize, Verdict] = {}
         self.refused = self._always_refused(state.policies)
 
-    def of(self, *sizes: Size) -> list[Verdict]:
+    def of(self, *sizes: InstanceSize) -> list[Verdict]:
         """About sizes."""
         new = [size for size in dict.fromkeys(sizes) if size not in self.known]
         if new:
@@ -61,7 +62,7 @@ class Verdicts:
             self.known.update(zip(new, self._verdicts(new, refused), strict=True))
         return [self.known[size] for size in sizes]
 
-    def at_best(self, size: Size) -> Verdict:
+    def at_best(self, size: InstanceSize) -> Verdict:
         """About a size, were policies to allow it wherever they allow any."""
         [verdict] = self._verdicts([size], self.refused)
         return verdict
@@ -78,14 +79,15 @@ class Verdicts:
         """Why the policies of nodes refuse instances of this kind whatever their size, in one row."""
         smallest = {pair.min for policy in policies for pair in policy.minmax}
         sizes = [
-            Size(each.memory_size, each.disk_size, each.cpu_count, each.spindle_use) for each in smallest
+            InstanceSize(each.memory_size, each.disk_size, each.cpu_count, each.spindle_use)
+            for each in smallest
         ]
         demands = [self.kind.instance(size).demand for size in sizes]
         codes = instance_policy.codes_of(self.state, demands, self.site.nodes)
         refused: Codes = codes.min(axis=0, initial=np.iinfo(np.int8).max if demands else FITS, keepdims=True)
         return refused
 
-    def _verdicts(self, sizes: Sequence[Size], refused: Codes) -> list[Verdict]:
+    def _verdicts(self, sizes: Sequence[InstanceSize], refused: Codes) -> list[Verdict]:
         """About sizes, given which nodes (columns) refuse them (rows) anyway."""
         _, codes = node_rules.add_primary(self.columns, self._cohort(sizes, np.arange(len(sizes))), 0, 0)
         if self.pools:
@@ -107,7 +109,7 @@ class Verdicts:
             for each, alone, paired in zip(counts.tolist(), nodes, pairs, strict=True)
         ]
 
-    def _cohort(self, sizes: Sequence[Size], rows: Ints) -> RequestedInstance:
+    def _cohort(self, sizes: Sequence[InstanceSize], rows: Ints) -> RequestedInstance:
         """Instances of these rows of sizes as one, with figures in rows."""
         figures: dict[str, Any] = {
             name: np.array([getattr(size, name) for size in sizes])[rows, np.newaxis]
@@ -119,7 +121,9 @@ class Verdicts:
         disk = tuple(space if wanted else 0 for wanted in asked.wants[: len(asked.disk)])
         return replace(asked, disk=disk, **figures)
 
-    def _pairs(self, sizes: Sequence[Size], codes: Codes, at: Ints, known: list[tuple[Ints, Pairs]]) -> Ints:
+    def _pairs(
+        self, sizes: Sequence[InstanceSize], codes: Codes, at: Ints, known: list[tuple[Ints, Pairs]]
+    ) -> Ints:
         """How often each code occurs among the pairs of a group, for each size.
 
         To ``known`` the pairs on which sizes fit are added, if they are few, with the positions of the sizes.

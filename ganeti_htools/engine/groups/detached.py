@@ -8,12 +8,12 @@ import numpy as np
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import Solution
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.redundancy.global_n1 import Check, assess
 from ganeti_htools.engine.redundancy.none_added import NoneAdded
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.state import RequestedInstance, State
 
@@ -71,7 +71,7 @@ def has_room(alone: Detached, group: int, number: int) -> bool:
     if not policy.disk_templates:
         return False
     kind = InstanceKind(policy.disk_templates[0], policy.std.spindle_use)
-    size = Size(policy.std.memory_size, policy.std.disk_size, policy.std.cpu_count)
+    size = InstanceSize(policy.std.memory_size, policy.std.disk_size, policy.std.cpu_count)
     row = made_in(alone.state.cluster.groups[group], kind.instance(size))
     for _ in range(number):
         online = np.flatnonzero(~alone.state.columns.offline)

@@ -7,10 +7,10 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.commandline.instances import asked
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.engine.capacity.sizes import Size
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.instance_kinds import InstanceSize
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 
@@ -56,7 +56,7 @@ def test_disks_of_the_standard_size() -> None:
     tiered, standard = asked(derive(UNITS), line)
     assert (tiered.kind.unit, tiered.kind.disks) == (SSD, ())
     assert standard.kind.disks == (Disk(5, 4, SSD), Disk(7, 0, MIRRORED), Disk(8, 0, SSD))
-    assert standard.sizes == [Size(2, 20, 3, 4)]
+    assert standard.sizes == [InstanceSize(2, 20, 3, 4)]
 
 
 @pytest.mark.parametrize(

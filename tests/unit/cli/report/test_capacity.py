@@ -4,14 +4,14 @@ from ganeti_htools.cli.report import capacity, capacity_json, capacity_keys, lay
 from ganeti_htools.cli.report.allocation import STANDARD, TIERED, Allocation
 from ganeti_htools.engine.capacity.counting import Capacity
 from ganeti_htools.engine.capacity.obstacles import Obstacle, Obstruction
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support import by_hand
 
 STATE = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, [by_hand.instance("i", DiskTemplate.EXT, "n0")]))
-SIZE = Size(1024, 2048, 1, 1)
+SIZE = InstanceSize(1024, 2048, 1, 1)
 INITIAL = total(STATE)
 FULL = Capacity(STATE, ((SIZE, 3),), {Fail.MEM: 2, Fail.CPU: 5})
 ALLOCATION = Allocation(TIERED, InstanceKind(DiskTemplate.PLAIN, 1), SIZE, STATE, FULL, None)

@@ -4,11 +4,12 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import check_enough, standard, tiered
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size, ranked
+from ganeti_htools.engine.capacity.sizes import ranked
 from ganeti_htools.engine.capacity.totals import total
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
@@ -25,17 +26,22 @@ def site(state: State, capacity: bool = True) -> Site:
 
 
 def test_sizes_shrink_by_a_unit_down_to_a_unit() -> None:
-    size = Size(mem=200, dsk=1000, vcpus=2, spindles=1)
-    assert size.smaller(Fail.MEM) == Size(136, 1000, 2, 1)
-    assert size.smaller(Fail.DISK) == Size(200, 744, 2, 1)
-    assert size.smaller(Fail.CPU) == Size(200, 1000, 1, 1)
+    size = InstanceSize(mem=200, dsk=1000, vcpus=2, spindles=1)
+    assert size.smaller(Fail.MEM) == InstanceSize(136, 1000, 2, 1)
+    assert size.smaller(Fail.DISK) == InstanceSize(200, 744, 2, 1)
+    assert size.smaller(Fail.CPU) == InstanceSize(200, 1000, 1, 1)
     assert size.smaller(Fail.SPINDLES) is None
     assert size.smaller(Fail.N1) is None
-    assert Size(127, 1, 1).smaller(Fail.MEM) is None
+    assert InstanceSize(127, 1, 1).smaller(Fail.MEM) is None
 
 
 def test_the_least_is_where_shrinking_ends() -> None:
-    for size in (Size(200, 1000, 3, 2), Size(64, 256, 1, 1), Size(63, 100, 1, 0), Size(128, 512, 2, 1)):
+    for size in (
+        InstanceSize(200, 1000, 3, 2),
+        InstanceSize(64, 256, 1, 1),
+        InstanceSize(63, 100, 1, 0),
+        InstanceSize(128, 512, 2, 1),
+    ):
         end = size
         for fail in (Fail.MEM, Fail.DISK, Fail.CPU, Fail.SPINDLES):
             while (smaller := end.smaller(fail)) is not None:
@@ -50,7 +56,7 @@ def test_reasons_are_ranked_by_number_then_from_the_last() -> None:
 
 def test_disk_limits_plain_instances() -> None:
     state = simulated("p,2,10240,64g,16,64")
-    result = standard(state, PLAIN, Size(128, 2000, 1), site(state, capacity=False), None)
+    result = standard(state, PLAIN, InstanceSize(128, 2000, 1), site(state, capacity=False), None)
     assert result.placed == 10  # five on each node leave 240 MiB
     assert result.failures[Fail.DISK] == 2
     assert total(result.state).f_dsk == 2 * 240
@@ -59,7 +65,7 @@ def test_disk_limits_plain_instances() -> None:
 
 def test_mirrored_instances_keep_memory_free_on_their_secondary() -> None:
     state = simulated("p,2,1t,4100,16,64")
-    result = standard(state, DRBD, Size(1000, 2000, 1), site(state), None)
+    result = standard(state, DRBD, InstanceSize(1000, 2000, 1), site(state), None)
     # Two run on each node, and the other two must find room there should the other node fail.
     assert result.placed == 4
     assert result.state.columns.i_mem.tolist() == [2000, 2000]
@@ -71,21 +77,24 @@ def test_mirrored_instances_keep_memory_free_on_their_secondary() -> None:
 def test_unmirrored_instances_leave_room_to_lose_a_node(capacity: bool, placed: int) -> None:
     state = simulated("p,2,1t,4100,16,64")
     ext = InstanceKind(DiskTemplate.EXT, 1)
-    result = standard(state, ext, Size(1000, 2000, 1), site(state, capacity=capacity), None)
+    result = standard(state, ext, InstanceSize(1000, 2000, 1), site(state, capacity=capacity), None)
     assert result.placed == placed
 
 
 def test_ignored_nodes_may_be_lost() -> None:
     state = simulated("p,2,1t,4100,16,64")
     where = Site(np.arange(2), np.ones(2, np.bool_), Options())
-    assert standard(state, InstanceKind(DiskTemplate.EXT, 1), Size(1000, 2000, 1), where, None).placed == 8
+    assert (
+        standard(state, InstanceKind(DiskTemplate.EXT, 1), InstanceSize(1000, 2000, 1), where, None).placed
+        == 8
+    )
 
 
 def test_tiers_shrink_what_is_missing() -> None:
     state = simulated("p,1,10240,4100,16,64")
-    result = tiered(state, PLAIN, [Size(3000, 2048, 1)], site(state, capacity=False), None)
+    result = tiered(state, PLAIN, [InstanceSize(3000, 2048, 1)], site(state, capacity=False), None)
     # 1100 MiB are left by the first, and the largest that fits is 3000 less a multiple of 64.
-    assert result.tiers[:2] == ((Size(3000, 2048, 1), 1), (Size(1080, 2048, 1), 1))
+    assert result.tiers[:2] == ((InstanceSize(3000, 2048, 1), 1), (InstanceSize(1080, 2048, 1), 1))
     assert result.placed == sum(number for _, number in result.tiers)
     names = [instance.name for instance in result.state.cluster.instances]
     assert names == [f"new-{number}" for number in range(result.placed)]
@@ -93,14 +102,14 @@ def test_tiers_shrink_what_is_missing() -> None:
 
 def test_no_tier_is_below_what_the_policy_allows() -> None:
     state = simulated("p,1,900,64g,16,64")  # the least disk is 1024
-    result = tiered(state, PLAIN, [Size(128, 4096, 1)], site(state, capacity=False), None)
+    result = tiered(state, PLAIN, [InstanceSize(128, 4096, 1)], site(state, capacity=False), None)
     assert result.tiers == ()
     assert result.failures[Fail.DISK] == 1
 
 
 def test_the_limit_counts_all_tiers() -> None:
     state = simulated("p,4,1t,64g,16,64")
-    sizes = [Size(2048, 2048, 1), Size(1024, 2048, 1)]
+    sizes = [InstanceSize(2048, 2048, 1), InstanceSize(1024, 2048, 1)]
     assert standard(state, DRBD, sizes[0], site(state), 3).placed == 3
     assert tiered(state, DRBD, sizes, site(state), 5).tiers == ((sizes[0], 5),)
     assert tiered(state, DRBD, sizes, site(state), 0).placed == 0
@@ -108,7 +117,7 @@ def test_the_limit_counts_all_tiers() -> None:
 
 def test_pairs_stay_in_their_group() -> None:
     state = simulated("p,2,100g,64g,16,64", "p,3,100g,64g,16,64")
-    result = standard(state, DRBD, Size(1024, 10240, 1), site(state), None)
+    result = standard(state, DRBD, InstanceSize(1024, 10240, 1), site(state), None)
     assert result.placed
     assert (state.group[result.state.pnode] == state.group[result.state.snode]).all()
     assert set(state.group[result.state.pnode].tolist()) == {0, 1}

@@ -8,15 +8,15 @@ import pytest
 from ganeti_htools.engine.capacity.counting import Capacity, standard
 from ganeti_htools.engine.capacity.obstacles import Obstacle, obstacles, obstruction
 from ganeti_htools.engine.capacity.site import Site, chosen_site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
 SHARED, DRBD = InstanceKind(DiskTemplate.EXT, 1), InstanceKind(DiskTemplate.DRBD, 1)
-SIZE = Size(1_000, 1_024, 1)
+SIZE = InstanceSize(1_000, 1_024, 1)
 
 
 def allocated(state: State, kind: InstanceKind) -> Callable[[Site], Capacity]:

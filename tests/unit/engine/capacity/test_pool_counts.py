@@ -8,9 +8,9 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import standard, tiered
 from ganeti_htools.engine.capacity.site import Site, chosen_site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
@@ -33,7 +33,7 @@ def site(state: State) -> Site:
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_pool_is_one_for_all_nodes(nodes: int) -> None:
     here = state(nodes=nodes)
-    found = standard(here, KIND, Size(128, 1024, 1), site(here), None)
+    found = standard(here, KIND, InstanceSize(128, 1024, 1), site(here), None)
     assert found.placed == 9
     assert found.failures == dict.fromkeys(Fail, 0) | {Fail.DISK: nodes}
     assert site(here).pools.left(found.state)[VMS] == 1024
@@ -41,27 +41,27 @@ def test_a_pool_is_one_for_all_nodes(nodes: int) -> None:
 
 def test_what_is_saved_has_no_room_that_new_instances_took() -> None:
     here = state()
-    found = standard(here, KIND, Size(128, 1024, 1), site(here), 4)
+    found = standard(here, KIND, InstanceSize(128, 1024, 1), site(here), 4)
     saved = derive(found.state.settled())
     assert site(saved).pools.left(saved) == site(here).pools.left(found.state)
-    assert standard(saved, KIND, Size(128, 1024, 1), site(saved), None).placed == 5
+    assert standard(saved, KIND, InstanceSize(128, 1024, 1), site(saved), None).placed == 5
     assert derive(saved.settled()).cluster == saved.cluster
 
 
 def test_a_limit_below_the_room_is_kept_to() -> None:
     here = state()
-    assert standard(here, KIND, Size(128, 1024, 1), site(here), 3).placed == 3
+    assert standard(here, KIND, InstanceSize(128, 1024, 1), site(here), 3).placed == 3
 
 
 def test_nodes_may_be_full_before_the_pool() -> None:
     here = state("1t")
-    found = standard(here, KIND, Size(20480, 1024, 1), site(here), None)
+    found = standard(here, KIND, InstanceSize(20480, 1024, 1), site(here), None)
     assert (found.placed, found.failures[Fail.MEM], found.failures[Fail.DISK]) == (6, 2, 0)
 
 
 def test_in_tiers_the_disk_shrinks_to_what_the_pool_has_left() -> None:
     here = state()
-    found = tiered(here, KIND, [Size(128, 4096, 1)], site(here), None)
+    found = tiered(here, KIND, [InstanceSize(128, 4096, 1)], site(here), None)
     sizes = [size.dsk for size, number in found.tiers for _ in range(number)]
     assert sizes[:2] == [4096, 4096]
     assert sizes[2:] == [1792, 256 - 1 + 1][: len(sizes) - 2]

@@ -4,10 +4,10 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.shrinking import Shrinking
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, IPolicy
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import node
@@ -24,7 +24,9 @@ def shrinking(template: DiskTemplate = DiskTemplate.PLAIN, capacity: bool = Fals
 
 
 def test_nodes_that_take_a_size_and_why_others_do_not() -> None:
-    both, one, none = shrinking().verdicts.of(Size(900, 1024, 1), Size(1500, 1024, 1), Size(3000, 1024, 1))
+    both, one, none = shrinking().verdicts.of(
+        InstanceSize(900, 1024, 1), InstanceSize(1500, 1024, 1), InstanceSize(3000, 1024, 1)
+    )
     assert (both.fits, one.fits, none.fits) == (2, 1, 0)
     assert (one.failures[Fail.MEM], none.failures[Fail.MEM]) == (1, 2)
     assert one.nodes is not None
@@ -32,27 +34,29 @@ def test_nodes_that_take_a_size_and_why_others_do_not() -> None:
 
 
 def test_candidates_of_mirrored_instances_are_pairs() -> None:
-    both, one = shrinking(DiskTemplate.DRBD).verdicts.of(Size(900, 1024, 1), Size(1500, 1024, 1))
+    both, one = shrinking(DiskTemplate.DRBD).verdicts.of(
+        InstanceSize(900, 1024, 1), InstanceSize(1500, 1024, 1)
+    )
     assert (both.fits, one.fits) == (2, 0)
     assert one.failures[Fail.MEM] == 2
 
 
 def test_sizes_that_fail_alike_are_one_run() -> None:
     """Of memory units of 64 MiB: 2,088 MiB is too much on both nodes, so are 2,024, but 1,960 fit on one."""
-    run = shrinking().failed(Size(2088, 1024, 1))
+    run = shrinking().failed(InstanceSize(2088, 1024, 1))
     assert run is not None
     assert (run.number, run.failures[Fail.MEM]) == (2, 2)
-    assert shrinking().failed(Size(1960, 1024, 1)) is None
+    assert shrinking().failed(InstanceSize(1960, 1024, 1)) is None
 
 
 def test_what_is_larger_in_everything_is_as_hopeless() -> None:
     found = shrinking()
-    assert found.hopeless(Size(2001, 1024, 1))
-    assert found.hopeless(Size(3000, 2048, 2))
-    assert not found.hopeless(Size(500, 1024, 1))
+    assert found.hopeless(InstanceSize(2001, 1024, 1))
+    assert found.hopeless(InstanceSize(3000, 2048, 2))
+    assert not found.hopeless(InstanceSize(500, 1024, 1))
 
 
 def test_one_node_must_take_all_should_the_other_be_lost() -> None:
     """1,500 MiB fit on one node only, and nowhere else when that is lost."""
-    assert shrinking(capacity=True).failed(Size(900, 1024, 1)) is None
-    assert shrinking(capacity=True).failed(Size(1500, 1024, 1)) is not None
+    assert shrinking(capacity=True).failed(InstanceSize(900, 1024, 1)) is None
+    assert shrinking(capacity=True).failed(InstanceSize(1500, 1024, 1)) is not None

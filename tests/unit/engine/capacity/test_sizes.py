@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size, SizeRun, ranked, worst
+from ganeti_htools.engine.capacity.sizes import SizeRun, ranked, worst
 from ganeti_htools.model.cluster import Disk
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
 
-SIZE = Size(mem=200, dsk=1000, vcpus=2, spindles=1)
+SIZE = InstanceSize(mem=200, dsk=1000, vcpus=2, spindles=1)
 
 
 def test_a_size_has_as_many_steps_as_units_beyond_the_last() -> None:
@@ -16,13 +17,13 @@ def test_a_size_has_as_many_steps_as_units_beyond_the_last() -> None:
 
 
 def test_smaller_by_a_unit_until_one_is_left() -> None:
-    assert SIZE.smaller(Fail.MEM) == Size(136, 1000, 2, 1)
+    assert SIZE.smaller(Fail.MEM) == InstanceSize(136, 1000, 2, 1)
     assert SIZE.smaller(Fail.SPINDLES) is None
     assert SIZE.smaller(Fail.TAGS) is None
 
 
 def test_the_least_is_where_all_steps_lead() -> None:
-    assert SIZE.least() == Size(72, 488, 1, 1)
+    assert SIZE.least() == InstanceSize(72, 488, 1, 1)
     assert SIZE.least(Fail.MEM) == SIZE.less(Fail.MEM, SIZE.steps(Fail.MEM))
 
 

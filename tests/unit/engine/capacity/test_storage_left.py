@@ -3,11 +3,11 @@ from dataclasses import replace
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.site import chosen_site
-from ganeti_htools.engine.capacity.sizes import InstanceKind, Size
 from ganeti_htools.engine.capacity.storage_left import Left, StorageLeft, storage_left
 from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
 from ganeti_htools.planning.view import View, state_of
@@ -15,7 +15,7 @@ from ganeti_htools.planning.view import View, state_of
 SSD, VMS = DesiredUnit(StorageType.LVM_VG, "ssdvg"), DesiredUnit(StorageType.RADOS, "vms")
 
 
-def left(kind: InstanceKind, size: Size, limit: int | None = None, *units: str) -> StorageLeft | None:
+def left(kind: InstanceKind, size: InstanceSize, limit: int | None = None, *units: str) -> StorageLeft | None:
     cluster = simu.parse([";".join(["p,2,100g,64g,64", *units])])
     state = state_of(cluster, View(min_disk=0.1))
     site = chosen_site(state, Options(capacity=False))
@@ -24,7 +24,7 @@ def left(kind: InstanceKind, size: Size, limit: int | None = None, *units: str) 
 
 def test_what_is_left_and_what_ends_first() -> None:
     kind = InstanceKind(DiskTemplate.PLAIN, 1, disks=(Disk(10240, 1), Disk(3072, 0, SSD)))
-    found = left(kind, Size(128, 13312, 1), None, "lvm-vg,ssdvg,10000", "rbd,vms,5g")
+    found = left(kind, InstanceSize(128, 13312, 1), None, "lvm-vg,ssdvg,10000", "rbd,vms,5g")
     # Of 102400 and 10000 MiB a tenth stays free on each node.
     assert found == StorageLeft(
         (
@@ -38,7 +38,7 @@ def test_what_is_left_and_what_ends_first() -> None:
 
 def test_a_pool_that_ends_first() -> None:
     kind = InstanceKind(DiskTemplate.RBD, 1, VMS)
-    found = left(kind, Size(128, 1024, 1), None, "rbd,vms,5g", "rbd,other,5g")
+    found = left(kind, InstanceSize(128, 1024, 1), None, "rbd,vms,5g", "rbd,other,5g")
     assert found
     assert found.ends_first == "space in rados/vms, which lacks 1 MiB"
     assert found.pools == (Left("rados", "other", 5120, 5120), Left("rados", "vms", 5120, 1024))
@@ -46,20 +46,20 @@ def test_a_pool_that_ends_first() -> None:
 
 def test_a_pool_of_which_nobody_tells_how_much_is_left() -> None:
     kind = InstanceKind(DiskTemplate.EXT, 1, DesiredUnit(StorageType.EXT, "san"))
-    found = left(kind, Size(128, 1024, 1), 1, "rbd,vms,5g")
+    found = left(kind, InstanceSize(128, 1024, 1), 1, "rbd,vms,5g")
     assert found
     assert found.pools == (Left("ext", "san", None, None), Left("rados", "vms", 5120, 5120))
 
 
 def test_nothing_is_told_while_no_node_tells_its_units() -> None:
-    assert left(InstanceKind(DiskTemplate.PLAIN, 1), Size(128, 1024, 1)) is None
+    assert left(InstanceKind(DiskTemplate.PLAIN, 1), InstanceSize(128, 1024, 1)) is None
 
 
 def test_nodes_that_never_had_room_do_not_count() -> None:
     """Memory ends on the two nodes that have the unit; three have none."""
     state = derive(one_group(simu.parse(["p,2,100g,64g,64;lvm-vg,ssdvg,1t", "p,3,100g,64g,64"])))
     site = chosen_site(state, Options(capacity=False))
-    kind, size = InstanceKind(DiskTemplate.PLAIN, 1, SSD), Size(8192, 1024, 1)
+    kind, size = InstanceKind(DiskTemplate.PLAIN, 1, SSD), InstanceSize(8192, 1024, 1)
     result = standard(state, kind, size, site, None)
     assert (result.placed, result.failures[Fail.MEM], result.failures[Fail.DISK]) == (14, 2, 3)
     found = storage_left(state, result, kind, size, site)
@@ -70,7 +70,7 @@ def test_nodes_that_never_had_room_do_not_count() -> None:
 def test_where_a_node_would_still_do_it_is_redundancy_that_ends() -> None:
     state = derive(simu.parse(["p,2,100g,64g,64;lvm-vg,ssdvg,10g"]))
     site = chosen_site(state, Options())
-    kind, size = InstanceKind(DiskTemplate.PLAIN, 1, SSD), Size(128, 4096, 1)
+    kind, size = InstanceKind(DiskTemplate.PLAIN, 1, SSD), InstanceSize(128, 4096, 1)
     result = standard(state, kind, size, site, None)
     assert result.failures[Fail.N1]
     found = storage_left(state, result, kind, size, site)
@@ -86,7 +86,7 @@ def one_group(cluster: Cluster) -> Cluster:
 
 def test_of_a_pool_something_is_told_while_no_node_tells_its_units() -> None:
     cluster = replace(simu.parse(["p,2,100g,64g,64"]), default_units=(VMS,), pools=(Pool(VMS, 5120),))
-    kind, size = InstanceKind(DiskTemplate.RBD, 1), Size(128, 1024, 1)
+    kind, size = InstanceKind(DiskTemplate.RBD, 1), InstanceSize(128, 1024, 1)
     state = state_of(cluster, View())
     site = chosen_site(state, Options(capacity=False))
     found = storage_left(state, standard(state, kind, size, site, None), kind, size, site)
