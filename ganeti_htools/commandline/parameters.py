@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import Reply, read
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import UsageError
+from ganeti_htools.model.options import PlacementOptions
 
 # What a program that only decides can do nothing with: these read or write files, or print more.
 ONE_SHOT = (
@@ -23,9 +23,9 @@ ONE_SHOT = (
 )
 
 
-def algorithm(line: CommandLine) -> Options:
+def algorithm(line: CommandLine) -> PlacementOptions:
     """The options of a decision that a command line gives."""
-    return Options(
+    return PlacementOptions(
         capacity=not line.no_capacity_checks,
         accept_existing=line.accept_existing_errors,
         ignore_soft_errors=line.ignore_soft_errors,
@@ -35,7 +35,7 @@ def algorithm(line: CommandLine) -> Options:
     )
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
+def parse_options(arguments: Sequence[str]) -> PlacementOptions:
     """The options of a decision that iallocator parameters give. Raises UsageError for any other option."""
     line = read(HAIL, arguments)
     if isinstance(line, Reply):

@@ -1,13 +1,13 @@
 """What a command line asks of a plan."""
 
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning.proposal import Execution
 
 
-def balancing_of(line: CommandLine) -> Balancing:
+def balancing_of(line: CommandLine) -> BalancingOptions:
     """The options of balancing: which moves are allowed, and when to stop."""
-    return Balancing(
+    return BalancingOptions(
         disk_moves=not line.no_disk_moves,
         disk_moves_factor=line.avoid_disk_moves,
         long_threshold=line.long_solution_threshold,

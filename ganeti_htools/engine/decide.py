@@ -16,12 +16,12 @@ from ganeti_htools.engine.allocation.wording import outcome_line, solution_line
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.redundancy.unmirrored import Unmirrored
 from ganeti_htools.engine.rules import choice, settling
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, lacking, pool_room
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
@@ -51,7 +51,9 @@ class Decision:
     state: State
 
 
-def decide(state: State, request: wanted.Request, options: Options, reporter: Reporter = SILENT) -> Decision:
+def decide(
+    state: State, request: wanted.Request, options: PlacementOptions, reporter: Reporter = SILENT
+) -> Decision:
     """Decide a request, and tell the reporter what is judged.
 
     Raises RequestFailed with the reason, as Ganeti's administrator is to read it.
@@ -92,7 +94,7 @@ def decide(state: State, request: wanted.Request, options: Options, reporter: Re
 def place(
     state: State,
     placement: wanted.Placement,
-    options: Options,
+    options: PlacementOptions,
     dedicated: bool = False,
     reporter: Reporter = SILENT,
     pools: PoolRoom = NO_POOLS,
@@ -160,7 +162,7 @@ def _why(
     asked: RequestedInstance,
     count: int,
     outcomes: Sequence[GroupOutcome],
-    options: Options,
+    options: PlacementOptions,
     primary: int = NOWHERE,
 ) -> str:
     remark = explain(state, asked, count, outcomes, options, primary)
@@ -192,7 +194,7 @@ def _settled(
     return Placed(asked.row.name, solution.nodes, info, solution.metric, ranked)
 
 
-def _secondary(state: State, index: int, options: Options, reporter: Reporter) -> Decision:
+def _secondary(state: State, index: int, options: PlacementOptions, reporter: Reporter) -> Decision:
     """A secondary for an instance that has none and is to become mirrored, in its group."""
     if state.snode[index] != NOWHERE:
         raise RequestFailed("Instance already has a secondary")

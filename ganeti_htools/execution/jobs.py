@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ganeti_htools.engine.allocation.move_parts import NamedMove
-from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
+from ganeti_htools.model.moves import NamedMove, NamedStep
 
 
 class Verdict(NamedTuple):

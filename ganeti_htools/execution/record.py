@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ganeti_htools.engine.allocation.move_parts import TITLES, NamedMove
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.execution.run import Ending, Run, Task
 from ganeti_htools.execution.shape import Shape
 from ganeti_htools.execution.wording import going_on
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.luxi.opcodes import Signature
+from ganeti_htools.model.moves import TITLES, NamedMove
 
 INTERRUPTED = "interrupted"  # instead of an ending
 

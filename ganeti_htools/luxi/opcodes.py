@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti_htools.engine.rules.move_kinds import Operation
+from ganeti_htools.model.moves import Operation
 
 Opcode = Mapping[str, Any]
 

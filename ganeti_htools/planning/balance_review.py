@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.balancing.recheck import NamedStep, obstacle
+from ganeti_htools.engine.balancing.recheck import obstacle
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.wording import Say
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hbal, view
 from ganeti_htools.planning.hbal import Options

@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ganeti_htools.backends import answer, incremental
+from ganeti_htools.backends import incremental
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.decide import Decision, decide, not_enabled
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
 from ganeti_htools.model.inconsistent import inconsistent_data
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import (
     AllocateSecondary,
     Request,
@@ -23,6 +23,7 @@ from ganeti_htools.model.request import (
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import DiskTemplate
+from ganeti_htools.planning import answer
 from ganeti_htools.planning.gist import Gist, gist
 from ganeti_htools.planning.inter_group import prepared
 from ganeti_htools.planning.known_units import (
@@ -95,12 +96,12 @@ class Cache:
         self.figures: Figures | None = None
         self.furnished = Memory()
         # The last decision for which no promises counted, and on what it was made.
-        self.alone: tuple[tuple[Cluster, Request, Options], Places] | None = None
+        self.alone: tuple[tuple[Cluster, Request, PlacementOptions], Places] | None = None
 
 
 def respond(
     data: bytes,
-    options: Options,
+    options: PlacementOptions,
     cache: Cache | None = None,
     known: Known | None = None,
     promises: Collection[Promise] = (),
@@ -210,7 +211,9 @@ def _furnished(cluster: Cluster, request: Request, known: Known, cache: Cache) -
     return with_known_inventories(filled, known.cluster, cache.furnished), note
 
 
-def state_for(cluster: Cluster, request: Request, options: Options, known: Figures | None = None) -> State:
+def state_for(
+    cluster: Cluster, request: Request, options: PlacementOptions, known: Figures | None = None
+) -> State:
     """The state on which a request is decided."""
     asked = new_instances(request)
     if isinstance(request, AllocateSecondary):  # which may be on more units than it was
@@ -223,7 +226,7 @@ def state_for(cluster: Cluster, request: Request, options: Options, known: Figur
 
 
 def respond_on(
-    state: State, request: Request, options: Options, note: str = "", ranked: bool = False
+    state: State, request: Request, options: PlacementOptions, note: str = "", ranked: bool = False
 ) -> tuple[str, State]:
     """The answer, with a ``note``, and the state it leads to.
 
@@ -235,7 +238,7 @@ def respond_on(
     return _answer(request, outcome, note, **more), after
 
 
-def _outcome(state: State, request: Request, options: Options) -> Decision | RequestFailed:
+def _outcome(state: State, request: Request, options: PlacementOptions) -> Decision | RequestFailed:
     try:
         return decide(state, request, options)
     except RequestFailed as failure:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti_htools.engine.allocation.evacuate import Moved
-from ganeti_htools.engine.allocation.move_parts import NamedMove, title_of
 from ganeti_htools.engine.groups.outcome import Outcome
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.moves import NamedMove, title_of
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.jobsets import Names, ToldMove, cost, job_of, jobsets
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.engine.balancing.balance import Balancing, Step, score_of, stepwise
+from ganeti_htools.engine.balancing.balance import Step, score_of, stepwise
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import proposal, view
 from ganeti_htools.planning.jobsets import Move, Names, cost_of, jobs_of, jobsets
@@ -41,7 +42,7 @@ class Options:
     """
 
     view: View = field(default_factory=View)
-    balancing: Balancing = field(default_factory=Balancing)
+    balancing: BalancingOptions = field(default_factory=BalancingOptions)
     execution: Execution = field(default_factory=Execution)
     group: str | None = None
     optimise: float = 0.0

@@ -5,16 +5,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ganeti_htools.engine.allocation.move_parts import MovePart, NamedMove
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.groups import compression, levelling, recheck, redistribution
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Possible
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.moves import MovePart, NamedMove, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import view
 from ganeti_htools.planning.group_moves import Move, cost_of, jobs, moves_of

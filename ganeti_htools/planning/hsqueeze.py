@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ganeti_htools.engine.balancing.balance import score_of
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, Phase, PowerPlan, Wishes
@@ -16,6 +15,7 @@ from ganeti_htools.engine.squeezing.reserve import room_on_all
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import during
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.without_instances import reports, without_instances
 from ganeti_htools.planning import leftovers, proposal, standby, view

@@ -7,14 +7,14 @@ requests leave out.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group, Instance, Nic
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import NodeEvacuate, Request
 
 
 def prepared(
-    cluster: Cluster, request: Request, options: Options, known: Cluster | None
-) -> tuple[Cluster, Options, str]:
+    cluster: Cluster, request: Request, options: PlacementOptions, known: Cluster | None
+) -> tuple[Cluster, PlacementOptions, str]:
     """The cluster and the options by which a request is decided, and what there is to say.
 
     ``known`` is the cluster as it is followed over LUXI, if it is.

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.recheck import named
 from ganeti_htools.engine.balancing.traffic import copied_by, copied_by_unit
-from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.model.cluster import Instance, common_suffix
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.moves import MoveKind, Operation
 from ganeti_htools.model.state import State
 
 if TYPE_CHECKING:
-    from ganeti_htools.engine.allocation.move_parts import NamedMove
-    from ganeti_htools.engine.balancing.recheck import NamedStep
     from ganeti_htools.execution.jobs import Job
     from ganeti_htools.luxi.opcodes import Opcode
+    from ganeti_htools.model.moves import NamedMove, NamedStep
 
 S = TypeVar("S")
 

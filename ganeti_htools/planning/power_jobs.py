@@ -9,11 +9,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.execution.jobs import Job, Jobsets, Verdict
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Node
+from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO, standby
 
 _NORMAL, _UNAVAILABLE = 0, 3  # Ganeti's result states; 2 is for a program that failed

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
 
-from ganeti_htools.engine.balancing.recheck import NamedStep, named
+from ganeti_htools.engine.balancing.recheck import named
 from ganeti_htools.engine.squeezing import recheck
 from ganeti_htools.engine.squeezing.power_plan import Action, PowerPlan
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
@@ -13,6 +13,7 @@ from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.execution.wording import Say
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.hsqueeze import Options

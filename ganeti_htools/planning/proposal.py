@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ganeti_htools.backends.haskell import show
 from ganeti_htools.engine.balancing.balance import Step
-from ganeti_htools.engine.balancing.recheck import NamedStep, named, retrace
-from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.balancing.recheck import named, retrace
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Mirror
 from ganeti_htools.planning import view
@@ -22,7 +22,9 @@ class Staying(NamedTuple):
     why: str
 
 
-def staying(state: State, scope: Bools, movable: Bools, options: Balancing, steps: int) -> Iterator[Staying]:
+def staying(
+    state: State, scope: Bools, movable: Bools, options: BalancingOptions, steps: int
+) -> Iterator[Staying]:
     """The instances that a plan of so many steps leaves there; ``state`` is that after the plan.
 
     Of their nodes that are offline or drained, at least one is in scope.

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Balancing, score_of
+from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.view import View
 
@@ -46,7 +47,7 @@ def whereabouts(cluster: Cluster, name: str) -> Whereabouts:
     group = int(state.group[state.pnode[row]])
     scope, chosen = state.group == group, np.zeros(len(state.pnode), np.bool_)
     chosen[row] = not view.split(state)[row]
-    moves = possible_moves(state, scope, chosen, Balancing()).get(row, [])
+    moves = possible_moves(state, scope, chosen, BalancingOptions()).get(row, [])
     place = int(state.pnode[row]), int(state.snode[row])
 
     def nodes(pnode: int, snode: int) -> list[str]:

@@ -7,9 +7,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.balance import Balancing, Step, stepwise
+from ganeti_htools.engine.balancing.balance import Step, stepwise
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
 from tests.support.rarities import Rarely, rare
@@ -20,7 +21,7 @@ KINDS = (
     Rarely(exclusive=0.5, forthcoming=0.2),
     Rarely(exclusive=0.7, nodes=18, instances=40),
 )
-OPTIONS = Balancing(min_gain=0.0, min_gain_limit=0.0)
+OPTIONS = BalancingOptions(min_gain=0.0, min_gain_limit=0.0)
 
 
 def one_by_one(state: State) -> Iterator[Step]:

@@ -13,11 +13,11 @@ from ganeti_htools.engine.capacity.counting import standard, tiered
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import settling
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, of_class, of_unit
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate
@@ -64,12 +64,12 @@ def any_kind(rng: random.Random, state: State, *templates: DiskTemplate) -> Inst
     return InstanceKind(template, use, unit, disks, tuple(demands))
 
 
-def site(state: State, options: Options) -> Site:
+def site(state: State, options: PlacementOptions) -> Site:
     nodes = np.flatnonzero(~state.columns.offline)
     return Site(nodes, np.zeros(len(state.group), np.bool_), options)
 
 
-def place(state: State, row: Instance, options: Options) -> tuple[int, int] | None:
+def place(state: State, row: Instance, options: PlacementOptions) -> tuple[int, int] | None:
     """Place one more as hail does, in place; its nodes."""
     outcome = in_group(state, state.ask(row), row.template.required_nodes, 0, options)
     assert outcome.solution is not None
@@ -83,7 +83,7 @@ def place(state: State, row: Instance, options: Options) -> tuple[int, int] | No
 @pytest.mark.parametrize("seed", range(60))
 def test_every_instance_goes_where_one_alone_would(seed: int) -> None:
     rng = random.Random(seed)
-    state, options = any_state(rng), Options(capacity=False)
+    state, options = any_state(rng), PlacementOptions(capacity=False)
     kind, size = any_kind(rng, state), any_size(rng)
     first = len(state.pnode)
     result = standard(state, kind, size, site(state, options), limit=rng.choice((None, 5)))
@@ -103,7 +103,7 @@ def test_redundant_ones_find_a_redundant_place_alone(seed: int) -> None:
     rng = random.Random(seed)
     template = rng.choice(TEMPLATES)
     others = {"drbd": 1} if template is DiskTemplate.DRBD else {"plain": 1, "ext": 1}
-    options = Options()
+    options = PlacementOptions()
     state = any_state(rng, templates=others, instances=8, offline=0, fill=0.3)
     while not assess(state, np.ones(len(state.group), np.bool_), options).holds():
         state = any_state(rng, templates=others, instances=8, offline=0, fill=0.3)
@@ -122,7 +122,7 @@ AGAIN = (48, 74, 79, 169, 211, 217)
 @pytest.mark.parametrize("seed", [*AGAIN, *range(12)])
 def test_counting_ends_where_hail_refuses_the_next(seed: int) -> None:
     rng = random.Random(seed)
-    options = Options()
+    options = PlacementOptions()
     shape = Shape(
         nodes=rng.randint(3, 5),
         instances=rng.randint(6, 14),
@@ -143,7 +143,7 @@ def test_counting_ends_where_hail_refuses_the_next(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_mirrored_ones_go_where_hail_places_them_until_it_refuses(seed: int) -> None:
-    rng, options = random.Random(seed), Options()
+    rng, options = random.Random(seed), PlacementOptions()
     shape = Shape(
         nodes=rng.randint(3, 6),
         instances=rng.randint(6, 14),
@@ -166,7 +166,7 @@ def test_mirrored_ones_go_where_hail_places_them_until_it_refuses(seed: int) -> 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_redundant_cluster_stays_redundant(seed: int) -> None:
     rng = random.Random(seed)
-    state, options = any_state(rng, templates={"plain": 1, "ext": 1}), Options()
+    state, options = any_state(rng, templates={"plain": 1, "ext": 1}), PlacementOptions()
     everyone = np.ones(len(state.group), np.bool_)
     if assess(state, everyone, options).holds():
         kind = replace(any_kind(rng, state, DiskTemplate.EXT, DiskTemplate.PLAIN), disks=())

@@ -13,10 +13,10 @@ from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import respond_on, state_for
 from tests.support import cases
@@ -32,7 +32,7 @@ def message(seed: int) -> iallocator.Message:
 
 def state_of(seed: int) -> State:
     told = message(seed)
-    return state_for(told.cluster, told.request, Options())
+    return state_for(told.cluster, told.request, PlacementOptions())
 
 
 def groups(state: State) -> Iterator[Bools]:
@@ -101,12 +101,12 @@ def test_nothing_may_be_lost_where_the_largest_node_is_fragile(seed: int) -> Non
 @given(seed=SEEDS)
 def test_a_cluster_that_hcheck_calls_clean_stays_clean_when_hail_places_an_instance(seed: int) -> None:
     told = message(seed)
-    state = state_for(told.cluster, told.request, Options())
+    state = state_for(told.cluster, told.request, PlacementOptions())
     if is_dedicated(state, told.request):  # there hail does not look at the redundancy of the whole
         return
     if any(any(check.health(state, scope).counts) for scope in groups(state)):
         return
-    _, after = respond_on(state, told.request, Options())
+    _, after = respond_on(state, told.request, PlacementOptions())
     for scope in groups(after):
         assert not any(check.health(after, scope).counts)
 

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.allocation.exchange import exchange
-from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.groups.compression import compress
 from ganeti_htools.engine.groups.outcome import Limits
 from ganeti_htools.engine.groups.regrouping import Regrouping
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import instance, node
 from tests.support.regroupings import rules_of

@@ -10,12 +10,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.cli.hail import main
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.planning.decision import respond
 from tests.property.damage import damaged
 
-OPTIONS = (Options(), Options(capacity=False, ignore_soft_errors=True), Options(static_kvm_node_memory=0))
+OPTIONS = (
+    PlacementOptions(),
+    PlacementOptions(capacity=False, ignore_soft_errors=True),
+    PlacementOptions(static_kvm_node_memory=0),
+)
 
 
 def places(kind: str, result: Any) -> set[str]:
@@ -57,12 +61,12 @@ def check_error(text: str) -> None:
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=damaged, options=st.sampled_from(OPTIONS))
-@example(data=b"", options=Options())
-@example(data=b"{}", options=Options())
-@example(data=b"[]", options=Options())
-@example(data=b"\xff\xfe", options=Options())
-@example(data=b"[" * 10_000_000, options=Options())
-def test_a_decision_or_an_error(data: bytes, options: Options) -> None:
+@example(data=b"", options=PlacementOptions())
+@example(data=b"{}", options=PlacementOptions())
+@example(data=b"[]", options=PlacementOptions())
+@example(data=b"\xff\xfe", options=PlacementOptions())
+@example(data=b"[" * 10_000_000, options=PlacementOptions())
+def test_a_decision_or_an_error(data: bytes, options: PlacementOptions) -> None:
     try:
         decision = respond(data, options)
     except DataError as error:

@@ -14,9 +14,9 @@ from ganeti_htools.engine.allocation.move_parts import carry_out
 from ganeti_htools.engine.groups.evacuation import evacuate_over_groups
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import NodeEvacuate
 from ganeti_htools.model.state import State
 from ganeti_htools.model.tags import NO_INTERGROUP
@@ -24,7 +24,7 @@ from ganeti_htools.model.types import AllocPolicy, EvacMode
 from tests.support import messages
 from tests.support.clusters import MOVABLE, Shape, cluster
 
-OPTIONS = Options()
+OPTIONS = PlacementOptions()
 
 
 def asked(seed: int) -> tuple[State, list[int], EvacMode]:

@@ -14,9 +14,9 @@ from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.decide import Placed, decide
 from ganeti_htools.engine.explaining.explanation import Explanation, Listener, explained
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import AllocateSecondary, ChangeGroup, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import state_for
@@ -29,7 +29,7 @@ KINDS = ("allocate", "multi-allocate", "allocate-secondary", "relocate", "node-e
 
 
 def decided(
-    state: State, request: Request, options: Options, reporter: Reporter = SILENT
+    state: State, request: Request, options: PlacementOptions, reporter: Reporter = SILENT
 ) -> dict[str, tuple[int, ...]]:
     """The nodes of each instance after the decision, none if it finds no place."""
     decision = decide(state, request, options, reporter)

@@ -12,11 +12,11 @@ from ganeti_htools.engine.allocation import allocate
 from ganeti_htools.engine.allocation.shortage import explain
 from ganeti_htools.engine.rules import affinity, node_rules, placements
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
 from tests.property.narrow import cases
@@ -122,7 +122,7 @@ def test_with_so_much_more_it_is_enough(force: bool, case: tuple[State, Instance
     state, new = case
     new = replace(new, mem=8 * new.mem, vcpus=8 * new.vcpus, **with_larger_disks(new))
     asked, count = state.ask(new), new.template.required_nodes
-    options = Options(capacity=False, ignore_soft_errors=force)
+    options = PlacementOptions(capacity=False, ignore_soft_errors=force)
     outcomes = allocate.in_groups(state, asked, count, options, range(len(state.cluster.groups)))
     told = None if allocate.ranked(state, outcomes) else explain(state, asked, count, outcomes, options)
     match = LACKS.fullmatch(told) if told else None

@@ -16,13 +16,13 @@ from ganeti_htools.engine.balancing.relocate import relocate
 from ganeti_htools.engine.explaining.explanation import explained
 from ganeti_htools.engine.maintenance.rolling import Maintenance, reboot_groups
 from ganeti_htools.engine.rules import placements
-from ganeti_htools.engine.rules.move_kinds import KINDS, MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.moves import KINDS, MoveKind
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.request import AllocateSecondary
 from ganeti_htools.model.state import State
@@ -111,7 +111,7 @@ def test_new_secondaries_of_instances_that_become_mirrored(case: tuple[State, In
             here.get(unit, 0) + (had[unit] if unit in here else 0) > size
             for unit, size in takes(cluster, mirrored).items()
         )
-        (told,) = explained(state, AllocateSecondary(row.name), Options(capacity=False))
+        (told,) = explained(state, AllocateSecondary(row.name), PlacementOptions(capacity=False))
         for place in told.places:
             node = cluster.nodes[place.snode]
             good = (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ganeti_htools.backends import iallocator, incremental
 from ganeti_htools.backends.iallocator import Message
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.planning.decision import Cache, Response, respond
 from tests.property.damage import damaged, requests
 from tests.support import messages
@@ -269,6 +269,6 @@ def test_decisions_are_the_same(texts: list[bytes]) -> None:
 def decided(text: bytes, cache: Cache | None) -> Response | str:
     """The decision or the error."""
     try:
-        return respond(text, Options(), cache)
+        return respond(text, PlacementOptions(), cache)
     except DataError as error:
         return str(error)

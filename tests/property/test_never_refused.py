@@ -11,14 +11,14 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.engine.allocation.evacuate import Evacuation
-from ganeti_htools.engine.balancing.balance import Balancing, rebalance
+from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.balancing.recheck import named
 from ganeti_htools.engine.decide import decide
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.execution.jobs import opcodes_of
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.request import Allocate, AllocateSecondary, MultiAllocate, Placement, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import StorageType
@@ -113,9 +113,9 @@ def test_requests(kind: str) -> None:
         if isinstance(request, AllocateSecondary):  # disks are converted of instances that are down
             rows = (replace(row, status=Status.DOWN) for row in cluster.instances)
             cluster = replace(cluster, instances=tuple(rows))
-        state = state_for(cluster, request, Options())
+        state = state_for(cluster, request, PlacementOptions())
         try:
-            decided = decide(state, request, Options(capacity=False))
+            decided = decide(state, request, PlacementOptions(capacity=False))
         except RequestFailed:
             continue
         jobs = made_by(state, request, decided.result)
@@ -156,9 +156,9 @@ def test_new_instances_where_there_is_hardly_room(free: int) -> None:
             snode=None,
         )
         request = Allocate(Placement(new, 2, None), None)
-        state = state_for(cluster, request, Options())
+        state = state_for(cluster, request, PlacementOptions())
         try:
-            decided = decide(state, request, Options(capacity=False))
+            decided = decide(state, request, PlacementOptions(capacity=False))
         except RequestFailed:
             continue
         done, why = refusal(begin(cluster), made_by(state, request, decided.result))
@@ -171,7 +171,7 @@ def test_balancing() -> None:
     carried = 0
     for seed in range(40):
         state = any_state(seed)
-        _, steps = rebalance(state, np.ones(len(state.group), np.bool_), Balancing(min_gain=0))
+        _, steps = rebalance(state, np.ones(len(state.group), np.bool_), BalancingOptions(min_gain=0))
         reservations = {row.name for row in state.cluster.instances if row.forthcoming}
         jobs = [
             each for step in named(state, steps) for each in opcodes_of(step, step.instance in reservations)

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti_htools.engine.decide import decide
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.new_disks import made_in
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, MultiAllocate, Placement, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -18,7 +18,7 @@ from tests.property.narrow import cases
 from tests.support.plain_storage import has_room
 from tests.support.plain_storage import told as units_told
 
-OPTIONS = Options(capacity=False)
+OPTIONS = PlacementOptions(capacity=False)
 KEYS = st.sampled_from(("xenvg", "ssdvg", "hddvg", "other", None))
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from ganeti_htools.backends.text import parse
 from ganeti_htools.cli import hail, hbal, hcheck, hspace
-from ganeti_htools.engine.balancing.balance import Balancing, rebalance
+from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.redundancy import check
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import BalancingOptions
 from tests.support.clusters import ALL_TEMPLATES, MIXED, MOVABLE, TAGS, TIGHT, Json, Shape, cluster, place
 from tests.support.messages import allocate, encode, message
 from tests.support.text_format import text
@@ -195,7 +196,7 @@ def test_balancing_spoils_nothing(seed: int) -> None:
     state = derive(parse(text(cluster(seed, shape)), "generated"))
     for group in check.groups(state):
         scope = state.group == group
-        after, _ = rebalance(state, scope, Balancing())
+        after, _ = rebalance(state, scope, BalancingOptions())
         health = [
             asdict(check.health(each, scope, capacity=False)) | {"gn1_fail": 0} for each in (state, after)
         ]
@@ -211,6 +212,6 @@ def test_balancing_leaves_it_redundant(seed: int) -> None:
     shape = replace(shape_of(rng), templates=DRBD, groups=1, offline=0, policies=False, tags=tags)
     state = derive(parse(text(cluster(seed, shape)), "generated"))
     scope = np.ones(len(state.group), np.bool_)
-    after, _ = rebalance(state, scope, Balancing())
+    after, _ = rebalance(state, scope, BalancingOptions())
     health = [asdict(check.health(each, scope)) for each in (state, after)]
     assert grown(*health) == {}

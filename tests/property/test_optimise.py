@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
+from ganeti_htools.engine.balancing.balance import rebalance, score_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.optimise import optimise
 from ganeti_htools.engine.balancing.relocate import tried
@@ -17,13 +17,14 @@ from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
 
 CLOSE = 1e-6  # deviations near 0 are off by the root of the last bit
 
 balancings = st.builds(
-    Balancing,
+    BalancingOptions,
     disk_moves=st.sampled_from([True, True, False]),
     instance_moves=st.sampled_from([True, True, False]),
     restricted_migration=st.booleans(),
@@ -40,7 +41,7 @@ def rounds(number: int) -> Callable[[float], bool]:
     return lambda _score: next(counter) < number
 
 
-def check_steps(state: State, plan: RatedPlan, options: Balancing) -> State:
+def check_steps(state: State, plan: RatedPlan, options: BalancingOptions) -> State:
     """Each step is one that may be made then, and leaves the score it says; the state in the end."""
     scope, volume = np.ones(len(state.group), np.bool_), 0
     state = state.copy()
@@ -64,7 +65,9 @@ def check_steps(state: State, plan: RatedPlan, options: Balancing) -> State:
 
 @settings(max_examples=30)
 @given(case=cases, options=balancings, chosen=st.integers(0, 3))
-def test_a_plan_that_can_be_made(case: tuple[State, Instance], options: Balancing, chosen: int) -> None:
+def test_a_plan_that_can_be_made(
+    case: tuple[State, Instance], options: BalancingOptions, chosen: int
+) -> None:
     state, _ = case
     scope = np.ones(len(state.group), np.bool_)
     movable = np.arange(len(state.pnode)) % 4 != chosen

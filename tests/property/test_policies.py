@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.model.cluster import Cluster, Group, Load
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal, hsqueeze
 from htoolsd.policies.bounds import Bounds
@@ -94,7 +94,7 @@ class Weeks:
 
     def explain(self, before: Cluster, found: Planned, room: Room) -> None:
         """What a plan left over the start, the budget or the cool-down does not let it bring down."""
-        options = replace(found.options, balancing=Balancing())
+        options = replace(found.options, balancing=BalancingOptions())
         rest = hbal.propose(before, options, lambda _text: None).found["steps"][found.moves :]
         sizes = {row.name: row.mem for row in before.instances}
         assert (

@@ -12,8 +12,8 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import hbal, view
 from ganeti_htools.planning.view import View
 from htoolsd.policies.decision import BEGUN, Decision
@@ -133,7 +133,7 @@ BUSY = ("plan ", "jobs have not ended", "power up comes first")
 def reachable(cluster: Cluster, resting: set[str], room: int, reserve: Reserve, score: float) -> float:
     """The score that balancing leads to, by no more than so many safe moves of instances that may move."""
     here = tuple(sorted(row.name for row in cluster.instances if row.name in resting))
-    options = hbal.Options(View(exclude_instances=here), Balancing(max_length=max(0, room)))
+    options = hbal.Options(View(exclude_instances=here), BalancingOptions(max_length=max(0, room)))
     proposal = hbal.propose(cluster, options, lambda _text: None)
     state = view.state_of(cluster, options.view)
     everywhere, movable = np.ones(len(state.group), np.bool_), view.movable(state, options.view)

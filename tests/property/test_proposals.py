@@ -10,12 +10,13 @@ import numpy as np
 import orjson
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing, score_of, stepwise
+from ganeti_htools.engine.balancing.balance import score_of, stepwise
 from ganeti_htools.engine.squeezing.power_group import switched
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools, Columns
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hbal, hsqueeze, proposal
 from ganeti_htools.planning.proposal import Proposal
@@ -23,7 +24,7 @@ from ganeti_htools.planning.view import View, state_of
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.rows import any_cluster, with_master
 
-BALANCING = Balancing(max_length=12, min_gain=0.0)
+BALANCING = BalancingOptions(max_length=12, min_gain=0.0)
 OPTIONS = hbal.Options(balancing=BALANCING)
 
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.balancing import recheck
-from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
-from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.balancing.balance import rebalance, score_of
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind, NamedStep
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from tests.support.clusters import MOVABLE, Shape
 from tests.support.rows import any_cluster, with_master
 
-OPTIONS = Balancing(min_gain=0.0, min_gain_limit=0.0, max_length=12)
+OPTIONS = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, max_length=12)
 
 
 def everything(state: State) -> tuple[Bools, Bools]:
@@ -26,7 +26,7 @@ def everything(state: State) -> tuple[Bools, Bools]:
     return np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
 
 
-def planned(state: State, options: Balancing = OPTIONS) -> tuple[State, list[NamedStep]]:
+def planned(state: State, options: BalancingOptions = OPTIONS) -> tuple[State, list[NamedStep]]:
     """Where a plan leads, and its steps."""
     scope, movable = everything(state)
     after, steps = rebalance(state, scope, options, movable)

@@ -14,9 +14,9 @@ from ganeti_htools.engine.groups.redistribution import redistribute
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.engine.groups.ways import nodes_after
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from tests.support.regroupings import check_moves, groups_of, narrow_rules, read_again, rules_of
 from tests.support.super_clusters import super_clusters
@@ -129,7 +129,7 @@ def test_the_place_in_another_group_is_the_one_that_hail_chooses(described: Clus
         if lost or now.obstacle(index) is not None or len(now.homes(index)) > 1:
             continue
         for target in now.targets(index):
-            hail = change_group(state, [index], [target], Options(capacity=False))
+            hail = change_group(state, [index], [target], PlacementOptions(capacity=False))
             if not hail.moved:
                 continue
             found = now.places(index, [target])

@@ -15,18 +15,18 @@ from ganeti_htools.engine.redundancy.node_loss import can_be_lost
 from ganeti_htools.engine.redundancy.unmirrored import Unmirrored
 from ganeti_htools.engine.rules import affinity, choice, node_rules, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints, of_unit
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.property.narrow import cases
 
-OPTIONS = (Options(), Options(accept_existing=True))
+OPTIONS = (PlacementOptions(), PlacementOptions(accept_existing=True))
 
 
-def of_all(state: State, options: Options) -> Redundancy:
+def of_all(state: State, options: PlacementOptions) -> Redundancy:
     return assess(state, np.ones(len(state.group), np.bool_), options)
 
 
@@ -45,7 +45,7 @@ def placed(state: State, new: Instance) -> tuple[Ints, Ints | None]:
 @settings(max_examples=100)
 @given(case=cases)
 @pytest.mark.parametrize("options", OPTIONS)
-def test_as_it_is(options: Options, case: tuple[State, Instance]) -> None:
+def test_as_it_is(options: PlacementOptions, case: tuple[State, Instance]) -> None:
     state, _ = case
     redundancy = of_all(state, options)
     tried, unsettled = lost(state, redundancy), redundancy.unsettled().tolist()
@@ -65,7 +65,7 @@ def test_what_was_found_out_before_changes_nothing(case: tuple[State, Instance])
 @settings(max_examples=40)
 @given(case=cases)
 @pytest.mark.parametrize("options", OPTIONS)
-def test_with_a_new_instance(options: Options, case: tuple[State, Instance]) -> None:
+def test_with_a_new_instance(options: PlacementOptions, case: tuple[State, Instance]) -> None:
     state, new = case
     asked, redundancy = state.ask(new), of_all(state, options)
     rows = np.arange(len(state.group))
@@ -91,7 +91,7 @@ def test_with_a_new_instance(options: Options, case: tuple[State, Instance]) -> 
 def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
     state, new = case
     asked, columns = state.ask(replace(new, forthcoming=False)), state.columns
-    redundancy = of_all(state, Options())
+    redundancy = of_all(state, PlacementOptions())
     after, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
     for node in range(len(state.group)):
         before, (displaced, free) = redundancy.displaced, redundancy._after(asked, node)
@@ -116,7 +116,7 @@ def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
 @given(case=cases)
 def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State, Instance]) -> None:
     state, new = case
-    scope, options = np.ones(len(state.group), np.bool_), Options()
+    scope, options = np.ones(len(state.group), np.bool_), PlacementOptions()
     asked, redundancy = state.ask(new), of_all(state, options)
     count = new.template.required_nodes
 
@@ -150,7 +150,7 @@ def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State,
 def test_with_a_secondary_more(case: tuple[State, Instance]) -> None:
     state, _ = case
     alone = [row for row, each in enumerate(state.cluster.instances) if each.template is DiskTemplate.PLAIN]
-    before = of_all(state, Options())
+    before = of_all(state, PlacementOptions())
     for index in alone[:2]:
         primary, bare = int(state.pnode[index]), settling.taken_off(state, index)
         asked = bare.instance(index)

@@ -5,7 +5,6 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.allocation.move_parts import NamedMove
 from ganeti_htools.engine.groups import recheck
 from ganeti_htools.engine.groups.outcome import Limits, Outcome
 from ganeti_htools.engine.groups.redistribution import redistribute
@@ -13,6 +12,7 @@ from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.ways import ways_within
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import NamedMove
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.group_moves import moves_of
 from tests.support.regroupings import read_again, rules_of

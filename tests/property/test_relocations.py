@@ -8,11 +8,11 @@ from ganeti_htools.engine.allocation.move_parts import tried_on
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import crowding_change, tried
 from ganeti_htools.engine.rules import affinity, settling
-from ganeti_htools.engine.rules.move_kinds import KINDS
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.moves import KINDS
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail, Mirror
 from tests.property.narrow import cases
@@ -37,7 +37,7 @@ def test_moves_are_their_operations(force: bool, case: tuple[State, Instance]) -
                 after, expected, codes = state.copy(), state.copy(), []
                 settling.settle(after, found)
                 for each in kind.operations:
-                    asked, options = expected.instance(row), Options(ignore_soft_errors=force)
+                    asked, options = expected.instance(row), PlacementOptions(ignore_soft_errors=force)
                     trial = tried_on(expected, asked, each, np.array([node]), options)
                     codes.append(int(trial.codes[0]))
                     settling.settle(expected, trial)

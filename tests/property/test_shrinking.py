@@ -12,10 +12,10 @@ from ganeti_htools.engine.capacity.shrinking import Shrinking
 from ganeti_htools.engine.capacity.site import Site, on_all_pairs
 from ganeti_htools.engine.capacity.sizes import Failures, SizeRun, ranked
 from ganeti_htools.engine.capacity.verdicts import Verdicts
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate, Fail
@@ -48,10 +48,10 @@ def any_shrinking(rng: random.Random) -> Shrinking:
     units = sorted((unit for unit in there if unit.type is TYPE_OF[template]), key=str)
     demands = tuple((name, 1) for name in state.units.classes if rng.random() < 0.6)
     kind = InstanceKind(template, 1, rng.choice((None, *units)), demands=demands)
-    return Shrinking(state, kind, site(state, Options(capacity=rng.random() < 0.5)))
+    return Shrinking(state, kind, site(state, PlacementOptions(capacity=rng.random() < 0.5)))
 
 
-def site(state: State, options: Options) -> Site:
+def site(state: State, options: PlacementOptions) -> Site:
     nodes, nobody = np.flatnonzero(~state.columns.offline), np.zeros(len(state.group), np.bool_)
     return Site(nodes, nobody, options, pools=pool_room(state))
 
@@ -86,7 +86,7 @@ def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> Non
         tags=rng.choice(((), (), ("exclusion",), ("migration",))),
     )
     state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
-    shrinking = Shrinking(state, InstanceKind(DiskTemplate.DRBD, 1), site(state, Options()))
+    shrinking = Shrinking(state, InstanceKind(DiskTemplate.DRBD, 1), site(state, PlacementOptions()))
     size = InstanceSize(rng.randrange(64, 6_000), rng.randrange(256, 40_000), rng.randint(1, 4))
     for fail in (Fail.MEM, Fail.DISK):
         for _ in range(20):
@@ -111,7 +111,7 @@ def test_what_is_ruled_out_has_no_redundant_pair() -> None:
             nodes=nodes, instances=instances, templates=templates, fill=rng.choice((0.65, 0.75, 0.85))
         )
         state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
-        shrinking = Shrinking(state, InstanceKind(DiskTemplate.DRBD, 1), site(state, Options()))
+        shrinking = Shrinking(state, InstanceKind(DiskTemplate.DRBD, 1), site(state, PlacementOptions()))
         for _ in range(12):
             size = InstanceSize(rng.randrange(64, 6_000), rng.randrange(256, 100_000), 1)
             if shrinking.verdicts.of(size)[0].fits and shrinking._ruled_out(size):
@@ -127,7 +127,7 @@ def test_disk_that_nodes_need_not_give_makes_no_difference(seed: int) -> None:
     rng = random.Random(seed)
     shape = Shape(nodes=rng.randint(3, 5), instances=rng.randint(6, 14), templates={"ext": 1}, fill=0.85)
     state = derive(text.parse(text_of(cluster(seed, shape)), "generated"))
-    shrinking = Shrinking(state, InstanceKind(DiskTemplate.SHARED_FILE, 1), site(state, Options()))
+    shrinking = Shrinking(state, InstanceKind(DiskTemplate.SHARED_FILE, 1), site(state, PlacementOptions()))
     for _ in range(30):
         size = InstanceSize(rng.randrange(64, 8_000), rng.randrange(2048, 1 << 17), 1)
         steps, fits = shrinking._indifferent(size, Fail.DISK), shrinking.verdicts.of(size)[0].fits
@@ -187,6 +187,8 @@ def test_few_of_many_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
     state = derive(simu.parse(["p,3,8T,2T,64"]))
     # Disk, memory and CPUs are far more than the policy allows.
     largest = InstanceSize(1 << 20, 1 << 22, 16)
-    result = tiered(state, InstanceKind(DiskTemplate.EXT, 1), [largest], site(state, Options()), limit=3)
+    result = tiered(
+        state, InstanceKind(DiskTemplate.EXT, 1), [largest], site(state, PlacementOptions()), limit=3
+    )
     assert result.tiers == ((InstanceSize(32768, 1 << 20, 8), 3),)
     assert looked < 500

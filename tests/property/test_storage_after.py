@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import iallocator
-from ganeti_htools.engine.balancing.balance import Balancing, rebalance
+from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.capacity.counting import standard
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.maintenance import rolling
 from ganeti_htools.engine.maintenance.rolling import Maintenance
 from ganeti_htools.engine.redundancy.node_loss import recover
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.squeezing import squeeze
 from ganeti_htools.engine.squeezing.power_plan import Action
 from ganeti_htools.model.cluster import Instance
@@ -23,6 +22,7 @@ from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
+from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.tags import STANDBY
@@ -68,11 +68,11 @@ def test_requests(kind: str) -> None:
     for seed in range(60):
         made = case_with_units(seed, kind)
         message = iallocator.read(made.text.encode())
-        state = state_for(message.cluster, message.request, Options())
+        state = state_for(message.cluster, message.request, PlacementOptions())
         if state.columns.excl_stor.any():
             continue
         try:
-            after = decide(state, message.request, Options(capacity=seed % 3 == 0)).state
+            after = decide(state, message.request, PlacementOptions(capacity=seed % 3 == 0)).state
         except RequestFailed:
             continue
         came += check(state, after)
@@ -83,7 +83,7 @@ def test_balancing() -> None:
     came = 0
     for seed in range(60):
         state = any_state(seed)
-        options = Balancing(min_gain=0, ignore_soft_errors=seed % 4 == 0)
+        options = BalancingOptions(min_gain=0, ignore_soft_errors=seed % 4 == 0)
         after, _ = rebalance(state, np.ones(len(state.group), np.bool_), options)
         came += check(state, after)
     assert came > 100
@@ -95,7 +95,7 @@ def test_hspace(template: str) -> None:
     for seed in range(30):
         state = any_state(seed)
         nodes = np.flatnonzero(~state.columns.offline)
-        site = Site(nodes, np.zeros(len(state.group), np.bool_), Options(capacity=seed % 2 == 0))
+        site = Site(nodes, np.zeros(len(state.group), np.bool_), PlacementOptions(capacity=seed % 2 == 0))
         size = InstanceSize(1024, 5120, 1, 1)
         came += check(state, standard(state, InstanceKind(DiskTemplate(template), 1), size, site, 30).state)
     assert came > 20

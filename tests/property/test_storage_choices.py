@@ -14,7 +14,6 @@ from ganeti_htools.engine.maintenance.rolling import Maintenance, reboot_groups,
 from ganeti_htools.engine.redundancy.node_loss import Means, recover
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import PoolRoom
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Disk, Instance
@@ -22,6 +21,7 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import (
     Allocate,
     AllocateSecondary,
@@ -38,7 +38,7 @@ from ganeti_htools.model.types import DiskTemplate, EvacMode
 from tests.support.plain_storage import can_be_made, has_room, is_source, keeps
 from tests.support.storage_units import any_state
 
-FREE = Options(capacity=False)  # redundancy is another matter
+FREE = PlacementOptions(capacity=False)  # redundancy is another matter
 TEMPLATES = (DiskTemplate.DRBD, DiskTemplate.PLAIN, DiskTemplate.FILE, DiskTemplate.EXT)
 PLENTY = 1 << 39
 

@@ -7,14 +7,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti_htools.engine.balancing.balance import Balancing, rebalance
+from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost, recover
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -55,11 +55,11 @@ def test_it_makes_no_difference_whether_disk_is_told_as_a_unit(seed: int) -> Non
         if new.template is DiskTemplate.EXT:
             seen = [sees(plain.cluster, node, POOL) for node in plain.cluster.nodes]
             assert not (codes[0] == FITS)[~np.array(seen)].any()
-    fragile = [assess(each, everyone, Options()).fragile().tolist() for each in (plain, told)]
+    fragile = [assess(each, everyone, PlacementOptions()).fragile().tolist() for each in (plain, told)]
     assert fragile[0] == fragile[1]
     for node in rows.tolist():
         assert can_be_lost(plain, node, everyone) == can_be_lost(told, node, everyone)
         found = [list(recover(each.copy(), node, everyone, every=True)) for each in (plain, told)]
         assert found[0] == found[1]
-    steps = [rebalance(each, everyone, Balancing(min_gain=0))[1] for each in (plain, told)]
+    steps = [rebalance(each, everyone, BalancingOptions(min_gain=0))[1] for each in (plain, told)]
     assert steps[0] == steps[1]

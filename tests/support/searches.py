@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
-from ganeti_htools.engine.balancing.balance import Balancing, candidates, search_of
+from ganeti_htools.engine.balancing.balance import candidates, search_of
 from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.scoring import Candidates, Space, crowding_changes
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import affinity
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 
@@ -15,7 +16,7 @@ def searching(state: State) -> Search:
     """A search for all moves in the group of the first node."""
     scope = state.group == state.group[0]
     batches, facts = batches_of(state, candidates(state, scope, None))
-    return search_of(facts, batches, scope, Balancing())
+    return search_of(facts, batches, scope, BalancingOptions())
 
 
 def all_candidates(search: Search) -> Iterator[Candidates]:

@@ -12,8 +12,8 @@ import trio
 
 from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import HtoolsError, inconsistencies, untraced
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, noted, respond
 from ganeti_htools.planning.promises import Promise
 from htoolsd.api.request import claimant_of, read_request, understand
@@ -192,7 +192,11 @@ class Decisions:
             _log.info("decided", **outcome.gist.told(), **told)
 
     def _decide(
-        self, source: PassedFile | str, options: Options, known: Known | None, claimant: Claimant | None
+        self,
+        source: PassedFile | str,
+        options: PlacementOptions,
+        known: Known | None,
+        claimant: Claimant | None,
     ) -> Response | HtoolsError:
         data = source.encode() if isinstance(source, str) else read_request(source, self._largest)
         if not has_at_most(data, MOST):
@@ -205,7 +209,7 @@ class Decisions:
             return untraced(err)
 
     def _with_claims(
-        self, data: bytes, options: Options, known: Known | None, claimant: Claimant | None
+        self, data: bytes, options: PlacementOptions, known: Known | None, claimant: Claimant | None
     ) -> Response:
         """Decide, counting what is promised; again if somebody else was faster to claim it."""
         cache, claims = self._cache, self._claims
@@ -226,7 +230,7 @@ class Decisions:
     def _respond(
         self,
         data: bytes,
-        options: Options,
+        options: PlacementOptions,
         cache: Cache,
         known: Known | None,
         promises: tuple[Promise, ...],

@@ -4,8 +4,8 @@ import os
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import UsageError
+from ganeti_htools.model.options import PlacementOptions
 from htoolsd import reading
 from htoolsd.claims.claim import Claimant
 from htoolsd.socket.methods import Args, File, words
@@ -25,7 +25,7 @@ def read_request(file: PassedFile, largest: int) -> bytes:
         os.close(descriptor)
 
 
-def understand(args: Args, file: File) -> tuple[Options, PassedFile | str]:
+def understand(args: Args, file: File) -> tuple[PlacementOptions, PassedFile | str]:
     """The options, and the file or text that is the request. Raises RefusalError."""
     arguments, text = words("decide", args), args.get("request")
     if text is not None and not isinstance(text, str):

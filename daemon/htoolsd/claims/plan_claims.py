@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import structlog
 import trio
 
-from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.execution.jobs import Job
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.moves import NamedStep
 from htoolsd.claims.claims import Claims
 from htoolsd.claims.follower import Follower
 from htoolsd.ledger.following import Agreed, of_classes

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ganeti_htools.engine.balancing.traffic import copied
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.moves import MoveKind
 from htoolsd.policies.memory import Room
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.backends.haskell import fixed
-from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.execution.review import Check
 from ganeti_htools.execution.wording import Say
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import view
 from ganeti_htools.planning.hbal import Options, propose
 from ganeti_htools.planning.node_groups import select
@@ -34,7 +34,7 @@ def planned(cluster: Cluster, settings: Rebalance, bounds: Bounds, progress: Pro
     """The first steps of hbal's plan, as far as they may go. Raises HtoolsError."""
     options = Options(
         View(exclude_instances=staying(cluster, settings, bounds.resting)),
-        Balancing(max_length=bounds.room.moves),
+        BalancingOptions(max_length=bounds.room.moves),
         Execution(on_change="stop", reason="policy rebalance of htoolsd"),
         bounds.group,
     )

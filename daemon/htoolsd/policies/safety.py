@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.recheck import NamedStep, retrace
+from ganeti_htools.engine.balancing.recheck import retrace
 from ganeti_htools.engine.redundancy.check import fragile_nodes
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.proposal import Proposal

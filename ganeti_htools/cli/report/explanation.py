@@ -14,14 +14,14 @@ from ganeti_htools.backends.haskell import fixed
 from ganeti_htools.cli.report import layout
 from ganeti_htools.cli.terminal.program import print_json
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.engine.balancing.balance import Balancing, Step
+from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.explaining.explanation import Explanation, explained
 from ganeti_htools.engine.explaining.places import Place
 from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.request import NodeEvacuate, Relocate, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Fail
@@ -32,7 +32,7 @@ COMPONENTS_CHANGED = "By component, weighted"
 
 
 def tell_moves(
-    state: State, scope: Bools, line: CommandLine, options: Balancing, before: Statistics, score: float
+    state: State, scope: Bools, line: CommandLine, options: BalancingOptions, before: Statistics, score: float
 ) -> None:
     """Print what each possible move of the instance of ``--explain`` would do. Raises HtoolsError."""
     index = view.instance(state, line.explain or "")
@@ -58,7 +58,7 @@ def tell_moves(
     print(_fitted(header, rows, (False, False, True, True, False)), end="")
 
 
-def tell_places(state: State, request: Request, options: Options, json: bool) -> None:
+def tell_places(state: State, request: Request, options: PlacementOptions, json: bool) -> None:
     """Print what each place of the instances of a request would do. Raises HtoolsError."""
     documents = []
     for number, each in enumerate(explained(state, request, options)):

@@ -15,9 +15,9 @@ from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.engine.redundancy.global_n1 import Check, assess
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy
 
@@ -40,7 +40,7 @@ def in_scope(
     count: int,
     nodes: Ints,
     scope: Bools,
-    options: Options,
+    options: PlacementOptions,
     redundancy: Check | None,
     reporter: Reporter = SILENT,
 ) -> Solution:
@@ -85,7 +85,7 @@ def lacks_network(state: State, group: int, asked: RequestedInstance) -> bool:
 
 
 def by_group(
-    state: State, groups: Sequence[int], options: Options, reporter: Reporter
+    state: State, groups: Sequence[int], options: PlacementOptions, reporter: Reporter
 ) -> Iterator[tuple[int, Ints]]:
     """Each of some groups (rows) that has nodes, in input order, with its candidates; it is told."""
     for group in sorted_unique(state.group).tolist():
@@ -100,7 +100,7 @@ def in_group(
     asked: RequestedInstance,
     count: int,
     group: int,
-    options: Options,
+    options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> GroupOutcome:
     """A new instance in the group (row) it was asked for; only this group is looked at and scored.
@@ -120,7 +120,7 @@ def in_groups(
     state: State,
     asked: RequestedInstance,
     count: int,
-    options: Options,
+    options: PlacementOptions,
     groups: Sequence[int],
     reporter: Reporter = SILENT,
 ) -> list[GroupOutcome]:

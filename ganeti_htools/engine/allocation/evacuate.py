@@ -11,13 +11,13 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.allocate import best_outcome, in_groups
 from ganeti_htools.engine.allocation.leave import leave
-from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import GroupOutcome
 from ganeti_htools.engine.allocation.wording import outcome_line
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.moves import MovePart
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import EvacMode, Mirror
 
@@ -46,7 +46,11 @@ class Evacuation:
 
 
 def evacuate_nodes(
-    state: State, instances: Sequence[int], mode: EvacMode, options: Options, reporter: Reporter = SILENT
+    state: State,
+    instances: Sequence[int],
+    mode: EvacMode,
+    options: PlacementOptions,
+    reporter: Reporter = SILENT,
 ) -> Evacuation:
     """Move each instance off its primary, its secondary or both, within its group."""
     state, away = state.copy(), emptied(state, instances, mode)
@@ -93,7 +97,7 @@ def change_group(
     state: State,
     instances: Sequence[int],
     targets: Sequence[int],
-    options: Options,
+    options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> Evacuation:
     """Move each instance to the best of the target groups, of all others if none are given.
@@ -112,7 +116,7 @@ def change_group(
         if best is None:
             raise RequestFailed(_no_group(state, asked, allowed, outcomes))
         usable = (state.group == best.group) & ~state.columns.offline
-        return leave(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), Options())
+        return leave(state, asked, EvacMode.ALL, best.group, np.flatnonzero(usable), PlacementOptions())
 
     return _one_by_one(state, instances, move, reporter)
 
@@ -131,7 +135,7 @@ def relocate(
     index: int,
     count: int,
     leaving: Sequence[int],
-    options: Options,
+    options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> Evacuation:
     """Move one instance off the one node named: its secondary if mirrored, else its primary."""

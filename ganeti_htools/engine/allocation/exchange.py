@@ -4,20 +4,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ganeti_htools.engine.allocation.move_parts import MovePart, carry_out, check_source, fail_over
+from ganeti_htools.engine.allocation.move_parts import carry_out, check_source, fail_over
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.rules import affinity, choice, placements
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, Codes
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
 def to_best_pair(
-    state: State, asked: RequestedInstance, group: int, targets: Ints, options: Options, reporter: Reporter
+    state: State,
+    asked: RequestedInstance,
+    group: int,
+    targets: Ints,
+    options: PlacementOptions,
+    reporter: Reporter,
 ) -> list[MovePart]:
     """Move a mirrored instance to the best pair of targets, in place; returns the parts of the move.
 
@@ -66,7 +71,7 @@ def _best_pair(
     scope: Bools,
     asked: RequestedInstance,
     targets: Ints,
-    options: Options,
+    options: PlacementOptions,
 ) -> tuple[int, int] | None:
     """Rows of the pair that leaves the group with the lowest score, None if no pair fits.
 

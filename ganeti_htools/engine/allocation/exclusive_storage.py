@@ -22,11 +22,11 @@ from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Metric, Solution, counted
 from ganeti_htools.engine.rules import node_rules, placements
 from ganeti_htools.engine.rules.node_rules import FITS, Codes
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.request import Allocate, MultiAllocate, Request
 from ganeti_htools.model.state import RequestedInstance, State
@@ -140,7 +140,7 @@ def in_group(
     asked: RequestedInstance,
     count: int,
     group: int,
-    options: Options,
+    options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> GroupOutcome:
     """A new instance in the group (row) it was asked for; only this group is looked at.
@@ -158,7 +158,7 @@ def in_groups(
     state: State,
     asked: RequestedInstance,
     count: int,
-    options: Options,
+    options: PlacementOptions,
     groups: Sequence[int],
     reporter: Reporter = SILENT,
 ) -> list[GroupOutcome]:
@@ -181,7 +181,7 @@ def _solution(
     count: int,
     group: int,
     nodes: Ints,
-    options: Options,
+    options: PlacementOptions,
     reporter: Reporter,
 ) -> Solution:
     """Of some nodes of a group the one, or the pair, that costs the fewest later instances.

@@ -1,14 +1,14 @@
 """One instance moved off its primary, its secondary or both, to the best place there is."""
 
 from ganeti_htools.engine.allocation.exchange import to_best_pair
-from ganeti_htools.engine.allocation.move_parts import MovePart, check_source, fail_over
+from ganeti_htools.engine.allocation.move_parts import check_source, fail_over
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.rules import affinity, choice, placements, settling
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import EvacMode, Mirror
 
@@ -19,7 +19,7 @@ def leave(
     mode: EvacMode,
     group: int,
     targets: Ints,
-    options: Options,
+    options: PlacementOptions,
     reporter: Reporter = SILENT,
 ) -> list[MovePart]:
     """Move an instance off its nodes, in place; returns the parts of the move. Raises RequestFailed.
@@ -61,7 +61,7 @@ def _to_best_node(
     operation: Operation,
     group: int,
     targets: Ints,
-    options: Options,
+    options: PlacementOptions,
     reporter: Reporter,
 ) -> list[MovePart]:
     """Move to the target that leaves the group with the lowest score, in place; returns the parts.

@@ -1,56 +1,22 @@
 """What a move off nodes is made of: operations of Ganeti, carried out one by one."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 import numpy as np
 
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.rules import placements, settling
-from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
-@dataclass(frozen=True, slots=True)
-class MovePart:
-    """An operation on the way of an instance; ``node`` is the row of the new node, if it takes one."""
-
-    operation: Operation
-    node: int = NOWHERE
-
-
-_KINDS = {kind.operations: kind.value for kind in MoveKind}
-_BOTH = "replace both nodes"
-TITLES = frozenset((*_KINDS.values(), _BOTH))
-
-
-def title_of(operations: Iterable[Operation]) -> str:
-    """What operations on an instance are called together."""
-    title: str = _KINDS.get(tuple(operations), _BOTH)
-    return title
-
-
-@dataclass(frozen=True, slots=True)
-class NamedMove:
-    """The way of an instance in names, so that it means the same on other states: its parts, each with the
-    new node if it takes one, and the nodes before and after, primary first. ``title`` says what it is: one
-    of TITLES.
-    """
-
-    instance: str
-    title: str
-    parts: tuple[tuple[Operation, str | None], ...]
-    was: tuple[str, ...]
-    now: tuple[str, ...]
-
-
-def fail_over(state: State, asked: RequestedInstance, options: Options, reporter: Reporter = SILENT) -> None:
+def fail_over(
+    state: State, asked: RequestedInstance, options: PlacementOptions, reporter: Reporter = SILENT
+) -> None:
     """A mirrored instance started on its secondary, in place. Raises RequestFailed if it cannot be."""
     trial = placements.failover(state, asked, np.ones(len(state.group), np.bool_), options.ignore_soft_errors)
     reporter.judged(trial.pnode, trial)
@@ -59,13 +25,13 @@ def fail_over(state: State, asked: RequestedInstance, options: Options, reporter
     settling.settle(state, trial)
 
 
-def tried(state: State, asked: RequestedInstance, part: MovePart, options: Options) -> Trial:
+def tried(state: State, asked: RequestedInstance, part: MovePart, options: PlacementOptions) -> Trial:
     """A part of the way of an instance, tried."""
     return tried_on(state, asked, part.operation, np.array([part.node]), options)
 
 
 def tried_on(
-    state: State, asked: RequestedInstance, operation: Operation, targets: Ints, options: Options
+    state: State, asked: RequestedInstance, operation: Operation, targets: Ints, options: PlacementOptions
 ) -> Trial:
     """An operation on an instance, tried with each target (rows) if it takes a node."""
     scope, force = np.ones(len(state.group), np.bool_), options.ignore_soft_errors
@@ -92,6 +58,6 @@ def check_source(
         raise RequestFailed(f"{prefix}{why}, which Ganeti wants there to replace a secondary")
 
 
-def carry_out(state: State, asked: RequestedInstance, part: MovePart, options: Options) -> None:
+def carry_out(state: State, asked: RequestedInstance, part: MovePart, options: PlacementOptions) -> None:
     """Do a part that has been tried before, so nothing can be against it, in place."""
     settling.settle(state, tried(state, asked, part, options))

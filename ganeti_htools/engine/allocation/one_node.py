@@ -7,8 +7,8 @@ from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, counted
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import affinity, choice, placements
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
@@ -17,7 +17,7 @@ def on_nodes(
     asked: RequestedInstance,
     nodes: Ints,
     scope: Bools,
-    options: Options,
+    options: PlacementOptions,
     redundancy: Check | None,
     reporter: Reporter = SILENT,
 ) -> Solution:

@@ -10,10 +10,10 @@ from ganeti_htools.engine.allocation.solution import PATIENCE, Solution, counted
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import placements
 from ganeti_htools.engine.rules.node_rules import FITS, Codes
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
@@ -65,7 +65,7 @@ def on_pairs(
     primaries: Ints,
     secondaries: Ints,
     base: Statistics,
-    options: Options,
+    options: PlacementOptions,
     redundancy: Check | None,
     reporter: Reporter = SILENT,
 ) -> Solution:

@@ -13,10 +13,10 @@ from ganeti_htools.engine.allocation.unsurvived import unsurvived
 from ganeti_htools.engine.rules import affinity, instance_policy, node_rules, placements
 from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import RESERVE, SPINDLES
 from ganeti_htools.model.cluster import MAX_MIB
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, present
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
@@ -43,7 +43,7 @@ def explain(
     asked: RequestedInstance,
     count: int,
     outcomes: Sequence[GroupOutcome],
-    options: Options,
+    options: PlacementOptions,
     primary: int = NOWHERE,
 ) -> str | None:
     """A remark on why none of the groups tried has a place; None where counts say it all.
@@ -67,7 +67,12 @@ def explain(
 
 
 def remark(
-    state: State, asked: RequestedInstance, fail: Fail, primaries: Ints, secondaries: Ints, options: Options
+    state: State,
+    asked: RequestedInstance,
+    fail: Fail,
+    primaries: Ints,
+    secondaries: Ints,
+    options: PlacementOptions,
 ) -> str | None:
     """What is missing where most candidates were counted as ``fail``, and which node misses least."""
     if fail is Fail.N1:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import Ints, by_unit
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
-def unsurvived(state: State, asked: RequestedInstance, nodes: Ints, options: Options) -> str:
+def unsurvived(state: State, asked: RequestedInstance, nodes: Ints, options: PlacementOptions) -> str:
     """Which node's loss could not be survived with a new instance on any of some nodes (rows), or without."""
     everyone = np.ones(len(state.group), np.bool_)
     redundancy = assess(state, everyone, options)

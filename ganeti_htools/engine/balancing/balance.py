@@ -11,40 +11,10 @@ from ganeti_htools.engine.balancing.ties import Best
 from ganeti_htools.engine.balancing.time_limit import NEGLIGIBLE, TimeLimit
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
-
-
-@dataclass(frozen=True, slots=True)
-class Balancing:
-    """Which moves are allowed, and when to stop.
-
-    ``restricted_migration``: migrate off offline nodes only. ``evacuation``: only instances on offline
-    nodes. ``ignore_soft_errors``: drop the soft limits. A step has to gain ``min_gain`` once the score
-    is no more than ``min_gain_limit``; there are no more than ``max_length`` steps unless that is below
-    0, and none once the score is within ``min_score`` of the best that is possible. With
-    ``disk_moves_factor`` a step copies disks only where it gains more than that many times what the
-    best one gains that copies none. With ``unmirrored`` plain and file instances leave offline nodes as
-    well: they are stopped and copied, which only nodes that still run allow.
-
-    With a ``long_factor`` of at least 0.01, moves are left out that gain too little for the time they take
-    once the plan takes ``long_threshold`` seconds (see :mod:`.time_limit`).
-    """
-
-    disk_moves: bool = True
-    disk_moves_factor: float | None = None
-    long_threshold: float = 1000.0
-    long_factor: float = 0.0
-    instance_moves: bool = True
-    restricted_migration: bool = False
-    evacuation: bool = False
-    ignore_soft_errors: bool = False
-    unmirrored: bool = False
-    min_gain: float = 1e-2
-    min_gain_limit: float = 1e-1
-    min_score: float = 1e-9
-    max_length: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +32,7 @@ class Step:
 
 
 def rebalance(
-    state: State, scope: Bools, options: Balancing, movable: Bools | None = None
+    state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None
 ) -> tuple[State, list[Step]]:
     """The state after balancing the nodes in scope, and the steps that lead there.
 
@@ -73,7 +43,9 @@ def rebalance(
     return state, list(stepwise(state, scope, options, movable))
 
 
-def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | None = None) -> Iterator[Step]:
+def stepwise(
+    state: State, scope: Bools, options: BalancingOptions, movable: Bools | None = None
+) -> Iterator[Step]:
     """Balances the nodes in scope, in place; yields each step once it has been made."""
     limit = optimal_score(state, scope) + options.min_score
     current = score_of(state, scope)
@@ -114,7 +86,7 @@ def stepwise(state: State, scope: Bools, options: Balancing, movable: Bools | No
         yield Step(instance, best.kind, best.node, int(trial.pnode[0]), int(trial.snode[0]), current)
 
 
-def search_of(facts: NodeFacts, batches: Sequence[Batch], scope: Bools, options: Balancing) -> Search:
+def search_of(facts: NodeFacts, batches: Sequence[Batch], scope: Bools, options: BalancingOptions) -> Search:
     """The search for moves of the batches that the options allow, to nodes in scope."""
     force = options.ignore_soft_errors
     return Search(facts, batches, scope, force, lambda batch, kind: allowed(facts, batch, kind, options))
@@ -128,7 +100,7 @@ def candidates(state: State, scope: Bools, movable: Bools | None) -> Bools:
     return here if movable is None else here & movable
 
 
-def gains(current: float, score: float, options: Balancing) -> bool:
+def gains(current: float, score: float, options: BalancingOptions) -> bool:
     """Whether a step from one score to another is worth it."""
     enough = current > options.min_gain_limit or current - score >= options.min_gain
     return score < current and enough
@@ -154,7 +126,7 @@ def optimal_score(state: State, scope: Bools) -> float:
     return float(WEIGHTS[INDEX["reserved_mem_rtotal"]] * (reserved / rest - reserved / total))
 
 
-def allowed(facts: NodeFacts, batch: Batch, kind: MoveKind, options: Balancing) -> Bools:
+def allowed(facts: NodeFacts, batch: Batch, kind: MoveKind, options: BalancingOptions) -> Bools:
     """Which members of the batch may move in this way at all."""
     offline = facts.state.columns.offline
     p, s = facts.state.pnode[batch.rows], facts.state.snode[batch.rows]

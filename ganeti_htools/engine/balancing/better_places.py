@@ -11,17 +11,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Balancing, gains, optimal_score, score_of, search_of
+from ganeti_htools.engine.balancing.balance import gains, optimal_score, score_of, search_of
 from ganeti_htools.engine.balancing.batches import Batch, batches_of
 from ganeti_htools.engine.balancing.relocate import tried
 from ganeti_htools.engine.balancing.replay import DIGITS, MadeMove
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.balancing.ways import goals_of, shortest
 from ganeti_htools.engine.rules import settling
-from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.moves import RANK, MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 MOST = 1 << 14  # moves listed at a time
@@ -31,7 +32,7 @@ def improvements(
     state: State,
     found: State,
     scope: Bools,
-    options: Balancing,
+    options: BalancingOptions,
     concerned: Bools,
     going: Callable[[float], bool],
 ) -> Iterator[list[MadeMove]]:
@@ -78,7 +79,7 @@ def improvements(
             return
 
 
-def _staying(state: State, found: State, options: Balancing) -> Bools:
+def _staying(state: State, found: State, options: BalancingOptions) -> Bools:
     """Instances that stay where they are, as the plan is as long as it may get."""
     staying = np.zeros(len(state.pnode), np.bool_)
     if options.max_length >= 0:

@@ -9,8 +9,8 @@ from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.new_nodes import BLOCK, NewNodes
 from ganeti_htools.engine.balancing.relocate import leave_lost
 from ganeti_htools.engine.balancing.scoring import Candidates, Space
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import Bools, Floats, Ints
+from ganeti_htools.model.moves import MoveKind
 
 BATCH = BLOCK >> 3  # from so many on, promising moves are scored before more are looked for
 

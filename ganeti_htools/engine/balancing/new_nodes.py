@@ -8,9 +8,9 @@ import numpy as np
 from ganeti_htools.engine.balancing.batches import FIGURES, Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import ScoreParts
 from ganeti_htools.engine.balancing.relocate import new_node_change
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import FORTHCOMING, Floats, Ints
+from ganeti_htools.model.moves import MoveKind
 
 BLOCK = 1 << 15  # pairs of instances and nodes that are looked at together
 # What a new secondary sees of an instance, besides its disks and their load; a test watches what is asked.

@@ -2,16 +2,21 @@
 
 from collections.abc import Callable
 
-from ganeti_htools.engine.balancing.balance import Balancing, candidates, rebalance, score_of
+from ganeti_htools.engine.balancing.balance import candidates, rebalance, score_of
 from ganeti_htools.engine.balancing.better_places import improvements
 from ganeti_htools.engine.balancing.replay import MadeMove, RatedPlan, plan_of
 from ganeti_htools.engine.balancing.ways import Place, goals_of, volume_of
 from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 
 def optimise(
-    state: State, scope: Bools, options: Balancing, movable: Bools | None, going: Callable[[float], bool]
+    state: State,
+    scope: Bools,
+    options: BalancingOptions,
+    movable: Bools | None,
+    going: Callable[[float], bool],
 ) -> tuple[RatedPlan, RatedPlan]:
     """The greedy plan and the best one found, which may be the same.
 

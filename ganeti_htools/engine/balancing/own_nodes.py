@@ -7,9 +7,9 @@ import numpy as np
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.balancing.effects import Effect, ScoreParts, added
 from ganeti_htools.engine.balancing.relocate import own_node_changes
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import Bools, Floats, Ints
+from ganeti_htools.model.moves import MoveKind
 
 BLOCK = 1 << 15  # instances that are looked at together
 May = Callable[[Batch, MoveKind], Bools]  # which members may move in this way at all

@@ -6,37 +6,18 @@ The rules are those by which steps are found (:mod:`.relocate`, :func:`.balance.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Balancing, Step, allowed, candidates
+from ganeti_htools.engine.balancing.balance import Step, allowed, candidates
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts, batches_of
 from ganeti_htools.engine.balancing.relocate import settle, tried
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.moves import NamedStep
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
-
-
-@dataclass(frozen=True, slots=True)
-class NamedStep:
-    """A step in names, so that it means the same on other states: the instance, what is done, the new node
-    if there is one, and the nodes before and after, primary first.
-    """
-
-    instance: str
-    kind: MoveKind
-    node: str | None
-    was: tuple[str, ...]
-    now: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        """What is done."""
-        title: str = self.kind.value
-        return title
 
 
 def named(state: State, steps: Sequence[Step]) -> Iterator[NamedStep]:
@@ -61,7 +42,7 @@ def _names(state: State, *rows: int) -> tuple[str, ...]:
 
 
 def obstacle(
-    state: State, scope: Bools, steps: Sequence[NamedStep], options: Balancing, movable: Bools
+    state: State, scope: Bools, steps: Sequence[NamedStep], options: BalancingOptions, movable: Bools
 ) -> str | None:
     """Make steps one after the other, in place; why one cannot be made, which is where it ends."""
     rows, facts, members = _rows(state), *_members(state, scope, movable, options.unmirrored)

@@ -16,10 +16,10 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.batches import Batch, NodeFacts
 from ganeti_htools.engine.rules import affinity, node_rules, placements, settling
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import CODE, FITS, Codes, first_reason
 from ganeti_htools.engine.rules.trial import NodeChange, Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
 

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Balancing, Step, allowed, score_of
+from ganeti_htools.engine.balancing.balance import Step, allowed, score_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import settle, tried
 from ganeti_htools.engine.balancing.ways import Place, first_moves, shared_out, volume_of
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 DIGITS = 8  # of scores that are compared, as many as are shown
@@ -48,7 +49,7 @@ class RatedPlan:
 class Replay:
     """Moves made one after the other on a copy of a state, each only if it may be made then."""
 
-    def __init__(self, state: State, scope: Bools, options: Balancing, concerned: Bools) -> None:
+    def __init__(self, state: State, scope: Bools, options: BalancingOptions, concerned: Bools) -> None:
         self.start, self.state = state, state.copy()
         self.scope, self.options, self.steps = scope, options, list[Step]()
         self.batches, self.facts = batches_of(self.state, concerned, options.unmirrored)
@@ -93,7 +94,7 @@ class Replay:
 def plan_of(
     state: State,
     scope: Bools,
-    options: Balancing,
+    options: BalancingOptions,
     concerned: Bools,
     made: Sequence[MadeMove],
     goals: Mapping[int, Place],

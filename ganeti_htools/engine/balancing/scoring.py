@@ -16,10 +16,10 @@ from ganeti_htools.engine.balancing.own_nodes import OwnNodes
 from ganeti_htools.engine.balancing.relocate import crowding_change, migrates, nodes_after, relocate
 from ganeti_htools.engine.rules import affinity
 from ganeti_htools.engine.rules.components import COMPONENTS, CROWDING, WEIGHTS
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.moves import MoveKind
 
 # What one more in the column of locations adds to the score.
 PER_LOCATION = sum(

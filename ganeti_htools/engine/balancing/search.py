@@ -26,9 +26,9 @@ from ganeti_htools.engine.balancing.scoring import Candidates, Found, Space, cro
 from ganeti_htools.engine.balancing.step_search import Report, StepSearch
 from ganeti_htools.engine.balancing.ties import Best, best_of
 from ganeti_htools.engine.rules import affinity
-from ganeti_htools.engine.rules.move_kinds import KINDS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.moves import KINDS
 
 
 class Search:

@@ -16,9 +16,9 @@ from ganeti_htools.engine.balancing.relocate import relocate
 from ganeti_htools.engine.balancing.shared_instances import PER_LOST, SharedInstances
 from ganeti_htools.engine.balancing.shared_table import SharedTable
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.score import node_values
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 
 # Scores closer than this are not told apart by the table.

@@ -10,9 +10,9 @@ from ganeti_htools.engine.balancing.baseline import Baseline
 from ganeti_htools.engine.balancing.new_nodes import BLOCK
 from ganeti_htools.engine.balancing.scoring import Found, Space, exact
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
+from ganeti_htools.model.moves import RANK, MoveKind
 
 TIES = 1 << 14  # so many figures are looked at to settle ties
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.moves import MoveKind, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.model.units import Units
 

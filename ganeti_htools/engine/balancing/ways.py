@@ -7,8 +7,8 @@ import numpy as np
 from ganeti_htools.engine.balancing.batches import Batch
 from ganeti_htools.engine.balancing.new_nodes import alike
 from ganeti_htools.engine.balancing.traffic import copied
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 
 Place = tuple[int, int]  # rows of primary and secondary (NOWHERE for none)

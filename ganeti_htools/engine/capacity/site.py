@@ -11,9 +11,9 @@ from ganeti_htools.engine.redundancy import n1
 from ganeti_htools.engine.redundancy.arrivals import Arrivals
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import NO_POOLS, PoolRoom, pool_room
 from ganeti_htools.model.columns import Bools, Ints, sorted_unique
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy
 
@@ -27,7 +27,7 @@ class Site:
 
     nodes: Ints
     ignored: Bools
-    options: Options
+    options: PlacementOptions
     progress: Callable[[int], object] = lambda placed: None
     arrivals: Arrivals = field(default_factory=Arrivals)
     closed: bool = False
@@ -44,7 +44,7 @@ class Site:
         return replace(known, looked=looked, arrivals=self.arrivals, doubtful={}, concerned={}, lost={})
 
 
-def bad_groups(state: State, options: Options) -> Bools:
+def bad_groups(state: State, options: PlacementOptions) -> Bools:
     """The groups (by row) of which not every node can be lost."""
     groups = range(len(state.cluster.groups))
     return np.array([not assess(state, state.group == row, options).holds() for row in groups], np.bool_)
@@ -61,7 +61,7 @@ def online_nodes(state: State, groups: Bools) -> Ints:
     return np.flatnonzero(~state.columns.offline & groups[state.group])
 
 
-def chosen_site(state: State, options: Options, apart: Bools | None = None) -> Site:
+def chosen_site(state: State, options: PlacementOptions, apart: Bools | None = None) -> Site:
     """Where instances may go (``hspace(1)``).
 
     A node that is not N+1 rules out its group, and with it the whole cluster; no node does where existing

@@ -14,13 +14,13 @@ from ganeti_htools.engine.explaining import best_pairs
 from ganeti_htools.engine.explaining.places import Place, places, redundant, with_lacks
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import pool_room
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model import request as wanted
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
@@ -41,7 +41,7 @@ class Explanation:
     why: str = ""
 
 
-def explained(state: State, request: wanted.Request, options: Options) -> Iterator[Explanation]:
+def explained(state: State, request: wanted.Request, options: PlacementOptions) -> Iterator[Explanation]:
     """What :func:`.decide` tells of each instance of a request while it decides, with those before it moved.
 
     Raises RequestFailed where nothing can be tried.

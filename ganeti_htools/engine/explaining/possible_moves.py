@@ -4,14 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Balancing, search_of
+from ganeti_htools.engine.balancing.balance import search_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.scoring import Found
 from ganeti_htools.engine.explaining.places import Place, places, with_lacks
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 
 
@@ -25,7 +26,7 @@ class PossibleMove:
 
 
 def possible_moves(
-    state: State, scope: Bools, chosen: Bools, options: Balancing
+    state: State, scope: Bools, chosen: Bools, options: BalancingOptions
 ) -> dict[int, list[PossibleMove]]:
     """For each chosen instance (row) what the search for a balancing step tells of it.
 

@@ -11,10 +11,10 @@ from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.redundancy.global_n1 import Check, assess
 from ganeti_htools.engine.redundancy.none_added import NoneAdded
 from ganeti_htools.engine.rules import choice, settling
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
 from ganeti_htools.model.new_disks import made_in
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
@@ -42,7 +42,7 @@ def detached(whole: State, group: int) -> Detached:
 
 
 def _detached(state: State, nodes: Ints) -> Detached:
-    redundancy = assess(state, np.ones(len(nodes), np.bool_), Options())
+    redundancy = assess(state, np.ones(len(nodes), np.bool_), PlacementOptions())
     fragile = redundancy.fragile()
     check: Check = NoneAdded(redundancy, fragile) if fragile.any() else redundancy
     return Detached(state, nodes, tuple(nodes[fragile].tolist()), check)
@@ -55,9 +55,9 @@ def best_place(alone: Detached, asked: RequestedInstance, first: Ints) -> Soluti
     if not len(first) or len(nodes) < asked.row.template.required_nodes:
         return None
     if not asked.mirrored:
-        return on_nodes(state, asked, first, everyone, Options(), alone.check)
+        return on_nodes(state, asked, first, everyone, PlacementOptions(), alone.check)
     base = choice.base(state, everyone)
-    return on_pairs(state, asked, first, nodes, base, Options(), alone.check)
+    return on_pairs(state, asked, first, nodes, base, PlacementOptions(), alone.check)
 
 
 def has_room(alone: Detached, group: int, number: int) -> bool:

@@ -11,13 +11,17 @@ from ganeti_htools.engine.allocation.evacuate import Evacuation, emptied, evacua
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
-from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import EvacMode
 
 
 def evacuate_over_groups(
-    state: State, instances: Sequence[int], mode: EvacMode, options: Options, reporter: Reporter = SILENT
+    state: State,
+    instances: Sequence[int],
+    mode: EvacMode,
+    options: PlacementOptions,
+    reporter: Reporter = SILENT,
 ) -> Evacuation:
     """Move instances as :func:`.evacuate_nodes` does, then those that found no place to other groups.
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ganeti_htools.engine.allocation.move_parts import MovePart, NamedMove
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.ways import nodes_after
 from ganeti_htools.model.columns import NOWHERE
+from ganeti_htools.model.moves import MovePart, NamedMove
 from ganeti_htools.model.state import State
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ganeti_htools.engine.allocation.evacuate import Moved
 from ganeti_htools.engine.allocation.exchange import exchange
-from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.causes import Cause, burden, causes
 from ganeti_htools.engine.groups.outcome import Limits, Outcome, Progress, cost
@@ -12,8 +11,8 @@ from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.engine.groups.unrepaired import in_the_way, obstacle, refused
 from ganeti_htools.engine.groups.ways import ways_within
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
+from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Mirror
 

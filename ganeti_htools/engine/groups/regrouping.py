@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.allocation.evacuate import Moved
-from ganeti_htools.engine.allocation.move_parts import MovePart, tried, tried_on
+from ganeti_htools.engine.allocation.move_parts import tried, tried_on
 from ganeti_htools.engine.allocation.solution import Solution
 from ganeti_htools.engine.groups.detached import Detached, best_place, detached, has_room
 from ganeti_htools.engine.groups.health import Health, health
@@ -21,11 +21,11 @@ from ganeti_htools.engine.groups.rules import Rules, kept
 from ganeti_htools.engine.groups.targets import Targets
 from ganeti_htools.engine.groups.ways import left_node, nodes_after, way_out, ways_within
 from ganeti_htools.engine.rules import choice, settling
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS, copy_codes
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import AllocPolicy, Fail, Mirror
 
@@ -167,7 +167,7 @@ class Regrouping:
             if isinstance(failed_over, Fail):
                 return nodes[:0]
             state = failed_over
-        trial = tried_on(state, asked, Operation.REPLACE_SECONDARY, alone.nodes[nodes], Options())
+        trial = tried_on(state, asked, Operation.REPLACE_SECONDARY, alone.nodes[nodes], PlacementOptions())
         source = copy_codes(alone.state.columns.take(nodes), asked)
         reached: Ints = nodes[(trial.codes == FITS) & (source == FITS)]
         return reached
@@ -197,7 +197,7 @@ class Regrouping:
         """The state after an instance has gone its way, or why it cannot."""
         after, asked = self.state.copy(), self.state.instance(index)
         for part in parts:
-            trial = tried(after, asked, part, Options())
+            trial = tried(after, asked, part, PlacementOptions())
             code = int(trial.codes.ravel()[0])
             if code != FITS:
                 return FAIL[code]

@@ -1,11 +1,10 @@
 """Why a node group cannot be repaired, in words."""
 
-from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.groups.causes import causes
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.wording import some
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
+from ganeti_htools.model.moves import MovePart, Operation
 
 
 def in_the_way(now: Regrouping, group: int) -> str:

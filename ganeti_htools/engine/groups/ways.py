@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.engine.allocation.exchange import exchange
-from ganeti_htools.engine.allocation.move_parts import MovePart, tried, tried_on
+from ganeti_htools.engine.allocation.move_parts import tried, tried_on
 from ganeti_htools.engine.balancing.traffic import copied_by
 from ganeti_htools.engine.groups.rules import Rules, held
 from ganeti_htools.engine.rules import affinity, choice, settling
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail, Mirror
 
@@ -72,7 +72,7 @@ def ways_within(state: State, rules: Rules, index: int, group: int) -> Iterator[
     for first, last in _SHORT[asked.row.template.mirror]:
         trying = state
         if first is not None:
-            trial = tried(state, asked, MovePart(first), Options())
+            trial = tried(state, asked, MovePart(first), PlacementOptions())
             if trial.codes.ravel()[0] != FITS or state.columns.offline[state.snode[index]]:
                 continue
             settling.settle(trying := state.copy(), trial)
@@ -97,7 +97,10 @@ def _in_order(
     """The targets (rows) on which an operation is possible, what leaves the lowest score in scope first."""
     if not len(targets):
         return
-    trial, crowding = tried_on(state, asked, operation, targets, Options()), affinity.crowding(state, scope)
+    trial, crowding = (
+        tried_on(state, asked, operation, targets, PlacementOptions()),
+        affinity.crowding(state, scope),
+    )
     codes = trial.codes.copy()
     while (best := choice.best(state, replace(trial, codes=codes), scope, crowding)) is not None:
         yield int(targets[best])

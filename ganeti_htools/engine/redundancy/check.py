@@ -8,8 +8,8 @@ import numpy as np
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.engine.redundancy.node_loss import Means, Recovery, recover
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE, Bools, sorted_unique
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 
 
@@ -82,7 +82,7 @@ def groups(state: State) -> list[int]:
 
 def fragile_nodes(state: State, scope: Bools) -> Bools:
     """Nodes that cannot be lost with all their instances living on in the group ``scope``."""
-    return assess(state, scope, Options()).fragile()
+    return assess(state, scope, PlacementOptions()).fragile()
 
 
 def health(state: State, scope: Bools, capacity: bool = True) -> Health:

@@ -21,10 +21,10 @@ from ganeti_htools.engine.redundancy.node_loss import (
 )
 from ganeti_htools.engine.redundancy.sums import free_on, proved
 from ganeti_htools.engine.rules import settling
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.resources import MEMORY
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints, sorted_unique
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
 
@@ -196,7 +196,7 @@ class Redundancy(KnownLosses):
         return not self.tried[node]
 
 
-def assess(state: State, scope: Bools, options: Options) -> Redundancy:
+def assess(state: State, scope: Bools, options: PlacementOptions) -> Redundancy:
     """What can be said of the redundancy of the nodes in scope before anything is placed."""
     columns, size = state.columns, len(state.group)
     looked = scope & ~columns.offline if options.accept_existing else scope

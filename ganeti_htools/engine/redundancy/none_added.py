@@ -6,9 +6,9 @@ import numpy as np
 
 from ganeti_htools.engine.redundancy.global_n1 import Check, Redundancy, assess
 from ganeti_htools.engine.rules import settling
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance
 
 
@@ -32,7 +32,7 @@ class NoneAdded(Check):
         """Whether all nodes that could be lost before can be lost afterwards."""
         placed = self.before.state.copy()
         settling.settle(placed, trial)
-        return not (assess(placed, self.before.scope, Options()).fragile() & ~self.fragile).any()
+        return not (assess(placed, self.before.scope, PlacementOptions()).fragile() & ~self.fragile).any()
 
     def hopeless(self, suspects: list[int]) -> bool:
         """One failure says nothing of other candidates."""

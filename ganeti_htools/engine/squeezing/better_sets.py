@@ -15,12 +15,12 @@ import numpy as np
 
 from ganeti_htools.engine.balancing.balance import Step
 from ganeti_htools.engine.balancing.traffic import copied, copied_by
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.engine.squeezing.candidates import offline_candidates
 from ganeti_htools.engine.squeezing.node_sets import ascending
 from ganeti_htools.engine.squeezing.power_group import PowerGroup
 from ganeti_htools.engine.squeezing.power_plan import PowerPlan, Wishes
 from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.moves import Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Mirror
 

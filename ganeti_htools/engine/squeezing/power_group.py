@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ganeti_htools.engine.balancing import shared_storage
-from ganeti_htools.engine.balancing.balance import Balancing, Step, candidates, rebalance
+from ganeti_htools.engine.balancing.balance import Step, candidates, rebalance
 from ganeti_htools.engine.balancing.replay import Replay
 from ganeti_htools.engine.balancing.shared_instances import SharedInstances, regular, shared_instances
 from ganeti_htools.engine.squeezing import reserve
@@ -15,11 +15,12 @@ from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, Phase, Po
 from ganeti_htools.engine.squeezing.sums import Sums, sums_of
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import Mirror
 
 # To the end: every step that gains anything; instances without a mirror only leave nodes.
-TO_THE_END = Balancing(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf, unmirrored=True)
+TO_THE_END = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf, unmirrored=True)
 
 LAST_CANDIDATES = "is one of the last master candidates"
 NOT_REDUNDANT = "the group would not hold N+1"

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ganeti_htools.engine.balancing import recheck
-from ganeti_htools.engine.balancing.recheck import NamedStep
 from ganeti_htools.engine.squeezing import reserve
 from ganeti_htools.engine.squeezing.candidates import lacks_master_candidates, online_candidates
 from ganeti_htools.engine.squeezing.power_group import TO_THE_END, switched
 from ganeti_htools.engine.squeezing.power_plan import Action, Wanted
 from ganeti_htools.model.columns import Bools, sorted_unique
+from ganeti_htools.model.moves import NamedStep
 from ganeti_htools.model.state import State
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import hail, hbal, hcheck
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.planning.decision import Cache, respond
 from tests.support.clusters import Json, Shape, cluster
 from tests.support.messages import allocate, encode, message
@@ -65,11 +65,11 @@ def test_it_is_refused_in_one_line(
 @pytest.mark.parametrize(("storage", "error"), BAD)
 def test_the_daemon_says_the_same(storage: list[Json], error: str) -> None:
     whole, cache = message(described([GOOD]), allocate("new.example.org", "plain")), Cache()
-    respond(encode(whole).encode(), Options(), cache)
+    respond(encode(whole).encode(), PlacementOptions(), cache)
     bad = message(described(storage), allocate("new.example.org", "plain"))
     for kept in (None, cache):
         with pytest.raises(DataError, match=rf"node '{NODE}'.*storage: ") as caught:
-            respond(encode(bad).encode(), Options(), kept)
+            respond(encode(bad).encode(), PlacementOptions(), kept)
         assert error in str(caught.value)
 
 

@@ -4,14 +4,14 @@ from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import ONE_SHOT, algorithm, parse_options
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import obey
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.errors import UsageError
+from ganeti_htools.model.options import PlacementOptions
 
 WORDS = [
     *("--no-capacity-checks", "--accept-existing-errors", "--ignore-soft-errors"),
     *("--restrict-allocation-to=a,b", "--static-kvm-node-memory=7"),
 ]
-WISHED = Options(
+WISHED = PlacementOptions(
     capacity=False,
     accept_existing=True,
     ignore_soft_errors=True,
@@ -22,7 +22,7 @@ WISHED = Options(
 
 def test_a_command_line_and_parameters_ask_for_the_same() -> None:
     assert algorithm(obey(HAIL, WORDS)) == parse_options(WORDS) == WISHED
-    assert algorithm(CommandLine()) == parse_options([]) == Options()
+    assert algorithm(CommandLine()) == parse_options([]) == PlacementOptions()
 
 
 def test_explain_is_no_parameter_of_an_iallocator() -> None:

@@ -3,13 +3,13 @@ from dataclasses import asdict
 from ganeti_htools.commandline.plans import balancing_of, execution_of
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import obey
-from ganeti_htools.engine.balancing.balance import Balancing
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning.proposal import Execution
 
 
 def test_without_options() -> None:
     line = obey(HBAL, [])
-    assert balancing_of(line) == Balancing()
+    assert balancing_of(line) == BalancingOptions()
     assert execution_of(line) == Execution()
 
 
@@ -19,7 +19,7 @@ def test_each_option_of_balancing() -> None:
         *("--ignore-soft-errors", "--min-gain=1", "--min-gain-limit=2", "--min-score=3", "-l4"),
         *("--avoid-disk-moves=5", "--avoid-long-solutions=6", "--long-solution-threshold=7"),
     ]
-    usual, wished = asdict(Balancing()), asdict(balancing_of(obey(HBAL, words)))
+    usual, wished = asdict(BalancingOptions()), asdict(balancing_of(obey(HBAL, words)))
     # Only hsqueeze lets instances without a mirror leave nodes.
     assert [name for name in usual if wished[name] == usual[name]] == ["unmirrored"]
     numbers = [wished[name] for name in ("min_gain", "min_gain_limit", "min_score", "max_length")]

@@ -8,9 +8,9 @@ import pytest
 from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.decide import Decision, decide
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import (
     Allocate,
     AllocateSecondary,
@@ -25,7 +25,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from tests.support.by_hand import cluster, instance
 
-OPTIONS = Options(capacity=False)
+OPTIONS = PlacementOptions(capacity=False)
 NEW = Placement(instance("new", DiskTemplate.PLAIN, ""), 1, None)
 LARGE = Placement(instance("large", DiskTemplate.PLAIN, "", mem=20_000), 1, None)
 REQUESTS: list[Request] = [
@@ -88,7 +88,9 @@ def test_one_of_several_has_no_place_in_its_group() -> None:
 def test_only_the_nodes_that_the_request_names_unless_the_options_do() -> None:
     state = state_of()
     assert chosen(decide(state, Allocate(NEW, ("b",)), OPTIONS)) == [(1,)]
-    assert chosen(decide(state, Allocate(NEW, ("b",)), Options(capacity=False, restrict_to=("a",)))) == [(0,)]
+    assert chosen(
+        decide(state, Allocate(NEW, ("b",)), PlacementOptions(capacity=False, restrict_to=("a",)))
+    ) == [(0,)]
 
 
 @pytest.mark.parametrize(

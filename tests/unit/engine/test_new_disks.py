@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.decide import Decision, decide
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, AllocateSecondary, ChangeGroup, MultiAllocate, Placement
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
@@ -17,7 +17,7 @@ from tests.support import by_hand
 
 VG, META, SSD = (DesiredUnit(StorageType.LVM_VG, key) for key in ("vg", "meta", "ssd"))
 FAST, SLOW = (DesiredUnit(StorageType.RADOS, key) for key in ("fast", "slow"))
-OPTIONS = Options(capacity=False)
+OPTIONS = PlacementOptions(capacity=False)
 
 
 def instance(

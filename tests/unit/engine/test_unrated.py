@@ -13,10 +13,10 @@ from ganeti_htools.engine.allocation.pairs import on_pairs
 from ganeti_htools.engine.allocation.solution import GroupOutcome, Solution
 from ganeti_htools.engine.balancing.shared_instances import regular
 from ganeti_htools.engine.rules import choice, placements
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
@@ -48,7 +48,7 @@ def test_there_is_no_score(what: str) -> None:
 def test_a_new_instance_goes_to_the_first_node() -> None:
     state = state_of("a")
     asked = state.ask(instance("new", DiskTemplate.EXT, ""))
-    found = on_nodes(state, asked, np.arange(4), everyone(state), Options(), None)
+    found = on_nodes(state, asked, np.arange(4), everyone(state), PlacementOptions(), None)
     assert found.nodes == (1,)  # the first has no CPUs, so too few
     assert math.isnan(found.metric)
 
@@ -66,7 +66,7 @@ def test_mirrored_ones_get_the_last_primary_and_its_first_secondary() -> None:
     state = state_of("b", what="t_mem")
     asked, rows = state.ask(instance("new", DiskTemplate.DRBD, "")), np.arange(4)
     base = choice.base(state, everyone(state))
-    found = on_pairs(state, asked, rows, rows, base, Options(), None)
+    found = on_pairs(state, asked, rows, rows, base, PlacementOptions(), None)
     assert found.nodes == (3, 0)
     assert math.isnan(found.metric)
 

@@ -8,8 +8,6 @@ import trio
 from trio.testing import MockClock
 
 from ganeti_htools.backends import luxi
-from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.execution.events import Away, Changed, Event, News, Submitted, Submitting
 from ganeti_htools.execution.execute import execute
 from ganeti_htools.execution.jobs import Job, Jobsets, opcodes_of
@@ -24,6 +22,7 @@ from ganeti_htools.luxi.jobs import Patience
 from ganeti_htools.luxi.opcodes import Signature
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.simulator.world import lose
 from tests.support.simulated import Simulated, simulated
 from tests.support.worlds import world

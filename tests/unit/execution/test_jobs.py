@@ -2,10 +2,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.execution.jobs import opcodes_of
 from ganeti_htools.luxi import opcodes
+from ganeti_htools.model.moves import MoveKind, NamedStep
 
 
 @pytest.mark.parametrize(

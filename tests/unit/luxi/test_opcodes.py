@@ -1,8 +1,8 @@
 """The opcodes that Debian's tools were seen to submit."""
 
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.luxi import opcodes
 from ganeti_htools.luxi.opcodes import PRIORITIES, Signature
+from ganeti_htools.model.moves import Operation
 
 
 def test_moves() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from ganeti_htools.engine.rules.options import Options
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.planning.decision import respond
 from ganeti_htools.planning.gist import MOST, Gist
 from tests.support import messages
@@ -19,7 +19,7 @@ MANY = [messages.allocate(f"new{number}", disks=[1024]) for number in range(MOST
 
 
 def decided(request: Json) -> tuple[Gist, Any]:
-    decision = respond(messages.encode(messages.message(DATA, request)).encode(), Options())
+    decision = respond(messages.encode(messages.message(DATA, request)).encode(), PlacementOptions())
     return decision.gist, orjson.loads(decision.answer)
 
 

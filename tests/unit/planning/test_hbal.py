@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
 from ganeti_htools.model.errors import DataError, HtoolsError
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal, view
@@ -21,7 +21,7 @@ from tests.support.by_hand import instance
 
 ROWS = [instance(f"i{row}", DiskTemplate.EXT, "n0") for row in range(4)]
 CLUSTER = by_hand.cluster(dict.fromkeys(("n0", "n1", "n2"), 10_000), ROWS)
-OPTIONS = Options(balancing=Balancing(min_gain=0.0))
+OPTIONS = Options(balancing=BalancingOptions(min_gain=0.0))
 
 
 def ignore(_text: str) -> None:
@@ -85,7 +85,7 @@ def test_a_rest_that_does_not_fit_ends_or_is_planned_anew() -> None:
 
 
 def test_moves_that_were_made_count_when_it_is_planned_anew() -> None:
-    options = replace(OPTIONS, balancing=Balancing(min_gain=0.0, max_length=2))
+    options = replace(OPTIONS, balancing=BalancingOptions(min_gain=0.0, max_length=2))
     proposal = hbal.propose(CLUSTER, options, ignore)
     gone = replace(CLUSTER, instances=CLUSTER.instances[2:])
     for made, left in ((0, 2), (1, 1), (2, 0), (3, 0)):

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.engine.allocation.move_parts import NamedMove
 from ganeti_htools.execution.jobs import Jobsets
 from ganeti_htools.execution.review import Review
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import NamedMove
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import group_moves, hregroup
 from ganeti_htools.planning.hregroup import Options

@@ -8,8 +8,8 @@ import pytest
 
 from ganeti_htools.backends import iallocator
 from ganeti_htools.commandline.parameters import parse_options
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group, Nic
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import ChangeGroup, NodeEvacuate
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from ganeti_htools.planning.decision import Known, respond
@@ -19,7 +19,7 @@ from tests.support.by_hand import instance, node
 from tests.support.clusters import Shape, cluster, uuid_of
 
 EXT = DiskTemplate.EXT
-OPTIONS = Options(inter_group=True)
+OPTIONS = PlacementOptions(inter_group=True)
 REQUEST = NodeEvacuate(("a", "b", "c"), EvacMode.ALL)
 NET, OTHER = Nic(network="net"), Nic(network="other")
 ROWS = (
@@ -40,7 +40,7 @@ def networks(made: Cluster) -> list[list[str | None]]:
 
 
 def test_nothing_is_done_where_it_is_not_wanted() -> None:
-    for request, options in ((REQUEST, Options()), (ChangeGroup(("a",), ()), OPTIONS)):
+    for request, options in ((REQUEST, PlacementOptions()), (ChangeGroup(("a",), ()), OPTIONS)):
         made, after, note = prepared(CLUSTER, request, options, None)
         assert made is CLUSTER
         assert (after, note) == (options, "")
@@ -73,7 +73,7 @@ def test_a_request_about_a_part_of_the_cluster(
     known = None if there is None else replace(CLUSTER, nodes=tuple(nodes[name] for name in there))
     made, options, note = prepared(asked, REQUEST, OPTIONS, known)
     assert made is asked
-    assert (options, note) == (Options(), f"; no other groups are looked at: {why}")
+    assert (options, note) == (PlacementOptions(), f"; no other groups are looked at: {why}")
 
 
 def crowded(networks: bool = False) -> tuple[Any, Any]:

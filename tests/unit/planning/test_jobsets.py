@@ -5,10 +5,10 @@ import numpy as np
 
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.balancing.balance import Step
-from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind, Operation
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.jobsets import Move, Names, command, cost_of, jobsets

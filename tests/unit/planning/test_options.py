@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import hbal, hsqueeze
 from ganeti_htools.planning.options import from_json, names, to_json
 from ganeti_htools.planning.proposal import Execution
@@ -16,7 +16,7 @@ from ganeti_htools.planning.view import View
 
 SOME = hbal.Options(
     View(offline=("n1", "n2"), max_cpu=4.0, min_disk=0.1, ignore_dynu=True),
-    Balancing(disk_moves=False, disk_moves_factor=1.5, max_length=3),
+    BalancingOptions(disk_moves=False, disk_moves_factor=1.5, max_length=3),
     Execution("stop", wait_for_nodes=True, reason="why not", priority="low"),
     group="default",
 )
@@ -29,7 +29,7 @@ def test_options_are_what_they_were(options: Any) -> None:
 
 def test_only_what_is_no_default_is_told() -> None:
     assert to_json(hbal.Options()) == {}
-    wanted = replace(hbal.Options(), view=View(offline=("n1",)), balancing=Balancing(max_length=3))
+    wanted = replace(hbal.Options(), view=View(offline=("n1",)), balancing=BalancingOptions(max_length=3))
     assert to_json(wanted) == {"offline": ["n1"], "max_length": 3}
 
 

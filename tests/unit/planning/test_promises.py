@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.planning.decision import Cache, Known, Response, respond
@@ -137,7 +137,7 @@ def decided(
     request: Json, *promises: Promise, cache: Cache | None = None, known: Known | None = None
 ) -> Response:
     text = messages.encode(messages.message(DATA, request)).encode()
-    return respond(text, Options(), cache, known, promises)
+    return respond(text, PlacementOptions(), cache, known, promises)
 
 
 def places(response: Response) -> list[str]:
@@ -222,7 +222,7 @@ def test_what_is_answered_is_promised(kind: str) -> None:
     found = 0
     for seed in range(40):
         asked = case(seed, kind)
-        response = respond(asked.text.encode(), Options())
+        response = respond(asked.text.encode(), PlacementOptions())
         promised = [[promise.row.pnode, promise.row.snode] for promise in response.promises]
         nodes = [[*each, None][:2] for each in response.gist.nodes]
         if kind == "allocate-secondary":

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing, stepwise
+from ganeti_htools.engine.balancing.balance import stepwise
 from ganeti_htools.luxi.opcodes import PRIORITIES
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.proposal import Execution, begin, retraced, told, unwatched
 from ganeti_htools.version import title
@@ -23,7 +24,7 @@ MOVABLE = np.ones(len(ROWS), np.bool_)
 
 
 def steps() -> list[Any]:
-    found = stepwise(derive(CLUSTER), np.ones(3, np.bool_), Balancing(min_gain=0.0), MOVABLE)
+    found = stepwise(derive(CLUSTER), np.ones(3, np.bool_), BalancingOptions(min_gain=0.0), MOVABLE)
     return list(found)
 
 

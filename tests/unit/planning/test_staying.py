@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
 from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.staying import Staying, staying
 from ganeti_htools.planning.view import View, state_of
@@ -20,7 +20,7 @@ DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 
 def left(
     cluster: Cluster,
-    options: Balancing | None = None,
+    options: BalancingOptions | None = None,
     *,
     steps: int = 0,
     offline: Sequence[str] = ("n0",),
@@ -30,7 +30,7 @@ def left(
     state = state_of(cluster, View(offline=tuple(offline)))
     scope = np.ones(len(state.group), np.bool_) if scope is None else scope
     movable = np.ones(len(state.pnode), np.bool_) if movable is None else movable
-    return list(staying(state, scope, movable, options or Balancing(), steps))
+    return list(staying(state, scope, movable, options or BalancingOptions(), steps))
 
 
 def drained(*rows: Instance, mem: int = 10_000) -> Cluster:
@@ -100,14 +100,14 @@ NO_WAY = "no other node is online, or the options do not allow the move"
 @pytest.mark.parametrize(
     ("options", "steps", "why"),
     [
-        (Balancing(), 0, "moving it would not gain enough"),
-        (Balancing(max_length=2), 1, "moving it would not gain enough"),
-        (Balancing(max_length=2), 2, "the plan ends before"),
-        (Balancing(max_length=0), 0, "the plan ends before"),
-        (Balancing(instance_moves=False, disk_moves=False), 0, NO_WAY),
+        (BalancingOptions(), 0, "moving it would not gain enough"),
+        (BalancingOptions(max_length=2), 1, "moving it would not gain enough"),
+        (BalancingOptions(max_length=2), 2, "the plan ends before"),
+        (BalancingOptions(max_length=0), 0, "the plan ends before"),
+        (BalancingOptions(instance_moves=False, disk_moves=False), 0, NO_WAY),
     ],
 )
-def test_options(options: Balancing, steps: int, why: str) -> None:
+def test_options(options: BalancingOptions, steps: int, why: str) -> None:
     assert [each.why for each in left(drained(instance("a", EXT, "n0")), options, steps=steps)] == [why]
 
 

@@ -10,9 +10,10 @@ from ganeti_htools.backends import simu
 from ganeti_htools.cli.report import balance
 from ganeti_htools.cli.report.balance import After, Before, GroupReport
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.engine.balancing.balance import Balancing, score_of
+from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal
 from ganeti_htools.planning.hbal import Balanced, Options
@@ -40,7 +41,7 @@ def after_of(before: Before, plan: Balanced) -> After:
 
 
 def balanced(before: Before) -> After:
-    options = Options(balancing=Balancing(min_gain=0.0))
+    options = Options(balancing=BalancingOptions(min_gain=0.0))
     return after_of(before, hbal.plan(before.state, before.scope, options))
 
 

@@ -10,12 +10,12 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.cli.report.explanation import tell_moves, tell_places
 from ganeti_htools.commandline.line import CommandLine
-from ganeti_htools.engine.balancing.balance import Balancing, score_of
+from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.rules import choice
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.request import Allocate, Placement
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
@@ -32,7 +32,7 @@ def moves(name: str, capsys: pytest.CaptureFixture[str], *, text: bool = True, s
     state = derive(CLUSTER)
     rows = np.array([letter == "y" for letter in scope])
     line = CommandLine(explain=name, json=not text)
-    tell_moves(state, rows, line, Balancing(), choice.base(state, rows), score_of(state, rows))
+    tell_moves(state, rows, line, BalancingOptions(), choice.base(state, rows), score_of(state, rows))
     return capsys.readouterr().out
 
 
@@ -58,7 +58,7 @@ def test_an_instance_of_another_group(capsys: pytest.CaptureFixture[str]) -> Non
 
 def places(capsys: pytest.CaptureFixture[str], *, text: bool) -> str:
     state = derive(CLUSTER, [NEW.placement.instance])
-    tell_places(state, NEW, Options(capacity=False), not text)
+    tell_places(state, NEW, PlacementOptions(capacity=False), not text)
     return capsys.readouterr().out
 
 
@@ -80,7 +80,7 @@ def test_places_that_lack_a_unit_say_which(capsys: pytest.CaptureFixture[str]) -
     without = replace(made.nodes[1], storage=(made.nodes[1].storage or ())[:1])
     state = derive(replace(made, nodes=(made.nodes[0], without)), [row])
     request = Allocate(Placement(row, 1, None), None)
-    tell_places(state, request, Options(capacity=False), json=False)
+    tell_places(state, request, PlacementOptions(capacity=False), json=False)
     *_, first, second, why = capsys.readouterr().out.splitlines()
     assert first.split(maxsplit=2) == [
         "node-01-001",
@@ -90,7 +90,7 @@ def test_places_that_lack_a_unit_say_which(capsys: pytest.CaptureFixture[str]) -
     assert second.split(maxsplit=2)[:2] == ["node-01-002", "FailDisk"]
     assert second.rstrip().endswith("FailDisk        has no lvm-vg/ssdvg")
     assert "most missing: disk space on lvm-vg/ssdvg; closest: node-01-001 lacks 1 MiB" in why
-    tell_places(state, request, Options(capacity=False), json=True)
+    tell_places(state, request, PlacementOptions(capacity=False), json=True)
     (told,) = json.loads(capsys.readouterr().out)
     assert [place["storage"] for place in told["places"]] == [
         "lacks 1 MiB of disk space on lvm-vg/ssdvg",
@@ -106,7 +106,7 @@ def test_moves_to_nodes_that_lack_a_unit_say_which(capsys: pytest.CaptureFixture
     state = derive(replace(made, nodes=(*made.nodes[:2], lacks), instances=(row,)))
     scope = np.ones(3, np.bool_)
     line = CommandLine(explain="i", json=True)
-    tell_moves(state, scope, line, Balancing(), choice.base(state, scope), score_of(state, scope))
+    tell_moves(state, scope, line, BalancingOptions(), choice.base(state, scope), score_of(state, scope))
     refused = [each for each in json.loads(capsys.readouterr().out) if "fail" in each]
     assert {each["storage"] for each in refused} == {"has no lvm-vg/ssdvg"}
     assert len(refused) == 4

@@ -11,9 +11,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError
 from ganeti_htools.planning.gist import Gist
@@ -51,7 +51,7 @@ class Engine:
     def respond(
         self,
         data: bytes,
-        _options: Options,
+        _options: PlacementOptions,
         cache: Cache | None = None,
         known: Known | None = None,
         _promises: Collection[Promise] = (),
@@ -382,7 +382,9 @@ async def test_a_template_is_refused_only_by_the_newest_configuration(
     """It may have been enabled a moment ago."""
     clusters = [KNOWN]
 
-    def respond(_data: bytes, _options: Options, _cache: Cache, known: Known, _promises: Any) -> Response:
+    def respond(
+        _data: bytes, _options: PlacementOptions, _cache: Cache, known: Known, _promises: Any
+    ) -> Response:
         return Response(f"{known.age}", (), GIST, not_enabled=known is KNOWN)
 
     async def renew() -> None:

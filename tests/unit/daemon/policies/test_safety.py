@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ganeti_htools.engine.balancing.recheck import NamedStep
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Review
 from ganeti_htools.model.cluster import Cluster, Disk, Group
+from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.proposal import Proposal

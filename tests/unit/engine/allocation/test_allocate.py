@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.allocation.allocate import best_outcome, candidates, in_group, in_groups
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group, Nic
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
 from tests.support.by_hand import instance, node
 
-OPTIONS = Options(capacity=False)
+OPTIONS = PlacementOptions(capacity=False)
 
 
 def state_of(*policies: AllocPolicy, networks: tuple[str, ...] = ("net",)) -> State:

@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.allocation.evacuate import change_group, evacuate_nodes, relocate
-from ganeti_htools.engine.allocation.move_parts import MovePart
-from ganeti_htools.engine.rules.move_kinds import Operation
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from tests.support.by_hand import cluster, instance, node
@@ -33,12 +32,12 @@ def state_of(*offline: str, others: int = 0) -> State:
 
 
 def test_a_mirrored_instance_fails_over_off_its_primary() -> None:
-    (moved,) = evacuate_nodes(state_of(), [0], EvacMode.PRIMARY, Options()).moved
+    (moved,) = evacuate_nodes(state_of(), [0], EvacMode.PRIMARY, PlacementOptions()).moved
     assert (moved.nodes, moved.parts) == ((1, 0), (FAILOVER,))
 
 
 def test_a_new_secondary() -> None:
-    (moved,) = evacuate_nodes(state_of(), [0], EvacMode.SECONDARY, Options()).moved
+    (moved,) = evacuate_nodes(state_of(), [0], EvacMode.SECONDARY, PlacementOptions()).moved
     assert moved.nodes == (0, 3)
     assert moved.parts == (MovePart(Operation.REPLACE_SECONDARY, 3),)
 
@@ -46,7 +45,7 @@ def test_a_new_secondary() -> None:
 @pytest.mark.parametrize(("offline", "first"), [((), ()), (("a",), (FAILOVER,))])
 def test_off_both_nodes(offline: tuple[str, ...], first: tuple[MovePart, ...]) -> None:
     """From a lost primary the instance fails over first."""
-    result = evacuate_nodes(state_of(*offline), [0], EvacMode.ALL, Options())
+    result = evacuate_nodes(state_of(*offline), [0], EvacMode.ALL, PlacementOptions())
     (moved,) = result.moved
     assert set(moved.nodes) == {2, 3}
     pnode, snode = moved.nodes
@@ -61,14 +60,14 @@ def test_off_both_nodes(offline: tuple[str, ...], first: tuple[MovePart, ...]) -
 
 def test_what_cannot_move_is_told_and_the_others_move() -> None:
     before = state_of("c", "d")
-    result = evacuate_nodes(before, [0, 1, 2], EvacMode.ALL, Options())
+    result = evacuate_nodes(before, [0, 1, 2], EvacMode.ALL, PlacementOptions())
     assert [(moved.instance, moved.nodes) for moved in result.moved] == []
     assert dict(result.failed) == {
         0: "Can't find any good nodes for relocation: no nodes available",
         1: "Can't find any good node: ",
         2: "Instances of type plain cannot be relocated",
     }
-    result = evacuate_nodes(before, [1, 2], EvacMode.PRIMARY, Options())
+    result = evacuate_nodes(before, [1, 2], EvacMode.PRIMARY, PlacementOptions())
     assert [(moved.instance, moved.nodes) for moved in result.moved] == [(1, (1,))]
     assert int(before.pnode[1]) == 0
 
@@ -84,11 +83,11 @@ def test_what_cannot_move_is_told_and_the_others_move() -> None:
 )
 def test_relocations_that_are_refused(index: int, count: int, leaving: list[int], why: str) -> None:
     with pytest.raises(RequestFailed, match=f"^{why}$"):
-        relocate(state_of(), index, count, leaving, Options())
+        relocate(state_of(), index, count, leaving, PlacementOptions())
 
 
 def test_to_another_group() -> None:
-    options = Options(capacity=False)
+    options = PlacementOptions(capacity=False)
     (moved,) = change_group(state_of(others=2), [0], [], options).moved
     assert moved.group == 1
     assert set(moved.nodes) == {4, 5}

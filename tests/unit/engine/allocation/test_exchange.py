@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.allocation.exchange import to_best_pair
-from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.allocation.reporter import Reporter
-from ganeti_htools.engine.rules.move_kinds import Operation
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
@@ -47,7 +46,7 @@ def state_of(offline: str = "", mem: int = 1_000, **sizes: int) -> State:
 
 def exchanged(state: State, targets: str, told: Reporter) -> list[MovePart]:
     rows = np.array([state.nodes[name] for name in targets], np.int64)
-    return to_best_pair(state, state.instance(0), 0, rows, Options(), told)
+    return to_best_pair(state, state.instance(0), 0, rows, PlacementOptions(), told)
 
 
 @pytest.mark.parametrize(("offline", "first", "tried_on"), [("", [], 0), ("a", [FAILOVER], 1)])

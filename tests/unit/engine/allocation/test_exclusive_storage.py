@@ -7,10 +7,10 @@ import pytest
 
 from ganeti_htools.engine.allocation import exclusive_storage
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, IPolicy, ISpec, MinMax
 from ganeti_htools.model.request import Allocate, AllocateSecondary, MultiAllocate, Placement, Request
 from ganeti_htools.model.state import State
@@ -37,7 +37,7 @@ def placed(state: State, count: int = 1, mem: int = 1000) -> tuple[tuple[str, ..
     """The nodes that were chosen, and by what: later instances lost for each interval, and disk left."""
     template = DiskTemplate.PLAIN if count == 1 else DiskTemplate.DRBD
     new = replace(instance("new", template, "", mem=mem), disks=(Disk(GIB, spindles=1),))
-    found = exclusive_storage.in_group(state, state.ask(new), count, 0, Options()).solution
+    found = exclusive_storage.in_group(state, state.ask(new), count, 0, PlacementOptions()).solution
     assert found is not None
     return tuple(state.names(found.nodes)), found.metric
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_placed_is_refused(nodes: dict[str, int], count: int, pro
     state = state_of(memory=nodes, disks=dict.fromkeys(nodes, GIB))
     asked = state.ask(instance("new", DiskTemplate.PLAIN, ""))
     with pytest.raises(RequestFailed, match=problem):
-        exclusive_storage.in_group(state, asked, count, 0, Options())
+        exclusive_storage.in_group(state, asked, count, 0, PlacementOptions())
 
 
 def wish(group: str | None = None) -> Placement:

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from ganeti_htools.engine.allocation.leave import leave
-from ganeti_htools.engine.allocation.move_parts import MovePart
-from ganeti_htools.engine.rules.move_kinds import Operation
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from tests.support.by_hand import cluster, instance
@@ -36,7 +35,7 @@ def left(
 ) -> tuple[list[MovePart], tuple[int, int]]:
     """The parts of the move, and the nodes that the instance has then."""
     rows = np.array([state.nodes[name] for name in targets], np.int64)
-    parts = leave(state, state.instance(index), mode, 0, rows, Options())
+    parts = leave(state, state.instance(index), mode, 0, rows, PlacementOptions())
     return parts, (int(state.pnode[index]), int(state.snode[index]))
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from ganeti_htools.engine.allocation.move_parts import MovePart, carry_out, fail_over
+from ganeti_htools.engine.allocation.move_parts import carry_out, fail_over
 from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.redundancy.global_n1 import Check
-from ganeti_htools.engine.rules.move_kinds import Operation
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
@@ -39,7 +39,7 @@ def state_of(snode: int = 10_000) -> State:
 def test_a_part_of_an_instance_without_secondary(template: DiskTemplate, operation: Operation) -> None:
     one = instance("one", template, "a", mem=3_000)
     state = derive(cluster({"a": 10_000, "b": 10_000}, [one]))
-    carry_out(state, state.instance(0), MovePart(operation, 1), Options())
+    carry_out(state, state.instance(0), MovePart(operation, 1), PlacementOptions())
     assert nodes(state) == (1, NOWHERE)
     assert state.columns.unallocated.tolist() == [10_000, 7_000]
 
@@ -50,7 +50,7 @@ def nodes(state: State) -> tuple[int, int]:
 
 def test_a_failover_exchanges_the_roles() -> None:
     state, told = state_of(), Told()
-    fail_over(state, state.instance(0), Options(), told)
+    fail_over(state, state.instance(0), PlacementOptions(), told)
     assert nodes(state) == (1, 0)
     assert state.columns.unallocated.tolist() == [10_000, 7_000, 10_000]
     assert told.nodes == [[1]]
@@ -59,7 +59,7 @@ def test_a_failover_exchanges_the_roles() -> None:
 def test_a_failover_that_is_not_possible_changes_nothing() -> None:
     state, told = state_of(snode=2_000), Told()
     with pytest.raises(RequestFailed, match=r"^FailMem$"):
-        fail_over(state, state.instance(0), Options(), told)
+        fail_over(state, state.instance(0), PlacementOptions(), told)
     assert nodes(state) == (0, 1)
     assert told.nodes == [[1]]
 
@@ -70,7 +70,7 @@ def test_a_failover_that_is_not_possible_changes_nothing() -> None:
 )
 def test_a_part_is_carried_out(part: MovePart, expected: tuple[int, int]) -> None:
     state = state_of()
-    carry_out(state, state.instance(0), part, Options())
+    carry_out(state, state.instance(0), part, PlacementOptions())
     assert nodes(state) == expected
     assert state.peers[expected] == 3_000  # what the secondary keeps free
     assert state.peers.sum() == 3_000

@@ -4,10 +4,10 @@ import numpy as np
 
 from ganeti_htools.engine.allocation.one_node import on_nodes
 from ganeti_htools.engine.redundancy.global_n1 import Check
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
@@ -37,7 +37,7 @@ class Only(Check):
 
 
 def test_of_equally_good_nodes_the_last_wins() -> None:
-    found = on_nodes(STATE, ASKED, NODES, EVERYONE, Options(), None)
+    found = on_nodes(STATE, ASKED, NODES, EVERYONE, PlacementOptions(), None)
     assert found.nodes == (3,)
     assert found.failures == {Fail.MEM: 1}
     assert found.successes == 3
@@ -45,7 +45,7 @@ def test_of_equally_good_nodes_the_last_wins() -> None:
 
 def test_the_best_first_until_one_is_redundant() -> None:
     check = Only(0)
-    found = on_nodes(STATE, ASKED, NODES, EVERYONE, Options(), check)
+    found = on_nodes(STATE, ASKED, NODES, EVERYONE, PlacementOptions(), check)
     assert found.nodes == (0,)
     assert check.asked_of == [3, 1, 0]
     assert found.failures == {Fail.MEM: 1, Fail.N1: 2}
@@ -53,6 +53,6 @@ def test_the_best_first_until_one_is_redundant() -> None:
 
 
 def test_none_if_none_is_redundant() -> None:
-    found = on_nodes(STATE, ASKED, NODES, EVERYONE, Options(), Only())
+    found = on_nodes(STATE, ASKED, NODES, EVERYONE, PlacementOptions(), Only())
     assert (found.nodes, found.trial, found.metric) == ((), None, None)
     assert found.failures == {Fail.MEM: 1, Fail.N1: 3}

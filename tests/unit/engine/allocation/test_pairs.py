@@ -8,10 +8,10 @@ from ganeti_htools.engine.allocation.reporter import Reporter
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import affinity, choice, settling
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import Bools, Ints
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
@@ -43,7 +43,7 @@ def given() -> tuple[State, RequestedInstance]:
 def test_pairs_as_judged() -> None:
     state, asked = given()
     base, kept = choice.base(state, EVERYONE, affinity.crowding(state, EVERYONE)), Keeping()
-    found = on_pairs(state, asked, NODES, NODES, base, Options(), None, kept)
+    found = on_pairs(state, asked, NODES, NODES, base, PlacementOptions(), None, kept)
     pairs = kept.pairs
     assert not pairs.fits[NODES, NODES].any()
     assert (pairs.codes[2, [0, 1, 3]] == CODE[Fail.MEM]).all()
@@ -57,7 +57,7 @@ def test_pairs_as_judged() -> None:
 def test_the_score_is_that_of_the_cluster_afterwards(pair: tuple[int, int]) -> None:
     state, asked = given()
     base, kept = choice.base(state, EVERYONE), Keeping()
-    on_pairs(state, asked, NODES, NODES, base, Options(), None, kept)
+    on_pairs(state, asked, NODES, NODES, base, PlacementOptions(), None, kept)
     trial = kept.pairs.trial(np.array([pair[0]]), np.array([pair[1]]))
     assert trial.codes[0] == FITS
     after = state.copy()
@@ -85,7 +85,7 @@ class Only(Check):
 def test_only_a_redundant_pair_is_chosen(pair: tuple[int, int]) -> None:
     state, asked = given()
     base, kept = choice.base(state, EVERYONE), Keeping()
-    found = on_pairs(state, asked, NODES, NODES, base, Options(), Only(pair), kept)
+    found = on_pairs(state, asked, NODES, NODES, base, PlacementOptions(), Only(pair), kept)
     assert found.nodes == pair
     assert kept.admitted == kept.pairs.fits.sum() - kept.pairs.fits[pair[1]].sum()
     assert found.successes + found.failures.get(Fail.N1, 0) == kept.pairs.fits.sum()
@@ -93,6 +93,8 @@ def test_only_a_redundant_pair_is_chosen(pair: tuple[int, int]) -> None:
 
 def test_none_if_none_is_redundant() -> None:
     state, asked = given()
-    found = on_pairs(state, asked, NODES, NODES, choice.base(state, EVERYONE), Options(), Only((2, 0)))
+    found = on_pairs(
+        state, asked, NODES, NODES, choice.base(state, EVERYONE), PlacementOptions(), Only((2, 0))
+    )
     assert (found.nodes, found.successes) == ((), 0)
     assert found.failures[Fail.N1] > 0

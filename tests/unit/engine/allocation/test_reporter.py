@@ -7,10 +7,10 @@ import pytest
 
 from ganeti_htools.engine.allocation.reporter import SILENT, Reporter
 from ganeti_htools.engine.decide import decide
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import (
     Allocate,
     AllocateSecondary,
@@ -24,7 +24,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, EvacMode
 from tests.support.by_hand import cluster, instance
 
-OPTIONS = Options(capacity=False)
+OPTIONS = PlacementOptions(capacity=False)
 EVENTS = [name for name in vars(Reporter) if not name.startswith("_")]
 
 

@@ -8,12 +8,12 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.allocation import shortage
 from ganeti_htools.engine.decide import decide
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, Placement
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
@@ -47,7 +47,7 @@ def remark(template: DiskTemplate, size: int, kind: StorageType, key: str) -> st
     state, one = asked(template, size, kind, key)
     request = Allocate(Placement(one.row, template.required_nodes, None), None)
     with pytest.raises(RequestFailed) as failed:
-        decide(state, request, Options(capacity=False))
+        decide(state, request, PlacementOptions(capacity=False))
     return str(failed.value)
 
 
@@ -109,7 +109,7 @@ def test_a_mirror_whose_unit_is_full_is_named() -> None:
     second = replace(second, storage=tuple(unit for unit in units if unit.desired.key != "xenvg"))
     cluster = replace(ONE_GROUP, nodes=(first, second, *ONE_GROUP.nodes[2:]), instances=(mirrored,))
     state = derive(cluster)
-    found = shortage.remark(state, state.instance(0), Fail.N1, np.arange(4), np.arange(4), Options())
+    found = shortage.remark(state, state.instance(0), Fail.N1, np.arange(4), np.arange(4), PlacementOptions())
     place = f"{second.name} reports 0 MiB free on lvm-vg/ssdvg should {first.name} be lost"
     assert found == f"N+1 redundancy; closest: {place}"
 
@@ -122,7 +122,7 @@ def test_a_pool_that_tags_tell_of() -> None:
     state = derive(plain, [row])
     assert shortage.lacking(state, state.ask(row), 0) == ""
     assert shortage.lacking(state, state.ask(row), 1) == "does not see rados/vms"
-    found = decide(state, Allocate(Placement(row, 1, None), None), Options(capacity=False))
+    found = decide(state, Allocate(Placement(row, 1, None), None), PlacementOptions(capacity=False))
     assert isinstance(found.result, tuple)
     assert found.result[0].nodes == (0,)
 
@@ -155,7 +155,7 @@ def test_what_lacks_of_a_custom_class(there: tuple[Inventory, ...], amount: int,
     row = replace(instance("new", PLAIN, ""), tags=(tags.demand(GPU, amount),))
     state = derive(gpus(*there), [row])
     with pytest.raises(RequestFailed) as failed:
-        decide(state, Allocate(Placement(row, 1, None), None), Options(capacity=False))
+        decide(state, Allocate(Placement(row, 1, None), None), PlacementOptions(capacity=False))
     assert f"most missing: {text} FailResource: 4" in str(failed.value)
 
 
@@ -172,6 +172,6 @@ def test_what_lacks_of_a_custom_class_should_a_node_be_lost() -> None:
     described = replace(gpus(Inventory(4), Inventory(3), None, None), instances=tuple(rows))
     state = derive(described)
     with pytest.raises(RequestFailed) as failed:
-        decide(state, Allocate(Placement(instance("new", PLAIN, ""), 1, None), None), Options())
+        decide(state, Allocate(Placement(instance("new", PLAIN, ""), 1, None), None), PlacementOptions())
     words = "N+1 redundancy; closest: node-02-001 lacks 1 of CUSTOM_GPU should node-01-001 be lost, even now"
     assert words in str(failed.value)

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
+from ganeti_htools.engine.balancing.balance import rebalance, score_of
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
-from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import RANK, MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -53,7 +54,7 @@ def small(seed: int) -> State:
     return derive(any_cluster(random.Random(seed)))
 
 
-def check_first_step(state: State, scope: Bools, options: Balancing) -> None:
+def check_first_step(state: State, scope: Bools, options: BalancingOptions) -> None:
     """The first step is the best of all moves, each looked at by itself."""
     current = score_of(state, scope)
     here = scope[state.pnode] & ((state.snode == NOWHERE) | scope[state.snode])
@@ -75,7 +76,7 @@ def check_first_step(state: State, scope: Bools, options: Balancing) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_first_step_is_the_best_of_all(seed: int) -> None:
-    options = Balancing(max_length=1, min_gain=0, ignore_soft_errors=seed % 3 == 0)
+    options = BalancingOptions(max_length=1, min_gain=0, ignore_soft_errors=seed % 3 == 0)
     for state in (large(seed), small(seed)):
         for group in range(len(state.cluster.groups)):
             if (state.group == group).any():
@@ -85,7 +86,7 @@ def test_the_first_step_is_the_best_of_all(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_every_step_leaves_what_its_figures_say(seed: int) -> None:
     state = large(seed)
-    after, steps = rebalance(state, everyone(state), Balancing(max_length=6))
+    after, steps = rebalance(state, everyone(state), BalancingOptions(max_length=6))
     assert len(steps) > 1
     for step in steps:
         assert score_of(after, everyone(state)) <= step.score + 1e-9
@@ -98,16 +99,16 @@ def test_every_step_leaves_what_its_figures_say(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_plan_started_in_the_middle_continues_the_same_way(seed: int) -> None:
     state = large(seed)
-    _, plan = rebalance(state, everyone(state), Balancing(max_length=6))
-    middle, first = rebalance(state, everyone(state), Balancing(max_length=2))
-    _, rest = rebalance(middle, everyone(state), Balancing(max_length=4))
+    _, plan = rebalance(state, everyone(state), BalancingOptions(max_length=6))
+    middle, first = rebalance(state, everyone(state), BalancingOptions(max_length=2))
+    _, rest = rebalance(middle, everyone(state), BalancingOptions(max_length=4))
     assert first + rest == plan
 
 
 def test_the_state_given_stays_as_it_is() -> None:
     state = large(1)
     before = state.pnode.tolist(), score_of(state, everyone(state))
-    assert rebalance(state, everyone(state), Balancing())[1]
+    assert rebalance(state, everyone(state), BalancingOptions())[1]
     assert (state.pnode.tolist(), score_of(state, everyone(state))) == before
 
 
@@ -118,20 +119,20 @@ def two_on_one_node(**facts: object) -> State:
 
 def test_what_is_not_balanced_automatically_stays() -> None:
     state = two_on_one_node()
-    assert rebalance(state, everyone(state), Balancing())[1]
+    assert rebalance(state, everyone(state), BalancingOptions())[1]
     state = two_on_one_node(auto_balance=False)
-    assert not rebalance(state, everyone(state), Balancing())[1]
+    assert not rebalance(state, everyone(state), BalancingOptions())[1]
 
 
 def test_only_the_movable_move() -> None:
     state = two_on_one_node()
-    _, steps = rebalance(state, everyone(state), Balancing(), np.array([False, True]))
+    _, steps = rebalance(state, everyone(state), BalancingOptions(), np.array([False, True]))
     assert {step.instance for step in steps} == {1}
 
 
 def test_no_step_gains_less_than_asked_for() -> None:
     state = large(1)
-    _, steps = rebalance(state, everyone(state), Balancing(min_gain=0.2, min_gain_limit=100))
+    _, steps = rebalance(state, everyone(state), BalancingOptions(min_gain=0.2, min_gain_limit=100))
     scores = [score_of(state, everyone(state)), *(step.score for step in steps)]
     gains = -np.diff(scores)
     assert len(gains) > 1
@@ -142,7 +143,7 @@ def test_no_online_node() -> None:
     rows = [instance("a", DRBD, "n0", "n1")]
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000}, rows, offline=True))
     assert score_of(state, everyone(state)) == 0
-    assert not rebalance(state, everyone(state), Balancing())[1]
+    assert not rebalance(state, everyone(state), BalancingOptions())[1]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -150,7 +151,7 @@ def test_disks_are_copied_only_where_that_gains_much(seed: int) -> None:
     state = small(seed)
     for factor in (0.0, 1.0, 1.5, 4.0):
         scope, now = everyone(state), state
-        options = Balancing(min_gain=0, max_length=1)
+        options = BalancingOptions(min_gain=0, max_length=1)
         for _ in range(5):
             current = score_of(now, scope)
             after, steps = rebalance(now, scope, replace(options, disk_moves_factor=factor))
@@ -170,7 +171,7 @@ def test_only_a_move_without_copying_that_gains_too_stops_one_that_copies() -> N
     state = derive(by_hand.cluster({"n0": 10_000, "n1": 10_000, "n2": 10_000}, rows))
     kinds = []
     for factor in (None, 1.0, 1e6):
-        _, steps = rebalance(state, everyone(state), Balancing(disk_moves_factor=factor))
+        _, steps = rebalance(state, everyone(state), BalancingOptions(disk_moves_factor=factor))
         kinds.append([step.kind for step in steps])
     assert kinds[0][0].copies_disks
     assert kinds[2][0] is MoveKind.FAILOVER
@@ -184,5 +185,5 @@ def test_a_move_that_the_first_step_makes_possible_is_found() -> None:
     lost = tuple(replace(node, offline=node.name == "n1") for node in described.nodes)
     state = derive(replace(described, nodes=lost))
     # With its secondary offline, the instance cannot be failed over before it has a new one.
-    _, steps = rebalance(state, everyone(state), Balancing(restricted_migration=True))
+    _, steps = rebalance(state, everyone(state), BalancingOptions(restricted_migration=True))
     assert [step.kind for step in steps] == [MoveKind.REPLACE_SECONDARY, MoveKind.FAILOVER]

@@ -4,13 +4,14 @@ import itertools
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Balancing, score_of
+from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.better_places import TentativeMoves, improvements
 from ganeti_htools.engine.balancing.relocate import tried
 from ganeti_htools.engine.balancing.replay import MadeMove
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import Columns
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -49,7 +50,7 @@ def test_what_was_attempted_is_taken_back() -> None:
 def test_two_instances_change_places() -> None:
     state = stuck()
     found, counter, score = state.copy(), itertools.count(), score_of(state, EVERYWHERE)
-    options = Balancing(min_gain=0.0)
+    options = BalancingOptions(min_gain=0.0)
     more = improvements(
         state, found, EVERYWHERE, options, np.ones(6, np.bool_), lambda _score: next(counter) < 60
     )
@@ -61,6 +62,6 @@ def test_two_instances_change_places() -> None:
 def test_no_time_is_no_improvement() -> None:
     state = stuck()
     found = improvements(
-        state, state.copy(), EVERYWHERE, Balancing(), np.ones(6, np.bool_), lambda _score: False
+        state, state.copy(), EVERYWHERE, BalancingOptions(), np.ones(6, np.bool_), lambda _score: False
     )
     assert list(found) == []

@@ -8,10 +8,10 @@ import pytest
 from ganeti_htools.engine.balancing.batches import FIGURES, batches_of
 from ganeti_htools.engine.balancing.new_nodes import SECONDARY_FIGURES, alike
 from ganeti_htools.engine.rules.limits import Role
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.resources import LIMITS, RESOURCES, Change
 from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from ganeti_htools.backends import text
-from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.engine.balancing.optimise import optimise
 from ganeti_htools.engine.balancing.replay import RatedPlan
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -49,7 +49,7 @@ def test_two_instances_change_places() -> None:
         for name, mem in sizes.items()
     ]
     state = derive(by_hand.cluster({"n0": 20_000, "n1": 20_000}, rows))
-    greedy, best = optimise(state, everyone(state), Balancing(min_gain=0), None, rounds(40))
+    greedy, best = optimise(state, everyone(state), BalancingOptions(min_gain=0), None, rounds(40))
     assert not greedy.steps
     assert len(best.steps) == 2
     assert {len(nodes) for nodes in places(state, best).values()} == {1}
@@ -62,7 +62,7 @@ def test_two_instances_change_places() -> None:
 
 def test_no_move_without_time() -> None:
     state = derive(text.parse(text_of(cluster(1, Shape(nodes=5, instances=20))), "generated"))
-    greedy, best = optimise(state, everyone(state), Balancing(), None, rounds(0))
+    greedy, best = optimise(state, everyone(state), BalancingOptions(), None, rounds(0))
     assert greedy.steps
     assert best.score == greedy.score
     assert best.rank <= greedy.rank
@@ -70,7 +70,9 @@ def test_no_move_without_time() -> None:
 
 def test_more_rounds_are_never_worse() -> None:
     state = derive(text.parse(text_of(cluster(2, Shape(nodes=6, instances=40, templates={"drbd": 1}))), "x"))
-    plans = [optimise(state, everyone(state), Balancing(), None, rounds(number)) for number in (0, 15, 40)]
+    plans = [
+        optimise(state, everyone(state), BalancingOptions(), None, rounds(number)) for number in (0, 15, 40)
+    ]
     ranks = [best.rank for _, best in plans]
     assert sorted(ranks, reverse=True) == ranks
     assert ranks[-1] < ranks[0]
@@ -79,7 +81,7 @@ def test_more_rounds_are_never_worse() -> None:
 
 def test_instances_that_move_more_than_once_go_directly() -> None:
     state = derive(text.parse(text_of(cluster(2, Shape(nodes=6, instances=40, templates={"drbd": 1}))), "x"))
-    _, best = optimise(state, everyone(state), Balancing(), None, rounds(40))
+    _, best = optimise(state, everyone(state), BalancingOptions(), None, rounds(40))
     for row in {step.instance for step in best.steps}:
         steps = [step for step in best.steps if step.instance == row]
         before = {int(state.pnode[row]), int(state.snode[row])}
@@ -92,7 +94,7 @@ def test_lost_nodes_are_left_once() -> None:
     described = by_hand.cluster({f"n{i}": 20_000 for i in range(5)}, rows)
     lost = tuple(replace(node, offline=node.name == "n0") for node in described.nodes)
     state = derive(replace(described, nodes=lost))
-    greedy, best = optimise(state, everyone(state), Balancing(evacuation=True), None, rounds(30))
+    greedy, best = optimise(state, everyone(state), BalancingOptions(evacuation=True), None, rounds(30))
     assert best.score < greedy.score
     assert not {step.kind for step in best.steps} & {MoveKind.REPLACE_AND_FAILOVER}
     assert {step.instance for step in best.steps} == set(range(6))

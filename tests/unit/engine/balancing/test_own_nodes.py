@@ -6,8 +6,8 @@ import pytest
 from ganeti_htools.engine.balancing.effects import Effect
 from ganeti_htools.engine.balancing.own_nodes import OwnNodes
 from ganeti_htools.engine.rules.components import INDEX
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance

@@ -3,16 +3,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing, rebalance
+from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.balancing.recheck import named, retrace
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.options import BalancingOptions
 from tests.support.clusters import Shape
 from tests.support.rows import generated
 
 STATE = derive(generated(2, Shape(nodes=5, instances=25, templates={"drbd": 2, "ext": 1})))
 EVERYONE = np.ones(len(STATE.pnode), np.bool_)
-STEPS = rebalance(STATE, np.ones(len(STATE.group), np.bool_), Balancing(min_gain=0.0))[1]
+STEPS = rebalance(STATE, np.ones(len(STATE.group), np.bool_), BalancingOptions(min_gain=0.0))[1]
 
 
 def test_a_plan_made_again() -> None:

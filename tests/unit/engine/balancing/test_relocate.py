@@ -8,9 +8,9 @@ import pytest
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import own_node_changes, tried
 from ganeti_htools.engine.rules import placements
-from ganeti_htools.engine.rules.move_kinds import KINDS, MoveKind
 from ganeti_htools.model.columns import NOWHERE, Columns
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import KINDS, MoveKind
 from tests.support.clusters import Shape
 from tests.support.rows import any_cluster, generated
 

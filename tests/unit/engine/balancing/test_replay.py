@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from ganeti_htools.engine.balancing.balance import Balancing, score_of
+from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.replay import MadeMove, Replay, plan_of
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -26,9 +27,9 @@ def everyone(state: State) -> tuple[Bools, Bools]:
     return np.ones(len(state.group), np.bool_), np.ones(len(state.pnode), np.bool_)
 
 
-def replaying(state: State, options: Balancing | None = None) -> Replay:
+def replaying(state: State, options: BalancingOptions | None = None) -> Replay:
     scope, concerned = everyone(state)
-    return Replay(state, scope, options or Balancing(), concerned)
+    return Replay(state, scope, options or BalancingOptions(), concerned)
 
 
 def test_moves_are_made_on_a_copy() -> None:
@@ -46,7 +47,7 @@ def test_what_must_not_be_is_not_made() -> None:
     state.columns.i_mem[2] += 9800
     replay = replaying(state)
     assert not replay.make(0, MoveKind.REPLACE_PRIMARY, 2)
-    assert not replaying(state, Balancing(disk_moves=False)).make(0, MoveKind.REPLACE_SECONDARY, 3)
+    assert not replaying(state, BalancingOptions(disk_moves=False)).make(0, MoveKind.REPLACE_SECONDARY, 3)
     assert not replay.steps
 
 
@@ -60,7 +61,7 @@ def test_an_instance_is_led_to_its_place() -> None:
 def test_a_plan_goes_the_shortest_way() -> None:
     state = two()
     scope, concerned = everyone(state)
-    plan = plan_of(state, scope, Balancing(), concerned, MADE, {0: (2, 0)})
+    plan = plan_of(state, scope, BalancingOptions(), concerned, MADE, {0: (2, 0)})
     assert plan is not None
     assert [step.kind for step in plan.steps] == [MoveKind.REPLACE_AND_FAILOVER]
     assert plan.volume == 1024 + 1000
@@ -70,5 +71,5 @@ def test_a_plan_goes_the_shortest_way() -> None:
 def test_no_plan_is_longer_than_allowed() -> None:
     state = two()
     scope, concerned = everyone(state)
-    assert plan_of(state, scope, Balancing(max_length=1), concerned, MADE, {0: (2, 3)}) is None
-    assert plan_of(state, scope, Balancing(max_length=2), concerned, MADE, {0: (2, 3)}) is not None
+    assert plan_of(state, scope, BalancingOptions(max_length=1), concerned, MADE, {0: (2, 3)}) is None
+    assert plan_of(state, scope, BalancingOptions(max_length=2), concerned, MADE, {0: (2, 3)}) is not None

@@ -12,10 +12,10 @@ from ganeti_htools.engine.balancing.scoring import PER_LOCATION, Found, exact, f
 from ganeti_htools.engine.balancing.search import Search
 from ganeti_htools.engine.rules import settling
 from ganeti_htools.engine.rules.components import INDEX, WEIGHTS
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance

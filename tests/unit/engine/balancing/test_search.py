@@ -3,16 +3,17 @@ import random
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing, candidates, score_of, search_of
+from ganeti_htools.engine.balancing.balance import candidates, score_of, search_of
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.relocate import tried
 from ganeti_htools.engine.balancing.scoring import Found
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.rules import settling
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.engine.rules.node_rules import FITS
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from tests.support.rows import any_cluster
 from tests.support.searches import all_candidates, searching
 
@@ -23,7 +24,7 @@ CLOSE = 1e-6  # deviations near 0 are off by the root of the last bit
 @pytest.mark.parametrize("seed", range(6))
 def test_all_moves_that_lose_little(seed: int) -> None:
     state = derive(any_cluster(random.Random(seed)))
-    scope, options = np.ones(len(state.group), np.bool_), Balancing()
+    scope, options = np.ones(len(state.group), np.bool_), BalancingOptions()
     scope &= state.group == state.group[0]
     concerned = candidates(state, scope, None)
     batches, facts = batches_of(state, concerned)
@@ -55,7 +56,7 @@ def test_all_moves_that_lose_little(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_who_listens_hears_of_every_move_and_changes_nothing(seed: int) -> None:
     state = derive(any_cluster(random.Random(seed)))
-    scope, options = state.group == state.group[0], Balancing()
+    scope, options = state.group == state.group[0], BalancingOptions()
     batches, facts = batches_of(state, candidates(state, scope, None))
     search, barred = search_of(facts, batches, scope, options), np.arange(len(state.pnode)) % 3 == 0
     heard: list[tuple[int, MoveKind, int]] = []

@@ -7,8 +7,8 @@ import pytest
 
 from ganeti_htools.engine.balancing.balance import score_of
 from ganeti_htools.engine.balancing.ties import best_of
-from ganeti_htools.engine.rules.move_kinds import RANK, MoveKind
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import RANK, MoveKind
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
 from tests.support.by_hand import instance

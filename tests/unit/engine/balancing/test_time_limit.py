@@ -5,9 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing, Step, rebalance, score_of
-from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.balancing.balance import Step, rebalance, score_of
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand
@@ -25,7 +26,7 @@ def crowded() -> State:
 
 def plan(state: State, **options: float) -> list[Step]:
     scope = np.ones(len(state.group), np.bool_)
-    return rebalance(state, scope, Balancing(min_gain=0, **options))[1]  # type: ignore[arg-type]
+    return rebalance(state, scope, BalancingOptions(min_gain=0, **options))[1]  # type: ignore[arg-type]
 
 
 def improvements(state: State) -> list[float]:

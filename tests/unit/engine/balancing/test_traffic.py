@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.balancing.traffic import bandwidths, copied, copied_by, seconds
-from ganeti_htools.engine.rules.move_kinds import MoveKind, Operation
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind, Operation
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Status
 from tests.support import by_hand

@@ -5,9 +5,9 @@ import pytest
 
 from ganeti_htools.engine.balancing.batches import batches_of
 from ganeti_htools.engine.balancing.ways import Place, first_moves, goals_of, shared_out, shortest
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand

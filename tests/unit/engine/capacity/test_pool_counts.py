@@ -8,9 +8,9 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.counting import standard, tiered
 from ganeti_htools.engine.capacity.site import Site, chosen_site
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate, Fail
@@ -27,7 +27,7 @@ def state(pool: str = "10g", nodes: int = 2) -> State:
 
 
 def site(state: State) -> Site:
-    return chosen_site(state, Options(capacity=False))
+    return chosen_site(state, PlacementOptions(capacity=False))
 
 
 @pytest.mark.parametrize("nodes", [1, 3])

@@ -5,9 +5,9 @@ from ganeti_htools.backends import simu
 from ganeti_htools.engine.capacity.redundant_places import filled_redundantly
 from ganeti_htools.engine.capacity.site import Site
 from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail
 
@@ -20,7 +20,7 @@ def simulated(spec: str) -> State:
 
 def site(state: State) -> Site:
     everyone = np.arange(len(state.group))
-    return Site(everyone, np.zeros(len(everyone), np.bool_), Options())
+    return Site(everyone, np.zeros(len(everyone), np.bool_), PlacementOptions())
 
 
 @pytest.mark.parametrize("kind", [EXT, DRBD])
@@ -50,7 +50,7 @@ def test_the_last_ones_leave_room_to_lose_a_node() -> None:
     # 29 would fit; those of a lost node, nine at most, have to find room on the other two.
     assert filled.placed == 18
     assert filled.failures == dict.fromkeys(Fail, 0) | {Fail.N1: 3}
-    assert assess(after, np.ones(3, np.bool_), Options()).holds()
+    assert assess(after, np.ones(3, np.bool_), PlacementOptions()).holds()
 
 
 def test_names_go_on_from_the_first() -> None:

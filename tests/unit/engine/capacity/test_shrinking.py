@@ -4,10 +4,10 @@ import numpy as np
 
 from ganeti_htools.engine.capacity.shrinking import Shrinking
 from ganeti_htools.engine.capacity.site import Site
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import DEFAULT_IPOLICY, IPolicy
 from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import node
@@ -19,7 +19,7 @@ def shrinking(template: DiskTemplate = DiskTemplate.PLAIN, capacity: bool = Fals
     """About two nodes of one group, with 1,000 and 2,000 MiB of memory."""
     nodes = node("a", mem=1000), node("b", mem=2000)
     state = derive(Cluster((Group("group1", "uuid-1", ipolicy=EVERYTHING),), nodes))
-    site = Site(np.arange(2), np.zeros(2, np.bool_), Options(capacity=capacity))
+    site = Site(np.arange(2), np.zeros(2, np.bool_), PlacementOptions(capacity=capacity))
     return Shrinking(state, InstanceKind(template, 1), site)
 
 

@@ -14,10 +14,10 @@ from ganeti_htools.engine.capacity.site import (
     on_all_pairs,
     online_nodes,
 )
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Group, Instance
 from ganeti_htools.model.columns import Ints
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate
 from tests.support import by_hand
@@ -42,13 +42,13 @@ def test_groups_that_take_no_instances_and_nodes_that_are_offline_are_left_out()
     assert allocable_groups(state).tolist() == [True, False]
     state.columns.offline[0] = True
     assert online_nodes(state, np.array([True, True])).tolist() == [1, 2, 3]
-    assert chosen_site(state, Options()).nodes.tolist() == [1]
+    assert chosen_site(state, PlacementOptions()).nodes.tolist() == [1]
 
 
 def test_groups_that_are_not_redundant_are_bad() -> None:
-    assert bad_groups(two_groups([]), Options()).tolist() == [False, False]
-    assert bad_groups(two_groups(TIGHT), Options()).tolist() == [True, False]
-    assert bad_groups(two_groups(BIG), Options()).tolist() == [False, True]
+    assert bad_groups(two_groups([]), PlacementOptions()).tolist() == [False, False]
+    assert bad_groups(two_groups(TIGHT), PlacementOptions()).tolist() == [True, False]
+    assert bad_groups(two_groups(BIG), PlacementOptions()).tolist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,9 @@ def test_a_node_that_is_not_n1(
     accept: bool, apart: list[bool] | None, nodes: list[int], ignored: list[int], closed: bool
 ) -> None:
     site = chosen_site(
-        two_groups(TIGHT), Options(accept_existing=accept), None if apart is None else np.array(apart)
+        two_groups(TIGHT),
+        PlacementOptions(accept_existing=accept),
+        None if apart is None else np.array(apart),
     )
     assert site.nodes.tolist() == nodes
     assert np.flatnonzero(site.ignored).tolist() == ignored
@@ -74,8 +76,13 @@ def test_a_node_that_is_not_n1(
 
 def test_losses_that_do_not_count_are_not_looked_at() -> None:
     state = two_groups(BIG)
-    assert np.flatnonzero(chosen_site(state, Options()).redundancy(state).looked).tolist() == [0, 1, 2, 3]
-    apart = chosen_site(state, Options(), np.array([False, True]))
+    assert np.flatnonzero(chosen_site(state, PlacementOptions()).redundancy(state).looked).tolist() == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    apart = chosen_site(state, PlacementOptions(), np.array([False, True]))
     assert apart.redundancy(state).holds()
     assert np.flatnonzero(apart.redundancy(state).looked).tolist() == [0, 1]
 
@@ -83,12 +90,12 @@ def test_losses_that_do_not_count_are_not_looked_at() -> None:
 @pytest.mark.parametrize(
     ("options", "mirrored", "others"),
     [
-        (Options(), True, True),
-        (Options(accept_existing=True), False, True),
-        (Options(capacity=False), False, False),
+        (PlacementOptions(), True, True),
+        (PlacementOptions(accept_existing=True), False, True),
+        (PlacementOptions(capacity=False), False, False),
     ],
 )
-def test_when_redundancy_is_looked_at(options: Options, mirrored: bool, others: bool) -> None:
+def test_when_redundancy_is_looked_at(options: PlacementOptions, mirrored: bool, others: bool) -> None:
     site = Site(np.arange(2), np.zeros(2, np.bool_), options)
     assert (site.guards(True), site.guards(False)) == (mirrored, others)
 
@@ -104,6 +111,6 @@ def test_groups_of_one_node_have_no_pair() -> None:
 def test_pairs_are_tried_group_by_group() -> None:
     state = two_groups([])
     new = replace(instance("new", DiskTemplate.DRBD, ""), mem=2_500)
-    site = chosen_site(state, Options())
+    site = chosen_site(state, PlacementOptions())
     found = on_all_pairs(state, state.ask(new), site, site.redundancy(state))
     assert [sorted(each.nodes) for each in found] == [[0, 1], [2, 3]]

@@ -8,10 +8,10 @@ from ganeti_htools.engine.explaining import best_pairs
 from ganeti_htools.engine.explaining.places import Place
 from ganeti_htools.engine.redundancy.global_n1 import Check
 from ganeti_htools.engine.rules import choice, placements
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
@@ -55,7 +55,7 @@ class Telling(Reporter):
 
 def told(redundancy: Check | None) -> Telling:
     asked, reporter = STATE.ask(instance("new", DiskTemplate.DRBD, "")), Telling()
-    on_pairs(STATE, asked, NODES, NODES, BASE, Options(), redundancy, reporter)
+    on_pairs(STATE, asked, NODES, NODES, BASE, PlacementOptions(), redundancy, reporter)
     return reporter
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import Explanation, Listener, explained
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import (
     Allocate,
     AllocateSecondary,
@@ -27,7 +27,7 @@ from ganeti_htools.model.state import State
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, EvacMode
 from tests.support.by_hand import cluster, instance, node
 
-OPTIONS = Options(capacity=False)
+OPTIONS = PlacementOptions(capacity=False)
 INSTANCES = [
     instance("drbd", DiskTemplate.DRBD, "a", "b"),
     instance("ext", DiskTemplate.EXT, "a"),
@@ -50,7 +50,7 @@ def state_of(
     return derive(Cluster(groups, tuple(nodes), made.instances), [each.instance for each in placements])
 
 
-def one(state: State, request: Request, options: Options = OPTIONS) -> Explanation:
+def one(state: State, request: Request, options: PlacementOptions = OPTIONS) -> Explanation:
     (found,) = explained(state, request, options)
     return found
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing
 from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possible_moves
-from ganeti_htools.engine.rules.move_kinds import MoveKind
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
 
@@ -22,13 +22,13 @@ STATE = derive(cluster({"a": 10_000, "b": 10_000, "c": 10_000, "d": 500}, INSTAN
 EVERYONE = np.ones(4, np.bool_)
 
 
-def moves_of(index: int, options: Balancing, scope: Bools = EVERYONE) -> list[PossibleMove]:
+def moves_of(index: int, options: BalancingOptions, scope: Bools = EVERYONE) -> list[PossibleMove]:
     (found,) = possible_moves(STATE, scope, np.arange(len(INSTANCES)) == index, options).values()
     return found
 
 
 def test_moves_of_a_mirrored_instance() -> None:
-    found = moves_of(0, Balancing())
+    found = moves_of(0, BalancingOptions())
     failover, *others = found
     assert (failover.kind, failover.node, failover.place.pnode, failover.place.snode) == (
         MoveKind.FAILOVER,
@@ -47,24 +47,26 @@ def test_moves_of_a_mirrored_instance() -> None:
 @pytest.mark.parametrize(
     ("index", "options", "expected"),
     [
-        (0, Balancing(disk_moves=False), {MoveKind.FAILOVER}),
-        (0, Balancing(instance_moves=False, disk_moves=False), set()),
-        (1, Balancing(disk_moves=False), {MoveKind.FAILOVER_TO}),
-        (2, Balancing(), set()),
+        (0, BalancingOptions(disk_moves=False), {MoveKind.FAILOVER}),
+        (0, BalancingOptions(instance_moves=False, disk_moves=False), set()),
+        (1, BalancingOptions(disk_moves=False), {MoveKind.FAILOVER_TO}),
+        (2, BalancingOptions(), set()),
     ],
 )
-def test_only_moves_that_the_options_allow(index: int, options: Balancing, expected: set[MoveKind]) -> None:
+def test_only_moves_that_the_options_allow(
+    index: int, options: BalancingOptions, expected: set[MoveKind]
+) -> None:
     assert {move.kind for move in moves_of(index, options)} == expected
 
 
 def test_only_nodes_in_scope() -> None:
-    found = moves_of(1, Balancing(), np.array([True, True, True, False]))
+    found = moves_of(1, BalancingOptions(), np.array([True, True, True, False]))
     assert [move.node for move in found] == [1, 2]
 
 
 def test_moves_of_several_instances() -> None:
-    found = possible_moves(STATE, EVERYONE, np.array([False, True, True]), Balancing())
-    assert found == {1: moves_of(1, Balancing()), 2: []}
+    found = possible_moves(STATE, EVERYONE, np.array([False, True, True]), BalancingOptions())
+    assert found == {1: moves_of(1, BalancingOptions()), 2: []}
 
 
 @pytest.mark.parametrize("offline", ["c", "abcd"])
@@ -75,7 +77,7 @@ def test_where_no_score_is_a_number(offline: str) -> None:
         for node in STATE.cluster.nodes
     ]
     state = derive(replace(STATE.cluster, nodes=tuple(nodes)))
-    found = possible_moves(state, EVERYONE, np.array([True, True, False]), Balancing())
+    found = possible_moves(state, EVERYONE, np.array([True, True, False]), BalancingOptions())
     assert {move.node for moves in found.values() for move in moves} == (
         {NOWHERE, 1, 3} if offline == "c" else set()
     )

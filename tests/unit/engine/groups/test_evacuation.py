@@ -5,18 +5,17 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.engine.allocation.evacuate import Evacuation, evacuate_nodes
-from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.groups.evacuation import evacuate_over_groups
-from ganeti_htools.engine.rules.move_kinds import Operation
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Group, Instance, Nic
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MovePart, Operation
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.tags import NO_INTERGROUP
 from ganeti_htools.model.types import AllocPolicy, DiskTemplate, EvacMode
 from tests.support.by_hand import instance, node
 
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
-OPTIONS = Options(inter_group=True)
+OPTIONS = PlacementOptions(inter_group=True)
 FULL = "Can't find any good node:  Node h1 failed: FailMem;"
 
 

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.allocation.move_parts import NamedMove
 from ganeti_htools.engine.groups import recheck
 from ganeti_htools.engine.groups.regrouping import Regrouping
 from ganeti_htools.engine.groups.rules import Rules
-from ganeti_htools.engine.rules.move_kinds import Operation
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import NamedMove, Operation
 from ganeti_htools.model.tags import NO_INTERGROUP
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import instance, node

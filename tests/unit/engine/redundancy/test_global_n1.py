@@ -10,11 +10,11 @@ from ganeti_htools.engine.redundancy.global_n1 import Redundancy, assess
 from ganeti_htools.engine.redundancy.node_loss import failed_over
 from ganeti_htools.engine.redundancy.unmirrored import Unmirrored
 from ganeti_htools.engine.rules import placements, settling
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -25,9 +25,9 @@ DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 TIGHT = [instance(f"on-{name}", EXT, name, mem=6_000) for name in "ab"]
 
 
-def known(instances: Sequence[Instance], options: Options | None = None) -> Redundancy:
+def known(instances: Sequence[Instance], options: PlacementOptions | None = None) -> Redundancy:
     state = derive(cluster(dict.fromkeys("abc", 10_000), instances))
-    return assess(state, np.ones(len(state.group), np.bool_), options or Options())
+    return assess(state, np.ones(len(state.group), np.bool_), options or PlacementOptions())
 
 
 def on_each(state: State, new: Instance) -> Trial:
@@ -67,7 +67,7 @@ def test_spindles_are_missed_by_mirrored_instances_on_the_default_unit(
         dict.fromkeys("abc", 10_000), [old], storage=storage, excl_stor=True, f_spindles=1, t_spindles=2
     )
     state = derive(described)
-    redundancy = assess(state, np.ones(3, np.bool_), Options())
+    redundancy = assess(state, np.ones(3, np.bool_), PlacementOptions())
     new = state.ask(replace(instance("new", EXT, ""), disks=(Disk(1024, 2),)))
     assert redundancy.admits(new, np.arange(3), None).tolist() == admitted
 
@@ -121,7 +121,7 @@ def test_lost_nodes_stay_known_with_a_mirrored_instance_more() -> None:
     settling.settle(state, trial)
     after = redundancy.after(asked, [(1, 2)])
     assert after is not None
-    anew = assess(state, redundancy.scope, Options())
+    anew = assess(state, redundancy.scope, PlacementOptions())
     assert np.array_equal(after.load, anew.load)
     assert np.array_equal(after.pairs, anew.pairs)
     assert np.array_equal(after.mirrored, anew.mirrored)
@@ -154,7 +154,7 @@ def test_what_one_lost_node_leaves_is_not_what_another_does_once_an_instance_fai
 def test_offline_nodes_count_unless_existing_errors_are_accepted(accept: bool) -> None:
     described = cluster(dict.fromkeys("abc", 10_000), [instance("old", DRBD, "a")], offline=True)
     state = derive(described)
-    redundancy = assess(state, np.ones(3, np.bool_), Options(accept_existing=accept))
+    redundancy = assess(state, np.ones(3, np.bool_), PlacementOptions(accept_existing=accept))
     assert redundancy.missing is not accept
 
 

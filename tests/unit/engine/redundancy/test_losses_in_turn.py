@@ -19,9 +19,9 @@ from ganeti_htools.engine.redundancy.losses_in_turn import (
 from ganeti_htools.engine.redundancy.node_loss import can_be_lost, failed_over
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import DiskTemplate, Status
 from tests.support.by_hand import cluster as cluster_of
@@ -85,7 +85,7 @@ def test_what_is_foreseen_is_what_trying_says(seed: int) -> None:
     facts: dict[str, object] = {"tags": (), "templates": rng.choice(FEW_MIRRORS[:-1])} if plain else {}
     state = roomy(seed, offline=0, **facts)
     everyone, rows = np.ones(len(state.group), np.bool_), range(len(state.group))
-    redundancy, asked, primaries = assess(state, everyone, Options()), any_asked(rng, state), []
+    redundancy, asked, primaries = assess(state, everyone, PlacementOptions()), any_asked(rng, state), []
     if not redundancy.foresees(asked):
         assert state.columns.excl_stor.any()
         return
@@ -129,7 +129,7 @@ def test_memory_for_failovers_is_left_alone() -> None:
     described = cluster_of(
         {"a": 10_000, "b": 10_000, "c": 10_000}, [instance("old", DRBD, "a", "b", mem=6_000)]
     )
-    redundancy = assess(derive(described), np.ones(3, np.bool_), Options())
+    redundancy = assess(derive(described), np.ones(3, np.bool_), PlacementOptions())
     asked = redundancy.state.ask(instance("new", EXT, "", mem=1_000))
     assert redundancy.bears_in_turn(asked, [1, 1, 2]) == 3
     assert redundancy.bears_in_turn(asked, [1, 1, 2, 1, 1]) == 0  # b has to keep 6,000 MiB

@@ -10,10 +10,10 @@ from ganeti_htools.engine.redundancy import node_loss
 from ganeti_htools.engine.redundancy.arrivals import Arrivals
 from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.redundancy.node_loss import Means, Recovery
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Disk, Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -88,7 +88,7 @@ def test_what_sums_prove_is_what_the_simulation_finds(instances: list[Instance])
     state = state_of(instances)
     scope = everywhere(state)
     lost = [not node_loss.can_be_lost(state, node, scope) for node in range(3)]
-    redundancy = assess(state, scope, Options())
+    redundancy = assess(state, scope, PlacementOptions())
     assert redundancy.fragile().tolist() == lost
     assert redundancy.holds() is not any(lost)
 

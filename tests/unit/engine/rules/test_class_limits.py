@@ -10,10 +10,10 @@ from ganeti_htools.engine.redundancy.global_n1 import assess
 from ganeti_htools.engine.rules import placements, settling
 from ganeti_htools.engine.rules.class_limits import refused
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Fail, Status
 from tests.support.by_hand import cluster, instance
@@ -127,7 +127,7 @@ def test_mirrored_instances_of_one_node_have_to_fail_over_together() -> None:
 def test_a_placement_that_leaves_too_little_is_not_redundant() -> None:
     on = state((2, 1), demanding(1, DRBD, "node0", "node1"))
     everywhere = np.ones(2, np.bool_)
-    redundancy = assess(on, everywhere, Options())
+    redundancy = assess(on, everywhere, PlacementOptions())
     assert redundancy.admits(on.ask(demanding(1, EXT, "")), np.arange(2), None).tolist() == [True, False]
     trial = placements.allocate_one(on, on.ask(demanding(1, EXT, "")), np.arange(2), everywhere, force=True)
     assert not redundancy.confirms(trial.only(0), [])

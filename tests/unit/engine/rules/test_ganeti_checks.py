@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.balance import Balancing, rebalance
+from ganeti_htools.engine.balancing.balance import rebalance
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import explained
 from ganeti_htools.engine.explaining.possible_moves import possible_moves
 from ganeti_htools.engine.maintenance.rolling import Maintenance, reboot_groups
-from ganeti_htools.engine.rules.move_kinds import MoveKind
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
+from ganeti_htools.model.moves import MoveKind
+from ganeti_htools.model.options import BalancingOptions, PlacementOptions
 from ganeti_htools.model.request import Allocate, AllocateSecondary, NodeEvacuate, Placement, Relocate
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
@@ -24,7 +24,7 @@ from tests.support import by_hand
 
 DRBD, PLAIN = DiskTemplate.DRBD, DiskTemplate.PLAIN
 VG = StorageType.LVM_VG
-OPTIONS = Options(capacity=False)
+OPTIONS = PlacementOptions(capacity=False)
 OWN = "has no lvm-vg/xenvg"
 
 
@@ -142,12 +142,12 @@ def test_a_new_primary_is_copied_from_as_well() -> None:
 
 def test_balancing_copies_from_the_secondary_only() -> None:
     state, everyone = mirrored(), np.ones(4, np.bool_)
-    (moves,) = possible_moves(state, everyone, np.array([True]), Balancing()).values()
+    (moves,) = possible_moves(state, everyone, np.array([True]), BalancingOptions()).values()
     from_secondary = {MoveKind.REPLACE_PRIMARY, MoveKind.FAILOVER_AND_REPLACE}
     assert {move.kind for move in moves if not move.place.why} == {*from_secondary, MoveKind.FAILOVER}
     told = {(move.place.why, move.place.lacks) for move in moves if move.place.why}
     assert told == {("FailDisk", f"a {OWN}")}
-    _, steps = rebalance(state, everyone, Balancing(min_gain=0))
+    _, steps = rebalance(state, everyone, BalancingOptions(min_gain=0))
     assert {step.kind for step in steps[:1]} <= {*from_secondary, MoveKind.FAILOVER}
 
 

@@ -47,7 +47,8 @@ def test_a_new_component_counts_wherever_scores_are_computed() -> None:
 
         import numpy as np
 
-        from ganeti_htools.engine.balancing.balance import Balancing, rebalance, score_of
+        from ganeti_htools.engine.balancing.balance import rebalance, score_of
+        from ganeti_htools.model.options import BalancingOptions
         from ganeti_htools.engine.capacity.bulk_allocation import fill
         from ganeti_htools.engine.rules import choice, placements, settling
         from ganeti_htools.model.cluster import Cluster, Group
@@ -65,7 +66,7 @@ def test_a_new_component_counts_wherever_scores_are_computed() -> None:
         everywhere = np.ones(5, np.bool_)
 
         assert score_of(state, everywhere) > 3 * np.std(1 - state.columns.f_dsk / state.columns.t_dsk)
-        balanced, steps = rebalance(state, everywhere, Balancing())
+        balanced, steps = rebalance(state, everywhere, BalancingOptions())
         assert steps
         assert abs(steps[-1].score - score_of(balanced, everywhere)) < 1e-9
 

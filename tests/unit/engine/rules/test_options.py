@@ -7,10 +7,10 @@ import pytest
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.parameters import algorithm
 from ganeti_htools.engine.decide import Decision, decide
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, Placement
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
@@ -18,7 +18,9 @@ from tests.support.by_hand import cluster, instance
 DRBD, EXT, PLAIN = DiskTemplate.DRBD, DiskTemplate.EXT, DiskTemplate.PLAIN
 
 
-def decided(options: Options, here: list[Instance], new: Instance, offline: int = 20_000) -> Decision:
+def decided(
+    options: PlacementOptions, here: list[Instance], new: Instance, offline: int = 20_000
+) -> Decision:
     """A new instance on two nodes of 10,000 MiB, beside an offline one that has so many."""
     made = cluster({"a": 10_000, "b": 10_000, "c": offline}, here)
     nodes = tuple(replace(row, offline=row.name == "c") for row in made.nodes)
@@ -29,8 +31,8 @@ def decided(options: Options, here: list[Instance], new: Instance, offline: int 
     ("with_option", "without", "here", "offline", "new", "why"),
     [
         pytest.param(
-            Options(capacity=False),
-            Options(),
+            PlacementOptions(capacity=False),
+            PlacementOptions(),
             [instance("old", EXT, "a", mem=6_000)],
             1_000,
             instance("new", EXT, "", mem=6_000),
@@ -38,8 +40,8 @@ def decided(options: Options, here: list[Instance], new: Instance, offline: int 
             id="neither node could take the instances of the other",
         ),
         pytest.param(
-            Options(accept_existing=True),
-            Options(),
+            PlacementOptions(accept_existing=True),
+            PlacementOptions(),
             [instance("old", EXT, "c", mem=15_000)],
             20_000,
             instance("new", EXT, ""),
@@ -47,8 +49,8 @@ def decided(options: Options, here: list[Instance], new: Instance, offline: int 
             id="an offline node has an instance that no other can take",
         ),
         pytest.param(
-            Options(capacity=False, ignore_soft_errors=True),
-            Options(capacity=False),
+            PlacementOptions(capacity=False, ignore_soft_errors=True),
+            PlacementOptions(capacity=False),
             [instance("old", DRBD, "a", "b", mem=6_000)],
             20_000,
             instance("new", PLAIN, "", mem=5_000),
@@ -58,7 +60,12 @@ def decided(options: Options, here: list[Instance], new: Instance, offline: int 
     ],
 )
 def test_what_an_option_makes_possible(
-    with_option: Options, without: Options, here: list[Instance], offline: int, new: Instance, why: str
+    with_option: PlacementOptions,
+    without: PlacementOptions,
+    here: list[Instance],
+    offline: int,
+    new: Instance,
+    why: str,
 ) -> None:
     with pytest.raises(RequestFailed, match=f"failure reasons: .*{why}: "):
         decided(without, here, new, offline)
@@ -66,11 +73,11 @@ def test_what_an_option_makes_possible(
 
 
 def test_only_some_nodes() -> None:
-    (placed,) = decided(Options(restrict_to=("a",)), [], instance("new", EXT, "")).result  # type: ignore[misc]
+    (placed,) = decided(PlacementOptions(restrict_to=("a",)), [], instance("new", EXT, "")).result  # type: ignore[misc]
     assert placed.nodes == (0,)
-    (placed,) = decided(Options(), [], instance("new", EXT, "")).result  # type: ignore[misc]
+    (placed,) = decided(PlacementOptions(), [], instance("new", EXT, "")).result  # type: ignore[misc]
     assert placed.nodes != (0,)
 
 
 def test_defaults_are_those_of_the_tools() -> None:
-    assert algorithm(CommandLine()) == Options()
+    assert algorithm(CommandLine()) == PlacementOptions()

@@ -7,11 +7,11 @@ import pytest
 from ganeti_htools.backends import simu
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.engine.explaining.explanation import explained
-from ganeti_htools.engine.rules.options import Options
 from ganeti_htools.engine.rules.pools import fit, lacking, pool_room, told
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import RequestFailed
+from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, MultiAllocate, Placement
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType, Unit
@@ -21,7 +21,7 @@ from tests.support.by_hand import instance
 
 VMS, FAST = (DesiredUnit(StorageType.RADOS, key) for key in ("vms", "fast"))
 CLUSTER = simu.parse(["p,2,100g,64g,64;rbd,vms,10g;rbd,fast,3g"])
-OPTIONS = Options(capacity=False)
+OPTIONS = PlacementOptions(capacity=False)
 
 
 def on(*sizes: tuple[int, DesiredUnit], name: str = "new", forthcoming: bool = False) -> Instance:

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ganeti_htools.engine.balancing.recheck import NamedStep, named
-from ganeti_htools.engine.rules.move_kinds import MoveKind
+from ganeti_htools.engine.balancing.recheck import named
 from ganeti_htools.engine.squeezing import candidates, recheck, reserve, squeeze
 from ganeti_htools.engine.squeezing.candidates import pool_left_to
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Allowed, PowerPlan, Wishes
 from ganeti_htools.engine.squeezing.recheck import NamedPhase
 from ganeti_htools.model.cluster import Cluster, Group, Instance
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
 from tests.support import by_hand

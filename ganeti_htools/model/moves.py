@@ -1,12 +1,15 @@
-"""The ways in which one move changes the nodes of an instance (``hbal(1)``): one entry for each.
+"""Moves of instances: Ganeti's operations, the kinds of moves (``hbal(1)``), and moves by name.
 
-A move is a few operations of Ganeti, one after the other. Everything else follows from these: where the
-instance is afterwards, what is copied, which migrations are needed, opcodes, commands and what reports show.
+A move is a sequence of operations. The operations determine where the instance is afterwards, what is copied,
+which migrations are needed, the opcodes, the commands and the reports.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.types import Mirror
 
 # Functions on nodes take whatever stands for a node: rows, arrays of rows, or names.
@@ -137,3 +140,57 @@ class MoveKind(Enum):
 
 KINDS = {mirror: tuple(kind for kind in MoveKind if kind.mirror is mirror) for mirror in Mirror}
 RANK = {kind: rank for rank, kind in enumerate(MoveKind)}
+
+_TITLES = {kind.operations: kind.value for kind in MoveKind}
+_BOTH = "replace both nodes"
+TITLES = frozenset((*_TITLES.values(), _BOTH))
+
+
+def title_of(operations: Iterable[Operation]) -> str:
+    """Return the title, one of TITLES, of a sequence of operations on one instance."""
+    title: str = _TITLES.get(tuple(operations), _BOTH)
+    return title
+
+
+@dataclass(frozen=True, slots=True)
+class MovePart:
+    """One operation of a move by rows; ``node`` is the new node, NOWHERE if the operation takes none."""
+
+    operation: Operation
+    node: int = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class NamedMove:
+    """A move between node groups by name, valid on any state of the cluster.
+
+    ``title`` is one of TITLES. ``parts`` are the operations, each with its new node if it takes one. ``was``
+    and ``now`` are the nodes before and after the move, primary first.
+    """
+
+    instance: str
+    title: str
+    parts: tuple[tuple[Operation, str | None], ...]
+    was: tuple[str, ...]
+    now: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStep:
+    """A step of a balancing plan by name, valid on any state of the cluster.
+
+    ``node`` is the new node, None if the kind of move takes none. ``was`` and ``now`` are the nodes before
+    and after the step, primary first.
+    """
+
+    instance: str
+    kind: MoveKind
+    node: str | None
+    was: tuple[str, ...]
+    now: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Name of the kind of move."""
+        title: str = self.kind.value
+        return title

@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 
 from ganeti_htools.engine.allocation.evacuate import Evacuation
-from ganeti_htools.engine.allocation.move_parts import MovePart
 from ganeti_htools.engine.allocation.solution import Metric
 from ganeti_htools.engine.decide import Decision
 from ganeti_htools.luxi.opcodes import Opcode, moving
 from ganeti_htools.model.cluster import Instance
+from ganeti_htools.model.moves import MovePart
 from ganeti_htools.model.request import AllocateSecondary, MultiAllocate, Relocate, Request
 from ganeti_htools.model.state import State
 

@@ -1,6 +1,6 @@
 import pytest
 
-from ganeti_htools.engine.rules.move_kinds import KINDS, RANK, MoveKind, Operation
+from ganeti_htools.model.moves import KINDS, RANK, MoveKind, Operation
 from ganeti_htools.model.types import Mirror
 
 P, S, NEW = "p", "s", "new"

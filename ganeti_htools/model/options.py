@@ -1,0 +1,56 @@
+"""Typed options that callers pass to the engine."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementOptions:
+    """Constraints of a placement decision (``hail(1)``, ``htools(1)``).
+
+    * ``capacity``: accept only states that are globally N+1 redundant.
+    * ``accept_existing``: do not require N+1 redundancy of nodes that are offline already.
+    * ``ignore_soft_errors``: drop the soft limits.
+    * ``restrict_to``: names of the only nodes for new instances; overrides the request's own restriction.
+    * ``inter_group``: an instance that leaves a node and fits nowhere in its group may go to another group.
+    * ``static_kvm_node_memory``: MiB that a KVM node needs for itself; 0 uses the reported value.
+    """
+
+    capacity: bool = True
+    accept_existing: bool = False
+    ignore_soft_errors: bool = False
+    restrict_to: tuple[str, ...] | None = None
+    static_kvm_node_memory: int = 4096
+    inter_group: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BalancingOptions:
+    """Moves that balancing may make, and when it stops (``hbal(1)``).
+
+    * ``disk_moves``, ``instance_moves``: allow moves that copy disks, and moves of instances.
+    * ``restricted_migration``: migrate off offline nodes only.
+    * ``evacuation``: move only instances of offline nodes.
+    * ``ignore_soft_errors``: drop the soft limits.
+    * ``unmirrored``: plain and file instances leave offline nodes too. They are stopped and copied, which
+      works only from nodes that still run.
+    * ``min_gain``: least gain of a step once the score is at most ``min_gain_limit``.
+    * ``max_length``: most steps; negative for no limit.
+    * ``min_score``: stop when the score is within this distance of the lowest possible score.
+    * ``disk_moves_factor``: copy disks only for this many times the gain of the best step without a copy.
+    * ``long_factor``: from 0.01, leave out moves that gain too little for their duration, once the plan
+      takes ``long_threshold`` seconds (:mod:`ganeti_htools.engine.balancing.time_limit`).
+    """
+
+    disk_moves: bool = True
+    disk_moves_factor: float | None = None
+    long_threshold: float = 1000.0
+    long_factor: float = 0.0
+    instance_moves: bool = True
+    restricted_migration: bool = False
+    evacuation: bool = False
+    ignore_soft_errors: bool = False
+    unmirrored: bool = False
+    min_gain: float = 1e-2
+    min_gain_limit: float = 1e-1
+    min_score: float = 1e-9
+    max_length: int = -1
