@@ -1,8 +1,4 @@
-"""The score as it is before a step, ready to be computed for many changes at once.
-
-How variances change with sums stands here a second time: the plain rule is :func:`.score.statistics`, tests
-compare the two.
-"""
+"""The score as it is before a step, ready to be computed for many changes at once."""
 
 from typing import Any
 
@@ -11,6 +7,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.effects import ScoreParts
 from ganeti_htools.engine.balancing.new_nodes import NewNodes
 from ganeti_htools.engine.balancing.own_nodes import OwnNodes
+from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.model.columns import Floats
 
 TINY = 1e-13  # what a sum may be off by, relatively
@@ -20,9 +17,9 @@ TINIEST = float(np.finfo(float).tiny)
 class Baseline:
     """The statistics of the nodes in scope.
 
-    Of each spread: ``numbers`` (how many nodes it looks at), ``means`` and ``squares`` (the mean of squares),
-    both about its centre, ``above`` (how far each node is from the mean, twice) and ``doubts`` (what its
-    variance may be off by). ``rest`` is the weighted sum of all that is no spread, with the location
+    Of each spread: ``deviation`` and ``means``, both about its centre, ``numbers`` (how many nodes it looks
+    at), ``above`` (how far each node is from the mean, twice) and ``doubts`` (what its variance may be off
+    by). ``rest`` is the weighted sum of all that is no spread, with the location
     exclusion score, which is ``crowding``.
     """
 
@@ -32,9 +29,11 @@ class Baseline:
         self.values, self.heights = totals.values, totals.heights
         told = parts.table
         self.crowding, self.rest = crowding, totals.rest + told.weights[told.crowding] * crowding
-        self.means, self.squares = totals.sums / self.numbers, totals.squares / self.numbers
+        self.means, squares = totals.sums / self.numbers, totals.squares / self.numbers
+        means = self.means * self.means
+        self.deviation = Deviation(self.numbers, totals.sums, squares - means)
         self.above = 2 * (self.heights - self.means[:, np.newaxis])
-        self.doubts = TINY * (self.squares + self.means * self.means + 0.01 * parts.centre**2)
+        self.doubts = TINY * (squares + means + 0.01 * parts.centre**2)
 
     @property
     def doubt(self) -> float:
@@ -50,9 +49,9 @@ class Baseline:
         return scores
 
     def _variances(self, changes: Floats, squares: Floats) -> Floats:
-        numbers = self.numbers[:, np.newaxis]
-        means = changes / numbers + self.means[:, np.newaxis]
-        return squares / numbers + self.squares[:, np.newaxis] - means * means
+        before = Deviation(*(figures[:, np.newaxis] for figures in self.deviation))
+        variances: Floats = before.after(changes, squares).variance
+        return variances
 
     def score_doubts(self, changes: Floats, squares: Floats) -> Floats:
         """What such scores may be off by."""
@@ -67,7 +66,7 @@ class Baseline:
         low, high, largest = own.bounds(self.means, self.numbers)
         low_new, high_new, largest_new = new.bounds(self.above, self.numbers)
         cross = ((largest + largest_new) / self.numbers) ** 2
-        variances = np.maximum(self.squares - self.means * self.means, 0.0)
+        variances = np.maximum(self.deviation.variance, 0.0)
         low, high = np.maximum(low + low_new - cross, -variances), high + high_new
         width = high - low
         rise = np.sqrt(np.maximum(variances + high, 0.0)) - np.sqrt(variances + low)

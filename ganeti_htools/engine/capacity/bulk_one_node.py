@@ -7,8 +7,9 @@ import numpy as np
 from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Known, Nodes
 from ganeti_htools.engine.rules import choice
 from ganeti_htools.engine.rules.components import COUNT, SPREAD
+from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import moments, spread_after, weighted
+from ganeti_htools.engine.rules.score import weighted
 from ganeti_htools.model.columns import Bools, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
@@ -37,9 +38,9 @@ class OneNodeSearch(BulkSearch):
         fits = np.flatnonzero(fits if allowed is None else fits & allowed)
         if not len(fits):
             return None
-        sums, variances = (each[:, np.newaxis] for each in moments(self.now, self.looked))
-        change, squares = self.primary.change[:, fits], self.primary.squares[:, fits]
-        sums, variances = spread_after(self.sizes[:, np.newaxis], sums, variances, change, squares)
+        _, *now = Deviation.of(self.now, self.looked)
+        before = Deviation(*(each[:, np.newaxis] for each in (self.sizes, *now)))
+        _, sums, variances = before.after(self.primary.change[:, fits], self.primary.squares[:, fits])
         scores = self._scores(sums, np.maximum(variances, 0.0))
         near = fits[choice.near_best(scores)]
         if len(near) > 1:
@@ -66,7 +67,8 @@ class OneNodeSearch(BulkSearch):
             values = np.repeat(self.now[:, np.newaxis], len(some), axis=1)
             values[:, np.arange(len(some)), self.position[some]] = self.primary.then[:, some]
             looked = None if self.looked is None else self.looked[:, np.newaxis]
-            scores[start : start + number] = self._scores(*moments(values, looked))
+            _, sums, variances = Deviation.of(values, looked)
+            scores[start : start + number] = self._scores(sums, variances)
         return scores
 
     def _scores(self, sums: Floats, variances: Floats) -> Any:

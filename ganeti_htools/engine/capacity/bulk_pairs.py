@@ -10,8 +10,9 @@ from ganeti_htools.engine.capacity.bulk_search import BulkSearch, Known, NodeKey
 from ganeti_htools.engine.capacity.kept_peers import KeptPeers
 from ganeti_htools.engine.rules import affinity, node_rules
 from ganeti_htools.engine.rules.components import COUNT, SPREAD, Aggregate, components
+from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.engine.rules.score import moments, spread_after, spread_change, weighted
+from ganeti_htools.engine.rules.score import weighted
 from ganeti_htools.model.columns import SINGLE, Bools, Floats, Ints, sorted_unique
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
@@ -33,8 +34,8 @@ if _UNKNOWN:
 class AsSecondary(NamedTuple):
     """Rows of a table that has a column for each node to which the instance may come as secondary.
 
-    Why it must not come (one row), the changes of spreads, those of their squares times the number of nodes,
-    and the changes of counts (a row for each that a secondary changes).
+    Why it must not come (one row), the changes of spreads, those of their squares, and the changes of counts
+    (a row for each that a secondary changes).
     """
 
     codes: Any
@@ -76,9 +77,9 @@ class PairSearch(BulkSearch):
 
     def scores(self) -> list[Floats]:
         """The scores of the pairs of each group, primaries by secondaries; infinite where they do not fit."""
-        sums, variances = (each[:, np.newaxis] for each in moments(self.now, self.looked))
-        _, _, change, squares = self.primary
-        sums, variances = spread_after(self.sizes[:, np.newaxis], sums, variances, change, squares)
+        _, *now = Deviation.of(self.now, self.looked)
+        before = Deviation(*(each[:, np.newaxis] for each in (self.sizes, *now)))
+        _, sums, variances = before.after(self.primary.change, self.primary.squares)
         variances = np.fmax(variances, 0.0)  # 0 if it is no number, as with Ganeti's htools
         return [block.scores(sums[:, block.at], variances[:, block.at]) for block in self.blocks]
 
@@ -122,8 +123,8 @@ class PairSearch(BulkSearch):
         rows, number = [*self.spreads, *self.counts], len(self.spreads)
         x = np.array([outcome.now[rows] for outcome in outcomes])[which].T
         y = self.values([self.which[row] for row in rows], new)
-        change, squares = spread_change(self.sizes[rows][:, np.newaxis], x, y)
-        table = AsSecondary(codes[np.newaxis], change[:number], squares[:number], change[number:])
+        change, squares = y - x, y[:number] * y[:number] - x[:number] * x[:number]
+        table = AsSecondary(codes[np.newaxis], change[:number], squares, change[number:])
         arrivals = self.arrivals(np.concatenate(table), new)
         for at, each, arrival in zip(which.tolist(), numbers.tolist(), arrivals, strict=True):
             outcomes[at].secondary[each] = arrival
@@ -205,9 +206,8 @@ class _GroupPairs:
         """The value of each component for pairs, given the statistics with each primary."""
         search, (_, change, squares, counts) = self.search, self.secondary
         some = list(search.spreads)
-        _, both = spread_after(
-            search.sizes[some][:, np.newaxis, np.newaxis], sums[some], variances[some], change, squares
-        )
+        sizes = search.sizes[some][:, np.newaxis, np.newaxis]
+        both = Deviation(sizes, sums[some], variances[some]).after(change, squares).variance
         both = np.sqrt(np.fmax(both, 0.0, out=both), out=both)
         one = np.sqrt(variances)
         for which, (component, row) in enumerate(

@@ -13,7 +13,7 @@ import numpy as np
 
 from ganeti_htools.engine.rules import choice, instance_policy, node_rules
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
-from ganeti_htools.engine.rules.score import looked_at, node_values, spread_change
+from ganeti_htools.engine.rules.score import looked_at, node_values
 from ganeti_htools.model.columns import NOWHERE, Columns, Floats, Ints
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import Fail
@@ -39,7 +39,7 @@ class AsPrimary(NamedTuple):
     """Rows of a table that has a column for each node to which the instance may come as primary.
 
     Why it must not come (one row); what the node contributes with it, the change of that, and of its square
-    times the number of nodes (a row for each row of ``BulkSearch.now``).
+    (a row for each row of ``BulkSearch.now``).
     """
 
     codes: Any
@@ -171,9 +171,7 @@ class BulkSearch:
         new, codes = node_rules.add_primary(old, self.asked, 0, 0)
         codes = np.where(policy != FITS, policy, codes)
         x, y = (self.values(self.which, columns) for columns in (old, new))
-        table = np.concatenate(
-            AsPrimary(codes[np.newaxis], y, *spread_change(self.sizes[:, np.newaxis], x, y))
-        )
+        table = np.concatenate(AsPrimary(codes[np.newaxis], y, y - x, y * y - x * x))
         self.known.update(zip(keys, map(NodeOutcome, x.T, self.arrivals(table, new)), strict=True))
 
     def values(self, which: Sequence[int], columns: Columns) -> Floats:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ganeti_htools.engine.rules.components import LOST, SPREAD, Aggregate, Table, table
+from ganeti_htools.engine.rules.deviation import Deviation, in_order
 from ganeti_htools.model.columns import Bools, Columns, Floats, Ints
 
 
@@ -116,7 +117,9 @@ class Statistics:
                 counts = offline if aggregate is LOST else ~offline
                 x, y = np.where(counts, x, 0.0), np.where(counts, y, 0.0)
             if aggregate is SPREAD:
-                done[key] = replaced_spread(self.counts[which], sums[which], variances[which], x, y)
+                before = Deviation(self.counts[which], sums[which], variances[which])
+                _, total, variance = before.replaced(x, y)
+                done[key] = total, variance
             else:
                 done[key] = sums[which] + (y - x), 0.0
             sums[which], variances[which] = done[key]
@@ -162,59 +165,14 @@ def rows_of(values: Sequence[Any], block: slice) -> list[Any]:
     return [sliced[id(value)] for value in values]
 
 
-def replaced_spread(n: float, total: Any, variance: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """Sum and variance of ``n`` values after one (for each candidate, one) has changed from x to y."""
-    total, variance = spread_after(n, total, variance, *spread_change(n, x, y))
-    if np.ndim(variance) == 0:
-        return total, max(0.0, variance)
-    return total, np.fmax(variance, 0.0, out=variance)
-
-
-def spread_change(n: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """What a change from x to y adds to the sum of ``n`` values; and ``n`` times what to that of squares."""
-    return y - x, n * (y * y - x * x)
-
-
-def spread_after(n: Any, total: Any, variance: Any, change: Any, squares: Any) -> tuple[Any, Any]:
-    """Sum and variance of ``n`` values after what :func:`spread_change` gives for a change.
-
-    Rounding may leave the variance a little below 0.
-    """
-    scaled = squares - 2 * total * change
-    scaled -= change * change
-    scaled /= n * n
-    scaled += variance
-    return total + change, scaled
-
-
-def in_order(values: Floats) -> Floats:
-    """Sums along the last axis, added up from left to right."""
-    if not values.shape[-1]:
-        return np.zeros(values.shape[:-1])
-    total: Floats = np.add.accumulate(values, axis=-1)[..., -1]
-    return total
-
-
-def moments(values: Floats, looked: Bools | None = None) -> tuple[Floats, Floats]:
-    """Sums and variances along the last axis, added up from left to right; of those ``looked`` at, or all."""
-    n: Any = float(values.shape[-1]) or 1.0
-    if looked is not None:
-        n, values = np.maximum(np.count_nonzero(looked, axis=-1), 1.0), np.where(looked, values, 0.0)
-    sums = in_order(values)
-    centred = values - (sums / n)[..., np.newaxis]
-    if looked is not None:
-        centred *= looked
-    centred *= centred
-    return sums, in_order(centred) / n
-
-
 def _moments(values: Floats, offline: Bools, looked: Bools | None) -> tuple[Floats, Floats, Floats]:
     """Along the last axis, which is that of nodes, added up in their order: sums and variances of those that
     are online and ``looked`` at, and sums of those that are offline; 0 without any.
     """
     online = ~offline
     at = None if looked is None else looked[..., online]
-    return *moments(values[..., online], at), in_order(values[..., offline])
+    _, sums, variances = Deviation.of(values[..., online], at)
+    return sums, variances, in_order(values[..., offline])
 
 
 def looked_at(columns: Columns) -> Bools | None:

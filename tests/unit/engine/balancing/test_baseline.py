@@ -23,7 +23,7 @@ def test_sums_by_hand() -> None:
     baseline, memory = baseline_of(space), space.parts.leaders.index(INDEX["free_mem_cv"])
     assert set(baseline.numbers.tolist()) == {2.0}
     assert baseline.means[memory] == pytest.approx(0)
-    assert baseline.squares[memory] == pytest.approx(0.05**2)
+    assert baseline.deviation.variance[memory] == pytest.approx(0.05**2)
     assert baseline.above[memory] == pytest.approx([-0.1, 0.1])
     assert 0 <= baseline.doubt < 1e-6
 

@@ -48,7 +48,7 @@ def test_what_a_node_contributes_now_and_then() -> None:
     assert found.now[row].tolist() == [1.0, 1.0]
     assert found.primary.then[row].tolist() == [9_000 / 10_000, 4_000 / 5_000]
     assert np.allclose(found.primary.change[row], [-0.1, -0.2])
-    assert np.allclose(found.primary.squares[row], [2 * (0.81 - 1), 2 * (0.64 - 1)])
+    assert np.allclose(found.primary.squares[row], [0.81 - 1, 0.64 - 1])
 
 
 def test_components_that_are_the_same_are_kept_once() -> None:

@@ -10,10 +10,7 @@ from ganeti_htools.engine.rules.components import AGGREGATES, INDEX, WEIGHTS
 from ganeti_htools.engine.rules.score import (
     Statistics,
     distinct_spreads,
-    in_order,
-    moments,
     node_values,
-    replaced_spread,
     score,
     statistics,
     variants,
@@ -65,13 +62,6 @@ def test_a_cluster_without_online_nodes_has_the_score_0() -> None:
     assert score(columns._replace(offline=np.ones(4, np.bool_))) == 0.0
 
 
-def test_one_value_replaced() -> None:
-    values = np.array([3.0, 1.0, 4.0, 1.5])
-    total, variance = replaced_spread(4, values.sum(), values.var(), values[2], 9.0)
-    values[2] = 9.0
-    assert (total, variance) == (pytest.approx(values.sum()), pytest.approx(values.var()))
-
-
 @pytest.mark.parametrize("offline", ["", "b", "d"])
 def test_a_node_replaced_is_as_computed_from_nothing(offline: str) -> None:
     before, after = state_of(ON_A[:1], offline), state_of([ON_A[0], replace(ON_A[1], pnode="b")], offline)
@@ -90,12 +80,6 @@ def test_spreads_with_the_same_values_are_put_together() -> None:
         AGGREGATES, WEIGHTS, node_values(state_of(ON_A).columns.with_forthcoming_apart())
     )
     assert (apart[INDEX["vcpu_ratio_cv"]], apart[INDEX["vcpu_ratio_cv_forth"]]) == (0.5, 0.5)
-
-
-def test_moments_along_the_last_axis() -> None:
-    sums, variances = moments(np.array([[1.0, 2.0, 6.0], [4.0, 4.0, 4.0]]))
-    assert (sums.tolist(), variances.tolist()) == ([9.0, 12.0], [14 / 3, 0.0])
-    assert in_order(np.zeros((2, 0))).tolist() == [0.0, 0.0]
 
 
 def test_variants_are_scored_as_computed_from_nothing() -> None:
