@@ -47,12 +47,6 @@ lint: $(VENV)/.developer
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
-	@# What the executable compiles only when it is needed, unfolded.
-	@mkdir -p build
-	@sed "s/^RARELY = r'''$$/RARELY = \"\"/; /^'''$$/d" iallocator/htoolsd > build/htoolsd.py
-	$(BIN)/ruff check --quiet --ignore E402 build/htoolsd.py
-	$(BIN)/ruff format --check --quiet build/htoolsd.py
-	$(BIN)/mypy build/htoolsd.py
 
 test-long: $(VENV)/.developer
 	$(BIN)/python $(PYTEST) -m long

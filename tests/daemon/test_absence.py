@@ -15,9 +15,11 @@ from htoolsd.process.watching import SHOW_SECONDS
 from htoolsd.socket import alone
 from tests.support.programs import (
     EXECUTABLE,
+    FALLBACK,
     PATIENCE,
     PROGRAMS,
     Finished,
+    altered_executable,
     executable,
     hail,
     run,
@@ -184,9 +186,7 @@ def test_overload() -> None:
 @pytest.fixture
 def logging(tmp_path: Path) -> Path:
     """The executable, with a system log of its own."""
-    text = EXECUTABLE.read_text()
-    assert text.count('"/dev/log"') == 1
-    return script(tmp_path / "htoolsd", text.replace("/dev/log", str(tmp_path / "log")))
+    return altered_executable(tmp_path, "/dev/log", str(tmp_path / "log"))
 
 
 @pytest.fixture
@@ -259,6 +259,6 @@ def test_counting_waits_for_nobody(tmp_path: Path) -> None:
 
 
 def test_executable_and_daemon_agree() -> None:
-    text = EXECUTABLE.read_text()
+    text = FALLBACK.read_text()
     assert f'"{alone.SUFFIX}"' in text
-    assert f"\nLATELY = {3 * SHOW_SECONDS} " in text
+    assert f"\nRECENTLY = {3 * SHOW_SECONDS} " in text

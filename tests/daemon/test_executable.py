@@ -24,10 +24,12 @@ from tests.support.messages import (
 )
 from tests.support.programs import (
     EXECUTABLE,
+    FALLBACK,
     INTERPRETER,
     PATIENCE,
     Daemon,
     Finished,
+    altered_executable,
     executable,
     hail,
     run,
@@ -334,10 +336,7 @@ def test_a_socket_that_may_not_be_used(daemon: Daemon, tmp_path: Path, request_p
 
 
 def test_a_daemon_of_another_version(daemon: Daemon, tmp_path: Path, request_path: Path) -> None:
-    newer = tmp_path / "newer"
-    text = EXECUTABLE.read_text()
-    assert "PROTOCOL = 1\n" in text
-    newer.write_text(text.replace("PROTOCOL = 1\n", "PROTOCOL = 2\n"))
+    newer = altered_executable(tmp_path, "PROTOCOL = 1\n", "PROTOCOL = 2\n")
     finished = executable(daemon.socket, request_path, program=newer)
     assert_decided_alone(finished, "refused (wrong-version): version: expected 1, got 2", request_path)
 
@@ -419,9 +418,8 @@ def test_nobody_to_read_the_reason(request_path: Path, tmp_path: Path) -> None:
 
 
 def test_no_program_to_decide_with(tmp_path: Path, request_path: Path) -> None:
-    alone = tmp_path / "alone"
-    alone.write_text(EXECUTABLE.read_text().replace("/usr/bin/python3", "/no/python"))
-    finished = executable(tmp_path / "no" / "thing", request_path, program=alone, fallback="/no/hail")
+    without = altered_executable(tmp_path, '"/usr/bin/python3"', '"/no/python"')
+    finished = executable(tmp_path / "no" / "thing", request_path, program=without, fallback="/no/hail")
     assert finished.returncode == 1
     assert finished.stdout == ""
     assert finished.stderr.splitlines()[1:] == [
@@ -436,13 +434,50 @@ def checkout(tmp_path: Path) -> Path:
     for directory in (checkout / "iallocator", checkout / ".venv" / "bin"):
         directory.mkdir(parents=True)
     script(checkout / ".venv" / "bin" / "hail", '#!/bin/sh\necho "hail $*"\nexit 7\n')
+    shutil.copy(FALLBACK, checkout / "iallocator")
     return Path(shutil.copy(EXECUTABLE, checkout / "iallocator"))
 
 
-def test_in_a_checkout_it_finds_that_ones_hail(checkout: Path, tmp_path: Path) -> None:
+def test_link_finds_module_and_hail_of_checkout(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(checkout)
     finished = executable(tmp_path / "no" / "thing", "FILE", "--a=b", program=tmp_path / "link", fallback="")
     assert (finished.returncode, finished.stdout) == (7, "hail FILE --a=b\n")
+
+
+def cached(checkout: Path) -> Path:
+    """The bytecode of the module, as the interpreter has cached it."""
+    (path,) = (checkout.parent / "__pycache__").iterdir()
+    return path
+
+
+def test_bytecode_of_fallback_is_compiled_once(checkout: Path, tmp_path: Path) -> None:
+    executable(tmp_path / "no" / "thing", program=checkout)
+    compiled = cached(checkout).stat()
+    finished = executable(tmp_path / "no" / "thing", "FILE", program=checkout, fallback="")
+    assert (finished.returncode, finished.stdout) == (7, "hail FILE\n")
+    again = cached(checkout).stat()
+    assert (again.st_ino, again.st_mtime_ns) == (compiled.st_ino, compiled.st_mtime_ns)
+
+
+@pytest.mark.parametrize("length", [0, 16, 20, 500])
+def test_truncated_bytecode_does_not_prevent_decisions(checkout: Path, tmp_path: Path, length: int) -> None:
+    executable(tmp_path / "no" / "thing", program=checkout)
+    cached(checkout).write_bytes(cached(checkout).read_bytes()[:length])
+    finished = executable(tmp_path / "no" / "thing", "FILE", program=checkout, fallback="")
+    assert (finished.returncode, finished.stdout) == (7, "hail FILE\n")
+
+
+def test_missing_fallback_is_one_line(checkout: Path, tmp_path: Path) -> None:
+    checkout.with_name(FALLBACK.name).unlink()
+    finished = executable(tmp_path / "no" / "thing", "FILE", program=checkout)
+    assert (finished.returncode, finished.stdout) == (1, "")
+    assert finished.stderr == (
+        "htoolsd: No module named 'htoolsd_fallback'; expected it beside this program\n"
+    )
+
+
+def test_ganeti_does_not_take_fallback_for_a_program() -> None:
+    assert not os.access(FALLBACK, os.X_OK)
 
 
 WRONG = {

@@ -21,6 +21,7 @@ from tests.support.rows import generated
 
 ROOT = Path(__file__).parents[2]
 EXECUTABLE = ROOT / "iallocator" / "htoolsd"
+FALLBACK = ROOT / "iallocator" / "htoolsd_fallback.py"
 PROGRAMS = Path(sys.executable).parent
 # The executable is made for the system's interpreter; not every machine has one.
 INTERPRETER = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
@@ -51,6 +52,16 @@ def executable(
     """Ask the daemon at ``path`` as Ganeti does, with the one-shot program ``fallback`` behind."""
     surroundings = {"HTOOLSD_SOCKET": str(path), "HTOOLSD_HAIL": str(fallback), "LC_ALL": "C"}
     return run(*prefix, INTERPRETER, "-IS", program, *arguments, environment={**surroundings, **environment})
+
+
+def altered_executable(directory: Path, old: str, new: str) -> Path:
+    """Copy the executable and its module, with ``old`` replaced, which one of both has once."""
+    assert EXECUTABLE.read_text().count(old) + FALLBACK.read_text().count(old) == 1
+    for file in (EXECUTABLE, FALLBACK):
+        copy = directory / file.name
+        copy.write_text(file.read_text().replace(old, new))
+        copy.chmod(file.stat().st_mode)
+    return directory / EXECUTABLE.name
 
 
 _hail: dict[tuple[bytes, tuple[str, ...]], Finished] = {}
