@@ -7,7 +7,6 @@ import argparse
 import sys
 
 from ganeti_htools.cli import htoolsctl
-from ganeti_htools.cli.htools import ROLES
 from ganeti_htools.commandline.option import Program, Takes
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
@@ -161,7 +160,7 @@ def parsed(name: str, parser: argparse.ArgumentParser) -> dict[str, list[str]]:
 def programs() -> dict[str, list[str]]:
     """What each program takes."""
     return {
-        **{name: described(PROGRAMS[name]) for name in ROLES if name in PROGRAMS},
+        **{name: described(program) for name, program in PROGRAMS.items()},
         **parsed("htools-simulator", simulator._parser()),
         **parsed("htoolsctl", htoolsctl._parser()),
         **parsed("htoolsd", parser()),

@@ -1,40 +1,100 @@
-"""``htools``: all tools in one program; its name or the variable HTOOLS tells which (``htools(1)``)."""
+"""Entry points of the tools; ``htools`` runs the tool that its name or the variable HTOOLS names (htools(1)).
 
+A tool's own module is loaded after its command line has been read, so that ``--help`` and ``--version`` need
+neither numpy nor the engine.
+"""
+
+import gc
 import os
 import sys
-import textwrap
 from importlib import import_module
+from typing import NoReturn
 
-ROLES = {
-    "hail": "decides iallocator requests: where instances are placed, moved or evacuated to",
-    "hbal": "plans the moves that balance a cluster",
-    "hcheck": "tells whether a cluster is healthy and whether balancing would help",
-    "hinfo": "shows groups, nodes and instances of a cluster",
-    "hregroup": "repairs, empties and balances node groups with the room of others",
-    "hroller": "groups nodes that can be rebooted together",
-    "hscan": "saves clusters for the other tools",
-    "hspace": "counts how many more instances fit on a cluster",
-    "hsqueeze": "plans which nodes can be powered down, or have to be powered up",
-}
+from ganeti_htools.cli.terminal.program import execute
+from ganeti_htools.commandline import programs
+from ganeti_htools.commandline.line import CommandLine
+from ganeti_htools.commandline.option import Program
+from ganeti_htools.commandline.programs import PROGRAMS
 
 
 def main() -> int:
-    """Run the tool that is asked for; its exit status."""
+    """Run ``htools``. Returns the exit status if there is no such tool."""
     name = os.environ.get("HTOOLS", os.path.basename(sys.argv[0])).lower()
-    if name not in ROLES:
-        sys.stderr.write(_unknown(name))
-        return 1
-    status: int = import_module(f"ganeti_htools.cli.{name}").main()
-    return status
+    if name in PROGRAMS:
+        _start(PROGRAMS[name])
+    sys.stderr.write(_unknown(name))
+    return 1
+
+
+def hail() -> NoReturn:
+    """Run ``hail``."""
+    _start(programs.HAIL)
+
+
+def hbal() -> NoReturn:
+    """Run ``hbal``."""
+    _start(programs.HBAL)
+
+
+def hcheck() -> NoReturn:
+    """Run ``hcheck``."""
+    _start(programs.HCHECK)
+
+
+def hinfo() -> NoReturn:
+    """Run ``hinfo``."""
+    _start(programs.HINFO)
+
+
+def hregroup() -> NoReturn:
+    """Run ``hregroup``."""
+    _start(programs.HREGROUP)
+
+
+def hroller() -> NoReturn:
+    """Run ``hroller``."""
+    _start(programs.HROLLER)
+
+
+def hscan() -> NoReturn:
+    """Run ``hscan``."""
+    _start(programs.HSCAN)
+
+
+def hspace() -> NoReturn:
+    """Run ``hspace``."""
+    _start(programs.HSPACE)
+
+
+def hsqueeze() -> NoReturn:
+    """Run ``hsqueeze``."""
+    _start(programs.HSQUEEZE)
+
+
+def _start(program: Program) -> NoReturn:
+    """Run a tool and end the process."""
+    gc.disable()  # nothing of what start-up creates is garbage
+
+    def run(line: CommandLine) -> int | None:
+        module = import_module(f"ganeti_htools.cli.{program.name}")
+        gc.freeze()
+        gc.enable()
+        status: int | None = module.run(line)
+        return status
+
+    status = execute(program, run)
+    os._exit(status)  # skips the interpreter's clean-up, which takes as long as loading the engine
 
 
 def _unknown(name: str) -> str:
-    width = max(map(len, ROLES))
+    import textwrap  # rarely needed
+
+    width = max(map(len, PROGRAMS))
     lines = [
         line
-        for role, summary in ROLES.items()
+        for role, program in PROGRAMS.items()
         for line in textwrap.wrap(
-            summary,
+            program.summary,
             79,
             initial_indent=f" {role:{width}} - ",
             subsequent_indent=" " * (width + 4),

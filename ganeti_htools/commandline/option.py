@@ -54,9 +54,10 @@ HELP_COMPLETION = switch("", "help-completion", "show what shell completion need
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program: its options, and its arguments as ``--help-completion`` tells them."""
+    """A program: what it does, its options, and its arguments as ``--help-completion`` describes them."""
 
     name: str
+    summary: str
     options: Sequence[Option]
     arguments: Sequence[str] = ()
 

@@ -11,6 +11,7 @@ _CARRIED_OUT = (options.EXEC, options.ON_CHANGE, options.NO_WAIT, options.WAIT_F
 
 HAIL = Program(
     "hail",
+    "decide iallocator requests: where instances are placed, moved or evacuated to",
     (
         options.PRINT_NODES,
         options.SAVE,
@@ -34,6 +35,7 @@ HAIL = Program(
 
 HSPACE = Program(
     "hspace",
+    "count how many more instances fit on a cluster",
     (
         options.PRINT_NODES,
         options.TEXT_DATA,
@@ -67,6 +69,7 @@ HSPACE = Program(
 
 HSQUEEZE = Program(
     "hsqueeze",
+    "plan which nodes can be powered down, or have to be powered up",
     (
         *_SOURCES,
         *_CARRIED_OUT,
@@ -92,6 +95,7 @@ HSQUEEZE = Program(
 
 HSCAN = Program(
     "hscan",
+    "save clusters for the other tools",
     (
         options.PRINT_NODES,
         options.OUTPUT_DIR,
@@ -106,6 +110,7 @@ HSCAN = Program(
 
 HINFO = Program(
     "hinfo",
+    "show groups, nodes and instances of a cluster",
     (
         options.PRINT_NODES,
         options.PRINT_INSTANCES,
@@ -125,6 +130,7 @@ HINFO = Program(
 
 HCHECK = Program(
     "hcheck",
+    "show whether a cluster is healthy and whether balancing would help",
     (
         *_SOURCES,
         options.STATE_OF_RECORD,
@@ -161,6 +167,7 @@ HCHECK = Program(
 
 HROLLER = Program(
     "hroller",
+    "group nodes that can be rebooted together",
     (
         *_SOURCES,
         options.IALLOC_SRC,
@@ -185,6 +192,7 @@ HROLLER = Program(
 
 HBAL = Program(
     "hbal",
+    "plan the moves that balance a cluster",
     (
         options.PRINT_NODES,
         options.PRINT_INSTANCES,
@@ -234,6 +242,7 @@ HBAL = Program(
 
 HREGROUP = Program(
     "hregroup",
+    "repair, empty and balance node groups with the room of others",
     (
         *_SOURCES,
         options.IALLOC_SRC,

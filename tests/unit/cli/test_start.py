@@ -1,23 +1,41 @@
-"""What every tool pays for when it starts."""
+"""What the tools load when they start."""
 
 import subprocess
 import sys
 
 import pytest
 
-SLOW = {
-    "importlib.metadata",
-    "trio",
-    "ganeti_htools.version",
-    "ganeti_htools.execution",
-    "ganeti_htools.client",
-}
+from ganeti_htools.commandline.programs import PROGRAMS
+
+SLOW = {"httpx", "importlib.metadata", "structlog", "trio"}
+SLOW_OURS = {"ganeti_htools.version", "ganeti_htools.execution", "ganeti_htools.client"}
 
 
-@pytest.mark.parametrize("tool", ["hbal", "hsqueeze", "hspace", "hail"])
-def test_what_is_seldom_needed_is_not_loaded(tool: str) -> None:
-    text = f"import ganeti_htools.cli.{tool}, sys; print(*sys.modules)"
+def modules(script: str) -> set[str]:
+    """The modules that are loaded after a script."""
+    text = f"{script}\nimport sys; print('loaded:', *sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert not SLOW.intersection(loaded)
-    assert ("orjson" in loaded) == (tool == "hail")  # text needs none
+    return set(done.stdout.rpartition("loaded:")[2].split())
+
+
+@pytest.mark.parametrize("option", ["--help", "--version", "--help-completion"])
+@pytest.mark.parametrize("tool", PROGRAMS)
+def test_help_and_version_load_neither_numpy_nor_engine(tool: str, option: str) -> None:
+    loaded = modules(
+        f"""
+import contextlib, sys
+from ganeti_htools.cli import htools
+sys.argv = ["{tool}", "{option}"]
+with contextlib.suppress(SystemExit):
+    htools.{tool}()
+"""
+    )
+    assert "ganeti_htools.commandline.programs" in loaded
+    assert not {"numpy", "orjson", "trio", "ganeti_htools.engine"} & loaded
+
+
+@pytest.mark.parametrize("tool", sorted(PROGRAMS.keys() - {"hscan"}))
+def test_slow_modules_are_not_loaded(tool: str) -> None:
+    loaded = modules(f"import ganeti_htools.cli.{tool}")
+    assert not (SLOW | SLOW_OURS) & loaded
+    assert ("orjson" in loaded) == (tool == "hail")

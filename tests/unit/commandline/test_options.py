@@ -9,12 +9,12 @@ from ganeti_htools.commandline.option import Option, Program
 from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.commandline.reading import Reply, obey, read
 
-OF_ALL_PROGRAMS = Program("tool", ()).all_options
+OF_ALL_PROGRAMS = Program("tool", "", ()).all_options
 OPTIONS = [*OF_ALL_PROGRAMS, *(value for value in vars(options).values() if isinstance(value, Option))]
 
 
 def value(option: Option, *argv: str) -> Any:
-    line = obey(Program("tool", (option,)), argv)
+    line = obey(Program("tool", "", (option,)), argv)
     return getattr(line, option.field or option.long.replace("-", "_"))
 
 
@@ -37,7 +37,7 @@ def test_sizes_have_units_and_spindles_are_1_unless_given() -> None:
     ],
 )
 def test_what_a_value_has_to_be_is_told(option: Option, argument: str, error: str) -> None:
-    result = read(Program("tool", (option,)), [f"--{option.long}={argument}"])
+    result = read(Program("tool", "", (option,)), [f"--{option.long}={argument}"])
     assert isinstance(result, Reply)
     assert re.search(f"--{option.long}: {error}", result.text)
 

@@ -115,7 +115,7 @@ def test_an_option_that_cannot_be_shortened_leaves_older_ones_unique() -> None:
 
 
 def test_the_usage_is_a_table_of_all_options() -> None:
-    tool = Program("tool", (options.PRINT_NODES, options.TEXT_DATA, options.MOND, options.SIMULATE))
+    tool = Program("tool", "", (options.PRINT_NODES, options.TEXT_DATA, options.MOND, options.SIMULATE))
     result = read(tool, ["-h"])
     assert isinstance(result, Reply)
     title, usage, *table = result.text.splitlines()
