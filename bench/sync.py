@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.timing import BIN, SEED, duration, progress, verdict
-from ganeti_htools.client.asking import NoAnswerError, RefusedError, ask
+from ganeti_htools.client.calls import CallRefusedError, NoReplyError, ask
 from tests.support.clusters import Shape, cluster
 from tests.support.simulators import ask as ask_simulator
 from tests.support.text_format import text
@@ -63,7 +63,7 @@ class Pair(NamedTuple):
         """What the daemon knows of the cluster; none before it can be asked."""
         try:
             return ask(str(self.socket), "status", {})["cluster"]  # type: ignore[index]
-        except (NoAnswerError, RefusedError):
+        except (NoReplyError, CallRefusedError):
             return {"nodes": None}
 
 

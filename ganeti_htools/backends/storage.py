@@ -14,7 +14,13 @@ from ganeti_htools.backends.fields import Fields, parse_json
 from ganeti_htools.backends.inventories import read_inventories, write_inventories
 from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk
 from ganeti_htools.model.errors import DataError, on_one_line
-from ganeti_htools.model.known_storage import Disks, Reports, Room, with_disks, with_inventories
+from ganeti_htools.model.known_storage import (
+    DisksByInstance,
+    UnitReports,
+    UnitSpace,
+    with_disks,
+    with_inventories,
+)
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 
@@ -68,7 +74,7 @@ def enabled_templates(settings: Fields) -> tuple[DiskTemplate, ...] | None:
 class Found(NamedTuple):
     """Where disks are, and for each instance that could not be read why, a line each."""
 
-    disks: Disks
+    disks: DisksByInstance
     wrong: tuple[str, ...]
 
 
@@ -242,12 +248,12 @@ def pool(fields: Fields) -> Pool:
     return Pool(DesiredUnit(known[kind], key), total, reserved, provider)
 
 
-def reports(results: Mapping[StorageType, Any]) -> tuple[Reports, tuple[str, ...]]:
+def reports(results: Mapping[StorageType, Any]) -> tuple[UnitReports, tuple[str, ...]]:
     """What nodes have, from the results of OP_NODE_QUERY_STORAGE for each type, asked for STORAGE_FIELDS.
 
     A node in whose rows something is wrong is left out; why is told, a line each.
     """
-    found: defaultdict[str, dict[DesiredUnit, Room]] = defaultdict(dict)
+    found: defaultdict[str, dict[DesiredUnit, UnitSpace]] = defaultdict(dict)
     wrong: dict[str, str] = {}
     for kind, rows in results.items():
         for row in rows if isinstance(rows, list) else ():
@@ -257,7 +263,7 @@ def reports(results: Mapping[StorageType, Any]) -> tuple[Reports, tuple[str, ...
                     and 0 <= free <= size <= MAX_MIB
                     and DesiredUnit(kind, name) not in found[node]
                 ):
-                    found[node][DesiredUnit(kind, name)] = Room(size, free)
+                    found[node][DesiredUnit(kind, name)] = UnitSpace(size, free)
                 case [str(node), *_]:
                     wrong[node] = (
                         f"node {on_one_line(node)}: storage of type {kind.value}: expected each unit's name,"

@@ -13,7 +13,7 @@ from ganeti_htools.model.cluster import MAX_MIB, Cluster, Disk, Node
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import IGNORED, TYPE_NAMES, TYPE_OF, DesiredUnit, StorageType, Unit, holds
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units_in_use import default_units, named_by
+from ganeti_htools.model.units_in_use import default_units, units_of_disks
 
 UNKNOWN = "-"
 # A word that means something by itself is encoded as well.
@@ -192,7 +192,7 @@ def differ(cluster: Cluster) -> bool:
     """Whether disks say more than their size: nodes tell their units, or disks name different ones."""
     if any(node.storage is not None for node in cluster.nodes):
         return True
-    named = named_by(cluster.instances)
+    named = units_of_disks(cluster.instances)
     return len({unit.type for unit in named}) < len(named)
 
 

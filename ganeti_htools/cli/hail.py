@@ -17,8 +17,8 @@ from ganeti_htools.commandline.programs import HAIL
 from ganeti_htools.engine.allocation.exclusive_storage import is_dedicated
 from ganeti_htools.files import read_bytes
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError, inconsistencies
-from ganeti_htools.model.inconsistent import inconsistent_data
+from ganeti_htools.model.errors import HtoolsError, inconsistency_warning
+from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.request import Allocate
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.decision import respond_on, state_for
@@ -46,7 +46,7 @@ def run(line: CommandLine) -> None:
         cluster = with_load(cluster, line)
     cluster, options, note = prepared(cluster, request, options, None)
     state = state_for(cluster, request, options)
-    say(inconsistencies((*warnings, *inconsistent_data(state))))
+    say(inconsistency_warning((*warnings, *inconsistencies(state))))
     if line.explain is not None:
         from ganeti_htools.cli.report import explanation  # seldom needed
 
@@ -59,7 +59,7 @@ def run(line: CommandLine) -> None:
     if line.verbose > 1 and is_dedicated(state, request):
         say("Allocation on a dedicated cluster; using lost-allocations metrics.\n")
     _show(line, "Initial cluster", state)
-    save(line, "pre-ialloc", "before iallocator run", state.settled)
+    save(line, "pre-ialloc", "before iallocator run", state.to_cluster)
     answer, after = respond_on(state, request, options, note, ranked=line.json)
     print(answer, flush=True)
     _show(line, "Final cluster", after)
@@ -69,7 +69,7 @@ def run(line: CommandLine) -> None:
 
 def _settled(state: State, new_first: bool) -> Cluster:
     """The cluster in a state; Ganeti's hail lists a new instance first."""
-    settled = state.settled()
+    settled = state.to_cluster()
     if new_first:
         return replace(settled, instances=(*settled.instances[-1:], *settled.instances[:-1]))
     return settled

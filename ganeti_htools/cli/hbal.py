@@ -255,7 +255,7 @@ def _of_groups(state: State, scope: Bools, tags: tuple[str, ...]) -> Cluster:
     here = scope[state.pnode]
     needed = scope.copy()
     needed[state.snode[here & (state.snode != NOWHERE)]] = True
-    cluster = state.settled()
+    cluster = state.to_cluster()
     return replace(
         cluster,
         tags=tags,

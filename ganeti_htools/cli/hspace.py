@@ -156,7 +156,7 @@ def _tell(allocation: Allocation, line: CommandLine) -> None:
         # Names are shortened as they were before; those of the new instances have no domain.
         named = replace(after.cluster, instances=before.instances)
         say(tables.node_status(title, replace(after, cluster=named), line.print_nodes))
-    save(line, mode.name.lower(), f"after {title.lower()}", after.settled)
+    save(line, mode.name.lower(), f"after {title.lower()}", after.to_cluster)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def run(line: CommandLine) -> None:
 
         conclude(outcome)
     _show(line, "Final", plan.state)
-    save(line, "squeezed", _SAVED[plan.action], plan.state.settled)
+    save(line, "squeezed", _SAVED[plan.action], plan.state.to_cluster)
 
 
 def _plan(state: State, options: Options, told: Any) -> PowerPlan:

@@ -14,8 +14,8 @@ from ganeti_htools import streams
 from ganeti_htools.cli import ledger_commands
 from ganeti_htools.cli.report import daemon, daemon_plans, decisions, history, policies, storage
 from ganeti_htools.cli.terminal.arguments import count
-from ganeti_htools.client.asking import PATIENCE, RefusedError, ask, usual_socket
-from ganeti_htools.client.following import changes
+from ganeti_htools.client.calls import PATIENCE, CallRefusedError, ask, default_socket
+from ganeti_htools.client.plan_changes import follow
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.version import VERSION
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except RefusedError as err:
+    except CallRefusedError as err:
         print(f"htoolsctl: refused ({err.kind}): {err}", file=sys.stderr)
     except HtoolsError as err:
         print(f"htoolsctl: {err}", file=sys.stderr)
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--socket",
         metavar="PATH",
-        default=usual_socket(),
+        default=default_socket(),
         help=f"the daemon's socket (default: $HTOOLSD_SOCKET, else {DEFAULT_SOCKET})",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -177,7 +177,7 @@ def _execute(options: Namespace) -> int:
 def _follow(options: Namespace) -> int:
     """Tell of a plan until it has ended; the exit status tells how."""
     plan: Any = None
-    for change in changes(options.socket, options.plan):
+    for change in follow(options.socket, options.plan):
         if not options.json:
             lines = [
                 *(daemon_plans.description(change.plan) if plan is None else ()),

@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti_htools.cli.report import ledger
 from ganeti_htools.cli.terminal.arguments import count, number
-from ganeti_htools.client.asking import ask
+from ganeti_htools.client.calls import ask
 
 _PATIENCE = 30.0  # seconds; the database may keep the daemon waiting
 _COUNTS = {

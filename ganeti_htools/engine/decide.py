@@ -103,12 +103,12 @@ def place(
 
     ``pools`` is what pools had free before the request. Raises RequestFailed where no group can be tried.
     """
-    asked, count = state.ask(placement.instance), placement.count
+    asked, count = state.requested_instance(placement.instance), placement.count
     if placement.group is not None:
         groups: Sequence[int] = [_group_row(state, placement.group)]
     else:
         groups = range(len(state.cluster.groups))
-    made, left = [state.made_in(group, asked) for group in groups], pools.left(state)
+    made, left = [state.with_disk_defaults(group, asked) for group in groups], pools.left(state)
     alike = len({each.row for each in made}) == 1
     if alike:
         asked = made[0]
@@ -203,7 +203,7 @@ def _secondary(state: State, index: int, options: PlacementOptions, reporter: Re
     redundancy = Unmirrored(assess(state, everyone, options)) if options.capacity else None
     state = settling.taken_off(state, index)
     group = int(state.group[primary])
-    asked = state.made_in(group, state.ask(state.cluster.instances[index]))
+    asked = state.with_disk_defaults(group, state.requested_instance(state.cluster.instances[index]))
     asked = replace(asked, index=index, spare=state.units.spare(asked.row))
     targets = np.flatnonzero(state.group == group)
     targets = targets[targets != primary]

@@ -161,7 +161,7 @@ def by_unit(columns: Columns, figure: str) -> list[Any]:
     return [getattr(columns, of_unit(figure, unit)) for unit in range(len(columns.shape.units))]
 
 
-def present(columns: Columns) -> Bools:
+def availability(columns: Columns) -> Bools:
     """Which nodes have each storage unit, see each pool, have each custom class (in this order; by nodes)."""
     shape = columns.shape
     pools = [getattr(columns, of_pool(pool)) for pool in range(len(shape.pools))]

@@ -19,12 +19,17 @@ from ganeti_htools.model.columns import (
 )
 from ganeti_htools.model.figures import Figures, tabulate
 from ganeti_htools.model.inventory import Inventory
+from ganeti_htools.model.node_reservations import NodeReservations, node_reservations
 from ganeti_htools.model.node_usage import HostedInstances, hosted_instances, sum_by
-from ganeti_htools.model.reserved import Reserved, reserved
 from ganeti_htools.model.state import State
-from ganeti_htools.model.tag_columns import exclusion, location, location_columns, migrates
+from ganeti_htools.model.tag_columns import (
+    allowed_migrations,
+    exclusion_counts,
+    location_columns,
+    location_scores,
+)
 from ganeti_htools.model.units import Units, space_of
-from ganeti_htools.model.units_in_use import sees, units_in_use
+from ganeti_htools.model.units_in_use import nodes_seeing, units_in_use
 
 
 def _ints(values: Iterable[int]) -> Ints:
@@ -69,10 +74,10 @@ def derive(
     units = units_in_use(cluster, requested)
     names = tuple(map(str, units.local)), tuple(map(str, units.pools))
     shape = Shape(*names, units.known, units.own_group, units.classes)
-    held = reserved(nodes, units)
+    held = node_reservations(nodes, units)
     figures = tabulate(cluster.instances, known, policies, units)
     placed = hosted_instances(cluster, figures, node_row)
-    tag_rows, tag_counts, settled_tag_counts = exclusion(cluster, requested, placed)
+    tag_rows, tag_counts, settled_tag_counts = exclusion_counts(cluster, requested, placed)
     location_rows, located = location_columns(cluster)
     peers = placed.peers(placed.values["secondary_mem"])
     class_peers = tuple(map(placed.peers, figures.kept.T))
@@ -84,7 +89,7 @@ def derive(
         primaries=placed.on_primaries(np.ones(len(placed.pnode), np.int64), placed.settled),
         secondaries=np.bincount(placed.snode[placed.settled & placed.doubled], minlength=size),
         conflicts=np.maximum(tag_counts - 1, 0).sum(axis=0),
-        location=location(cluster, placed, location_rows, located),
+        location=location_scores(cluster, placed, location_rows, located),
         **_memory(nodes, placed, peers, static_kvm_node_memory, held),
         **_disk(nodes, placed, figures, units, held),
         **_pools(cluster, units),
@@ -116,14 +121,14 @@ def derive(
         tag_rows=tag_rows,
         tag_counts=tag_counts,
         settled_tag_counts=settled_tag_counts,
-        migrates=migrates(cluster.tags, nodes),
-        located=located,
+        allowed_migrations=allowed_migrations(cluster.tags, nodes),
+        location_tags=located,
         location_rows=location_rows,
     )
 
 
 def _memory(
-    nodes: Sequence[Node], placed: HostedInstances, peers: Ints, static: int, held: Reserved
+    nodes: Sequence[Node], placed: HostedInstances, peers: Ints, static: int, held: NodeReservations
 ) -> dict[str, Any]:
     values = placed.values
     t_mem, f_mem = _floats(node.t_mem for node in nodes), _ints(node.f_mem for node in nodes)
@@ -144,7 +149,7 @@ def _memory(
 
 
 def _pools(cluster: Cluster, units: Units) -> dict[str, Any]:
-    return {of_pool(row): _ints(sees(cluster, pool)) for row, pool in enumerate(units.pools)}
+    return {of_pool(row): _ints(nodes_seeing(cluster, pool)) for row, pool in enumerate(units.pools)}
 
 
 def _classes(
@@ -172,7 +177,7 @@ def _classes(
 
 
 def _disk(
-    nodes: Sequence[Node], placed: HostedInstances, figures: Figures, units: Units, held: Reserved
+    nodes: Sequence[Node], placed: HostedInstances, figures: Figures, units: Units, held: NodeReservations
 ) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for unit in range(len(units.local)):
@@ -193,7 +198,7 @@ def _disk(
 
 
 def _spindles(
-    nodes: Sequence[Node], placed: HostedInstances, ratio: Floats, held: Reserved
+    nodes: Sequence[Node], placed: HostedInstances, ratio: Floats, held: NodeReservations
 ) -> dict[str, Any]:
     """Free spindles count with exclusive storage, the use that instances make of them without."""
     total, exclusive = _ints(node.t_spindles for node in nodes), _bools(node.excl_stor for node in nodes)
@@ -218,7 +223,7 @@ def _spindles(
     }
 
 
-def _cpus(nodes: Sequence[Node], placed: HostedInstances, held: Reserved) -> dict[str, Any]:
+def _cpus(nodes: Sequence[Node], placed: HostedInstances, held: NodeReservations) -> dict[str, Any]:
     own, vcpus = _ints(node.n_cpu for node in nodes) + held.vcpus, placed.values["vcpus"]
     used = counted = own + placed.on_primaries(vcpus, placed.settled)
     if placed.forthcoming.any():

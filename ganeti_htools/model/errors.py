@@ -18,7 +18,7 @@ def on_one_line(text: str) -> str:
     )
 
 
-def inconsistencies(lines: Iterable[str]) -> str:
+def inconsistency_warning(lines: Iterable[str]) -> str:
     """The warning that figures of a cluster do not add up, a line for each; empty if there are none."""
     listed = "".join(f"  - {line}\n" for line in lines)
     return f"Warning: cluster has inconsistent data:\n{listed}\n" if listed else ""

@@ -11,16 +11,16 @@ from typing import NamedTuple
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
 from ganeti_htools.model.inventory import Inventories
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit, holds
-from ganeti_htools.model.units_in_use import named_by
+from ganeti_htools.model.units_in_use import units_of_disks
 
 # The types of which Ganeti can ask nodes for units (``constants.STS_REPORT_NODE_STORAGE``).
 REPORTED = (StorageType.LVM_VG, StorageType.FILE, StorageType.SHARED_FILE, StorageType.GLUSTER)
 
 # Where the disks of instances are, by the instances' names.
-Disks = Mapping[str, tuple[Disk, ...]]
+DisksByInstance = Mapping[str, tuple[Disk, ...]]
 
 
-class Room(NamedTuple):
+class UnitSpace(NamedTuple):
     """Size and free space (MiB) of a unit."""
 
     size: int
@@ -28,7 +28,7 @@ class Room(NamedTuple):
 
 
 # What nodes were found to have, by their names.
-Reports = Mapping[str, Mapping[DesiredUnit, Room]]
+UnitReports = Mapping[str, Mapping[DesiredUnit, UnitSpace]]
 
 
 def with_inventories(cluster: Cluster, inventories: Mapping[str, Inventories]) -> Cluster:
@@ -44,14 +44,14 @@ def with_inventories(cluster: Cluster, inventories: Mapping[str, Inventories]) -
     return cluster if same else replace(cluster, nodes=rows)
 
 
-def with_disks(cluster: Cluster, disks: Disks) -> Cluster:
+def with_disks(cluster: Cluster, disks: DisksByInstance) -> Cluster:
     """The cluster with its disks where they are. The same object if nothing is new."""
-    rows = tuple(located(row, disks.get(row.name, ())) for row in cluster.instances)
+    rows = tuple(with_disk_units(row, disks.get(row.name, ())) for row in cluster.instances)
     same = all(new is old for new, old in zip(rows, cluster.instances, strict=True))
     return cluster if same else replace(cluster, instances=rows)
 
 
-def located(row: Instance, disks: tuple[Disk, ...]) -> Instance:
+def with_disk_units(row: Instance, disks: tuple[Disk, ...]) -> Instance:
     """The instance with its disks where these are, unless they tell that they are elsewhere.
 
     It is left as it is if its disks have other sizes, or cannot be there: then those were other disks.
@@ -70,21 +70,21 @@ def _located(own: Disk, known: Disk) -> Disk:
     return replace(own, unit=known.unit, metavg=own.metavg or known.metavg)
 
 
-def reported_types(cluster: Cluster) -> tuple[StorageType, ...]:
+def queryable_types(cluster: Cluster) -> tuple[StorageType, ...]:
     """The types that the cluster enables, and of which nodes can be asked for units."""
     enabled = {TYPE_OF[template] for template in cluster.enabled_templates or ()}
     return tuple(kind for kind in REPORTED if kind in enabled)
 
 
-def named_units(cluster: Cluster) -> set[DesiredUnit]:
+def units_to_query(cluster: Cluster) -> set[DesiredUnit]:
     """The units that disks name, those of new metadata, and the defaults of the types that are enabled."""
-    named = named_by(cluster.instances)
+    named = units_of_disks(cluster.instances)
     named |= {DesiredUnit(StorageType.LVM_VG, group.metavg) for group in cluster.groups if group.metavg}
-    types = reported_types(cluster)
+    types = queryable_types(cluster)
     return named | {unit for unit in cluster.default_units if unit.type in types}
 
 
-def with_storage(cluster: Cluster, found: Reports, named: Collection[DesiredUnit]) -> Cluster:
+def with_storage(cluster: Cluster, found: UnitReports, named: Collection[DesiredUnit]) -> Cluster:
     """The cluster whose nodes have the ``named`` units that were found there; the others stay as they are.
 
     Ganeti lists every volume group of a node, also the system's. With exclusive storage a part of a volume
@@ -100,7 +100,7 @@ def with_storage(cluster: Cluster, found: Reports, named: Collection[DesiredUnit
 
 def _storage(
     node: Node,
-    found: Mapping[DesiredUnit, Room],
+    found: Mapping[DesiredUnit, UnitSpace],
     named: Collection[DesiredUnit],
     group: DesiredUnit | None,
 ) -> tuple[Unit, ...]:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from ganeti_htools.model.columns import NOWHERE
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import MirrorType
 
 # Functions on nodes take whatever stands for a node: rows, arrays of rows, or names.
 Node = Any
@@ -93,16 +93,16 @@ class MoveKind(Enum):
         return any(operation.copies_disks for operation in self.operations)
 
     @property
-    def mirror(self) -> Mirror:
+    def mirror(self) -> MirrorType:
         """How the disks of the instances that it is for reach another node."""
         if _FAIL_OVER_TO in self.operations:
-            return Mirror.EXTERNAL
-        return Mirror.NONE if _MOVE in self.operations else Mirror.INTERNAL
+            return MirrorType.EXTERNAL
+        return MirrorType.NONE if _MOVE in self.operations else MirrorType.INTERNAL
 
     @property
     def mirrored(self) -> bool:
         """Whether it is for instances with a secondary."""
-        return self.mirror is Mirror.INTERNAL
+        return self.mirror is MirrorType.INTERNAL
 
     @property
     def to_primary(self) -> bool:
@@ -138,7 +138,7 @@ class MoveKind(Enum):
         return [(source, target) for operation, source, target in transfers if not operation.copies_disks]
 
 
-KINDS = {mirror: tuple(kind for kind in MoveKind if kind.mirror is mirror) for mirror in Mirror}
+KINDS = {mirror: tuple(kind for kind in MoveKind if kind.mirror is mirror) for mirror in MirrorType}
 RANK = {kind: rank for rank, kind in enumerate(MoveKind)}
 
 _TITLES = {kind.operations: kind.value for kind in MoveKind}

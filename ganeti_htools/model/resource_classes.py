@@ -26,7 +26,7 @@ def is_own(name: str) -> bool:
     return name in (MEMORY, VCPU, SPINDLES) or name.startswith(_DISK)
 
 
-def of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:
+def class_of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:
     """The class of the disk space of a storage unit (MiB), ``CUSTOM_DISK_MIB_TYPE_KEY``.
 
     What a name may not have becomes an underscore. If that is one of the ``others``, or too long, a hash of
@@ -42,8 +42,10 @@ def of_unit(unit: DesiredUnit, others: frozenset[str] = frozenset()) -> str:
     return f"{name[: _LONGEST - 9]}_{digest}"
 
 
-def of_units(units: Iterable[DesiredUnit]) -> dict[DesiredUnit, str]:
+def classes_of_units(units: Iterable[DesiredUnit]) -> dict[DesiredUnit, str]:
     """The classes of storage units that stand beside each other: no two have the same."""
-    found = {unit: of_unit(unit) for unit in units}
+    found = {unit: class_of_unit(unit) for unit in units}
     met = Counter(found.values())
-    return {unit: of_unit(unit, frozenset({name} if met[name] > 1 else ())) for unit, name in found.items()}
+    return {
+        unit: class_of_unit(unit, frozenset({name} if met[name] > 1 else ())) for unit, name in found.items()
+    }

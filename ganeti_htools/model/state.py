@@ -14,10 +14,10 @@ import numpy as np
 from ganeti_htools.model import tags
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit
+from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.figures import Figures
-from ganeti_htools.model.new_disks import made_in
+from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.policy import IPolicy
-from ganeti_htools.model.reserved import reserved
 from ganeti_htools.model.types import DiskTemplate, Status
 from ganeti_htools.model.units import Units, needs_of, taken_of_pools, with_free
 
@@ -104,13 +104,14 @@ def _together(values: Sequence[Any]) -> Any:
 class State:
     """A cluster with everything derived from it.
 
-    Columns of instances are in row order; ``pnode`` and ``snode`` are node rows. ``stamp`` says in
-    which order instances came to their primary; the latest is the first to go when it is emptied.
-    ``peers[p, s]`` is the memory that secondary ``s`` has to keep free in case ``p`` fails,
-    ``class_peers`` tells the same of each custom resource class. ``tag_counts[t, n]`` counts primaries
-    of node ``n`` with exclusion tag ``t``; ``settled_tag_counts`` leaves out forthcoming ones.
-    ``migrates[n, m]`` is False where migration tags forbid going from ``n`` to ``m``, None if they forbid
-    nothing; ``located[n, t]`` tells whether node ``n`` has location tag ``t``.
+    Columns of instances are in row order. ``pnode`` and ``snode`` are node rows. ``stamp`` orders the
+    instances of a node by arrival; a node is emptied from its latest arrival on.
+    ``peers[p, s]`` is the memory (MiB) that secondary ``s`` keeps free in case ``p`` fails; ``class_peers``
+    has the same for each custom resource class.
+    ``tag_counts[t, n]`` counts the primaries of node ``n`` with exclusion tag ``t``; ``settled_tag_counts``
+    leaves out forthcoming ones.
+    ``allowed_migrations[n, m]`` is False where migration tags forbid migrations from ``n`` to ``m``. It is
+    None without such tags. ``location_tags[n, t]``: node ``n`` has location tag ``t``.
     """
 
     cluster: Cluster
@@ -135,8 +136,8 @@ class State:
     tag_rows: dict[str, int]
     tag_counts: Ints
     settled_tag_counts: Ints
-    migrates: Bools | None
-    located: Bools
+    allowed_migrations: Bools | None
+    location_tags: Bools
     location_rows: dict[str, int]
 
     def copy(self) -> "State":
@@ -189,15 +190,17 @@ class State:
             class_peers=tuple(peers[np.ix_(nodes, nodes)] for peers in self.class_peers),
             tag_counts=tag_counts,
             settled_tag_counts=tag_counts if alike else self.settled_tag_counts[:, nodes],
-            migrates=None if self.migrates is None else self.migrates[np.ix_(nodes, nodes)],
-            located=self.located[nodes],
+            allowed_migrations=None
+            if self.allowed_migrations is None
+            else self.allowed_migrations[np.ix_(nodes, nodes)],
+            location_tags=self.location_tags[nodes],
         )
 
     def instance(self, index: int) -> RequestedInstance:
         """The instance of a row, as a placement sees it."""
-        return self.ask(self.cluster.instances[index], index)
+        return self.requested_instance(self.cluster.instances[index], index)
 
-    def ask(self, row: Instance, index: int = NOWHERE) -> RequestedInstance:
+    def requested_instance(self, row: Instance, index: int = NOWHERE) -> RequestedInstance:
         """An instance as a placement on this state sees it."""
         exclusion = tags.exclusion_tags(tags.exclusion_prefixes(self.cluster.tags), row.tags)
         desired = tags.desired_locations(self.cluster.tags, row.tags)
@@ -226,10 +229,12 @@ class State:
             kept=needs.kept,
         )
 
-    def made_in(self, group: int, asked: RequestedInstance) -> RequestedInstance:
+    def with_disk_defaults(self, group: int, asked: RequestedInstance) -> RequestedInstance:
         """What is to be placed as it is in a group (row), where disks of a new instance may be elsewhere."""
-        row = asked.row if asked.index != NOWHERE else made_in(self.cluster.groups[group], asked.row)
-        return asked if row is asked.row else self.ask(row)
+        row = (
+            asked.row if asked.index != NOWHERE else with_disk_defaults(self.cluster.groups[group], asked.row)
+        )
+        return asked if row is asked.row else self.requested_instance(row)
 
     def primaries_of(self, node: int) -> Ints:
         """Rows of the instances with that primary, forthcoming ones aside; the latest arrival comes first."""
@@ -240,10 +245,10 @@ class State:
         """Names of node rows."""
         return [self.cluster.nodes[row].name for row in rows]
 
-    def settled(self) -> Cluster:
+    def to_cluster(self) -> Cluster:
         """The cluster as a backend would describe it after the placements made on this state."""
         columns = self.columns
-        free, held = np.array(by_unit(columns, "f_dsk")), reserved(self.cluster.nodes, self.units)
+        free, held = np.array(by_unit(columns, "f_dsk")), node_reservations(self.cluster.nodes, self.units)
         own = columns.n_mem - held.memory, (free + held.disk).T, columns.f_spindles + held.free_spindles
         figures = (column.tolist() for column in own)
         new = self.cluster.instances[len(self.figures.rows) :]

@@ -21,7 +21,7 @@ def location_columns(cluster: Cluster) -> tuple[dict[str, int], Bools]:
     return rows, located
 
 
-def migrates(cluster_tags: Sequence[str], nodes: Sequence[Node]) -> Bools | None:
+def allowed_migrations(cluster_tags: Sequence[str], nodes: Sequence[Node]) -> Bools | None:
     """From which node (row) instances may migrate to which (column); None if tags forbid nothing."""
     sent = [tags.migration_tags(cluster_tags, node.tags) for node in nodes]
     received = [tags.receivable_migration_tags(cluster_tags, node.tags) for node in nodes]
@@ -30,7 +30,7 @@ def migrates(cluster_tags: Sequence[str], nodes: Sequence[Node]) -> Bools | None
     return np.array([[source <= target for target in received] for source in sent], np.bool_)
 
 
-def location(
+def location_scores(
     cluster: Cluster, placed: HostedInstances, location_rows: dict[str, int], located: Bools
 ) -> Ints:
     """Summed over primaries: location tags that both nodes have, desired ones that the primary lacks."""
@@ -49,7 +49,7 @@ def location(
     return summed
 
 
-def exclusion(
+def exclusion_counts(
     cluster: Cluster, requested: Sequence[Instance], placed: HostedInstances
 ) -> tuple[dict[str, int], Ints, Ints]:
     """Rows of all exclusion tags, and their counts on nodes, with and without forthcoming instances."""

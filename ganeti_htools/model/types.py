@@ -15,7 +15,7 @@ class AllocPolicy(Enum):
     UNALLOCABLE = "unallocable"
 
 
-class Mirror(Enum):
+class MirrorType(Enum):
     """How an instance's disks reach another node: not at all, by DRBD, or by storage all nodes see."""
 
     NONE = "none"
@@ -37,13 +37,13 @@ class DiskTemplate(Enum):
     GLUSTER = "gluster"
 
     @property
-    def mirror(self) -> Mirror:
+    def mirror(self) -> MirrorType:
         """Whether and how an instance with this template can move."""
         if self is DiskTemplate.DRBD:
-            return Mirror.INTERNAL
+            return MirrorType.INTERNAL
         if self in (DiskTemplate.FILE, DiskTemplate.PLAIN):
-            return Mirror.NONE
-        return Mirror.EXTERNAL
+            return MirrorType.NONE
+        return MirrorType.EXTERNAL
 
     @property
     def local_storage(self) -> bool:
@@ -62,7 +62,7 @@ class DiskTemplate(Enum):
         Others have to be recreated. Blockdev counts as not movable here although its mirror type is
         external: Ganeti cannot know which other nodes see the device.
         """
-        return self.mirror is Mirror.EXTERNAL and self is not DiskTemplate.BLOCK
+        return self.mirror is MirrorType.EXTERNAL and self is not DiskTemplate.BLOCK
 
 
 class Status(Enum):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ganeti_htools.model.cluster import Cluster, Instance
-from ganeti_htools.model.new_disks import made_in
+from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.resource_classes import is_own
 from ganeti_htools.model.storage import TYPE_NAMES, DesiredUnit, StorageType
 from ganeti_htools.model.units import SINGLE, Units
@@ -18,7 +18,7 @@ def custom_classes(cluster: Cluster) -> tuple[str, ...]:
     return tuple(sorted(name for name in met if not is_own(name)))
 
 
-def told_units(cluster: Cluster) -> Units:
+def reported_units(cluster: Cluster) -> Units:
     """Units that nodes tell, and custom classes: what instances take of nodes that have what they want."""
     units, classes = _told_units(cluster), custom_classes(cluster)
     return units._replace(classes=classes) if classes else units
@@ -44,10 +44,10 @@ def _local(first: DesiredUnit, units: Iterable[DesiredUnit]) -> tuple[DesiredUni
 
 def units_in_use(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
     """The units of a cluster, and of instances that are going to be placed on it."""
-    units = told_units(cluster)
+    units = reported_units(cluster)
     if not units.known:
         return units._replace(pools=_hidden(cluster, _pools(set(), cluster)))
-    new = {made_in(group, row) for row in requested for group in cluster.groups}
+    new = {with_disk_defaults(group, row) for row in requested for group in cluster.groups}
     met = _told(cluster) | _wanted(units, (*cluster.instances, *requested, *new))
     local = _local(units.local[0], (unit for unit in met if unit.type in units.told))
     return units._replace(local=local, pools=_hidden(cluster, _pools(met, cluster)))
@@ -55,17 +55,17 @@ def units_in_use(cluster: Cluster, requested: Iterable[Instance] = ()) -> Units:
 
 def _hidden(cluster: Cluster, pools: Iterable[DesiredUnit]) -> tuple[DesiredUnit, ...]:
     """Those of the pools that some nodes do not see."""
-    return tuple(pool for pool in sorted(pools, key=str) if not all(sees(cluster, pool)))
+    return tuple(pool for pool in sorted(pools, key=str) if not all(nodes_seeing(cluster, pool)))
 
 
-def named_by(rows: Iterable[Instance]) -> set[DesiredUnit]:
+def units_of_disks(rows: Iterable[Instance]) -> set[DesiredUnit]:
     """The units that disks name, also for their metadata."""
     disks = [disk for row in rows for disk in row.disks]
     named = {disk.unit for disk in disks if disk.unit}
     return named | {DesiredUnit(StorageType.LVM_VG, key) for key in {disk.metavg for disk in disks} if key}
 
 
-def pools_met(cluster: Cluster, units: Units) -> set[DesiredUnit]:
+def known_pools(cluster: Cluster, units: Units) -> set[DesiredUnit]:
     """The pools whose room is told, those of tags, and if nodes tell their units, those of instances, too."""
     met = {pool.unit for pool in cluster.pools}
     if not units.known:
@@ -81,7 +81,7 @@ def _wanted(units: Units, rows: Iterable[Instance]) -> set[DesiredUnit]:
 
 
 def _pools(met: set[DesiredUnit], cluster: Cluster) -> set[DesiredUnit]:
-    return {unit for unit in met | set(tagged(cluster)) if unit.type.pool}
+    return {unit for unit in met | set(pools_of_tags(cluster)) if unit.type.pool}
 
 
 def default_units(cluster: Cluster) -> tuple[DesiredUnit, ...]:
@@ -103,7 +103,7 @@ def default_units(cluster: Cluster) -> tuple[DesiredUnit, ...]:
     return tuple((found | told).values())
 
 
-def tagged(cluster: Cluster) -> list[DesiredUnit]:
+def pools_of_tags(cluster: Cluster) -> list[DesiredUnit]:
     """The pools that tags of nodes and groups tell of (``htools:storage:TYPE/KEY``)."""
     owners = [node.tags for node in cluster.nodes] + [group.tags for group in cluster.groups]
     return [unit for tags in owners for unit in map(_tag_unit, tags) if unit]
@@ -117,7 +117,7 @@ def _tag_unit(tag: str) -> DesiredUnit | None:
     return DesiredUnit(TYPE_NAMES[kind], key) if known else None
 
 
-def sees(cluster: Cluster, pool: DesiredUnit) -> list[bool]:
+def nodes_seeing(cluster: Cluster, pool: DesiredUnit) -> list[bool]:
     """Whether each node sees a pool.
 
     If nodes list it in their storage: those; else if nodes or their groups have its tag: those; else all.
@@ -126,8 +126,8 @@ def sees(cluster: Cluster, pool: DesiredUnit) -> list[bool]:
     if any(listed):
         return listed
     groups = {group.uuid for group in cluster.groups if _has(group.tags, pool)}
-    tagged = [node.group in groups or _has(node.tags, pool) for node in cluster.nodes]
-    return tagged if any(tagged) else [True] * len(cluster.nodes)
+    pools_of_tags = [node.group in groups or _has(node.tags, pool) for node in cluster.nodes]
+    return pools_of_tags if any(pools_of_tags) else [True] * len(cluster.nodes)
 
 
 def _has(tags: Iterable[str], pool: DesiredUnit) -> bool:

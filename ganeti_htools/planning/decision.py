@@ -11,7 +11,7 @@ from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import HtoolsError, RequestFailed
 from ganeti_htools.model.figures import Figures
-from ganeti_htools.model.inconsistent import inconsistent_data
+from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import (
     AllocateSecondary,
@@ -138,7 +138,7 @@ def respond(
         cache.alone = asked, places
     return Response(
         _answer(request, outcome, note + more),
-        (*message.warnings, *inconsistent_data(state)),
+        (*message.warnings, *inconsistencies(state)),
         gist(request, outcome),
         known is not None and names_units(requested, known.cluster),
         any(not_enabled(cluster, row) for row in requested),

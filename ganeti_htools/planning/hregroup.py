@@ -87,7 +87,7 @@ def plan(state: State, options: Options, progress: Progress) -> Outcome:
 
 def reported(before: State, after: State) -> Cluster:
     """The cluster as nodes will report it once instances have moved, with the memory that is free then."""
-    settled, taken = after.settled(), after.columns.i_mem - before.columns.i_mem
+    settled, taken = after.to_cluster(), after.columns.i_mem - before.columns.i_mem
     pairs = zip(settled.nodes, taken.tolist(), strict=True)
     return replace(settled, nodes=tuple(replace(node, f_mem=node.f_mem - mem) for node, mem in pairs))
 

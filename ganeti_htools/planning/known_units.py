@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from ganeti_htools.model.cluster import Cluster, Group, Instance, Node
 from ganeti_htools.model.inventory import Inventories
-from ganeti_htools.model.known_storage import REPORTED, located, with_disk
+from ganeti_htools.model.known_storage import REPORTED, with_disk, with_disk_units
 from ganeti_htools.model.request import Allocate, Relocate, Request, new_instances
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
-from ganeti_htools.model.units_in_use import named_by, tagged
+from ganeti_htools.model.units_in_use import pools_of_tags, units_of_disks
 
 
 class Memory:
@@ -114,7 +114,7 @@ def with_known(cluster: Cluster, request: Request, known: Cluster, memory: Memor
     if nodes:
         spoken = _spoken_of(cluster, request, known)
         cluster = replace(cluster, nodes=_nodes(cluster, nodes, spoken, memory))
-    if nodes or known.pools or tagged(cluster):
+    if nodes or known.pools or pools_of_tags(cluster):
         cluster = replace(cluster, instances=_instances(cluster, memory.named(known), memory))
     return cluster
 
@@ -145,7 +145,7 @@ def _instances(cluster: Cluster, known: Mapping[str, Instance], memory: Memory) 
     for row in cluster.instances:
         kept, other = before.get(id(row)), known.get(row.name)
         if kept is None or kept[1] is not other:
-            kept = row, other, located(row, other.disks) if other else row
+            kept = row, other, with_disk_units(row, other.disks) if other else row
         now[id(row)] = kept
     memory.instances = now
     return tuple(kept[-1] for kept in now.values())
@@ -173,10 +173,10 @@ def _with_storage(node: Node, known: Node, spoken: DesiredUnit | None) -> Node:
 
 def names_units(rows: tuple[Instance, ...], known: Cluster) -> bool:
     """Whether disks of new instances name units that nodes can be asked for, other than the default ones."""
-    return any(unit.type in REPORTED for unit in named_by(rows) - set(known.default_units))
+    return any(unit.type in REPORTED for unit in units_of_disks(rows) - set(known.default_units))
 
 
 def unused_units(rows: tuple[Instance, ...], known: Cluster) -> frozenset[DesiredUnit]:
     """The units on nodes that disks of new instances name, and of which no node is known to have one."""
-    named = {unit for unit in named_by(rows) if unit.type.local and unit not in known.default_units}
+    named = {unit for unit in units_of_disks(rows) if unit.type.local and unit not in known.default_units}
     return frozenset(named and named - {unit.desired for node in known.nodes for unit in node.storage or ()})

@@ -12,18 +12,18 @@ from dataclasses import replace
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.resource_classes import is_own
+from ganeti_htools.model.resource_usage import local_unit_classes, usage_on
 from ganeti_htools.model.units import Units
-from ganeti_htools.model.uses import classes_of, used_on
 
 
 def lacking(
     row: Instance, target: Instance, units: Units, nodes: Mapping[str, Node]
 ) -> dict[str, Counter[str]]:
     """What an instance does not have yet of the nodes that it is to have, by node and class."""
-    classes, found = classes_of(units), dict[str, Counter[str]]()
+    classes, found = local_unit_classes(units), dict[str, Counter[str]]()
     for node in (nodes[name] for name in (target.pnode, target.snode) if name and name in nodes):
         is_to_have, has = (
-            Counter(used_on(node.name, each, units, classes, node.excl_stor)) for each in (target, row)
+            Counter(usage_on(node.name, each, units, classes, node.excl_stor)) for each in (target, row)
         )
         if amounts := is_to_have - has:
             found[node.name] = amounts

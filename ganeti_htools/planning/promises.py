@@ -8,13 +8,13 @@ from ganeti_htools.engine.allocation.evacuate import Evacuation
 from ganeti_htools.engine.decide import Decision
 from ganeti_htools.model.cluster import Cluster, Instance, Node
 from ganeti_htools.model.columns import NOWHERE
-from ganeti_htools.model.new_disks import made_in
+from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.request import AllocateSecondary, Request
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.types import Status
 from ganeti_htools.model.units import Units, needs_of
-from ganeti_htools.model.units_in_use import told_units
+from ganeti_htools.model.units_in_use import reported_units
 from ganeti_htools.planning.promised_moves import keeping, lacking
 
 _PROMISED = ("pnode", "snode", "template", "disks", "dsk")  # of an instance that is there
@@ -49,7 +49,7 @@ def promised(request: Request, decision: Decision) -> tuple[Promise, ...]:
     if isinstance(request, AllocateSecondary):
         index = known[request.instance]
         group = state.cluster.groups[state.group[state.pnode[index]]]
-        return (Promise(made_in(group, _placed(state, index)), False),)
+        return (Promise(with_disk_defaults(group, _placed(state, index)), False),)
     promises = []
     for index in range(len(known), len(state.cluster.instances)):
         row = _placed(state, index)
@@ -96,7 +96,7 @@ def with_promises(
     counted = {promise.name: promise for promise in promises if promise.name not in own}
     if not counted:
         return cluster, []
-    units, nodes = told_units(cluster), {node.name: node for node in cluster.nodes}
+    units, nodes = reported_units(cluster), {node.name: node for node in cluster.nodes}
     taken, pools = defaultdict[str, _Taken](_Taken), Counter[DesiredUnit]()
     rows, names = list(cluster.instances), []
     there = [index for index, row in enumerate(cluster.instances) if row.name in counted]
@@ -135,7 +135,7 @@ def without_reserved(
     """
     if not promised:
         return cluster, []
-    units, reserved = told_units(cluster), Counter[DesiredUnit]()
+    units, reserved = reported_units(cluster), Counter[DesiredUnit]()
     for held in promised.values():
         reserved.update(held)
     pools = tuple(

@@ -10,7 +10,7 @@ from ganeti_htools.engine.explaining.possible_moves import PossibleMove, possibl
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import MirrorType
 from ganeti_htools.planning import view
 
 
@@ -66,8 +66,8 @@ def _obstacle(state: State, index: int, left: int, moves: Sequence[PossibleMove]
         counts = Counter(place.why for place in helpful)
         return f"it fits nowhere: {', '.join(f'{name}: {count}' for name, count in counts.most_common())}"
     template = state.cluster.instances[index].template
-    if template.mirror is Mirror.NONE:
+    if template.mirror is MirrorType.NONE:
         return f"{template.value} instances cannot be moved"
-    if template.mirror is Mirror.INTERNAL and state.snode[index] == NOWHERE:
+    if template.mirror is MirrorType.INTERNAL and state.snode[index] == NOWHERE:
         return "it has no secondary"
     return "no other node is online, or the options do not allow the move"

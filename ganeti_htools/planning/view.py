@@ -67,7 +67,7 @@ def loaded(state: State, cluster: Cluster) -> Cluster:
     It has the memory that nodes running KVM are taken to use themselves, but neither the nodes taken for
     offline nor the tags that options added.
     """
-    settled = state.settled()
+    settled = state.to_cluster()
     pairs = zip(settled.nodes, cluster.nodes, strict=True)
     nodes = tuple(replace(node, offline=read.offline) for node, read in pairs)
     return replace(settled, nodes=nodes, tags=cluster.tags)

@@ -11,7 +11,7 @@ from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Instance, Node
 from ganeti_htools.model.node_after import node_after
 from ganeti_htools.model.policy import violation
-from ganeti_htools.model.types import DiskTemplate, Fail, Mirror, Status
+from ganeti_htools.model.types import DiskTemplate, Fail, MirrorType, Status
 from ganeti_htools.simulator.objects import group_of, instance_of, node_of, usable
 from ganeti_htools.simulator.opcodes import OpcodeError, new_disks, refused
 from ganeti_htools.simulator.storage import VOLUME_GROUPS, check_groups, with_disks
@@ -43,10 +43,10 @@ def _check_policy(world: World, opcode: Opcode, instance: Instance, target: Node
 def _target(world: World, opcode: Opcode, instance: Instance, move: str) -> Node:
     """Where a ``move``, a migration or failover, takes an instance: its secondary, or the node asked for."""
     wanted = opcode.get("target_node")
-    if instance.template.mirror is Mirror.NONE:
+    if instance.template.mirror is MirrorType.NONE:
         text = f"Instance's disk layout '{instance.template.value}' does not allow {move}s"
         raise refused(text, "wrong_state")
-    if instance.template.mirror is Mirror.INTERNAL:
+    if instance.template.mirror is MirrorType.INTERNAL:
         if wanted not in (None, instance.snode):
             text = f"Instances with disk types {instance.template.value} cannot be"
             verb = "migrated" if move == "migration" else "failed over"
@@ -75,7 +75,7 @@ def _go(world: World, instance: Instance, target: Node) -> World:
     if instance.uses_memory:
         _check_memory(instance, target)
     source = node_of(world, instance.pnode)
-    doubled = instance.template.mirror is Mirror.INTERNAL
+    doubled = instance.template.mirror is MirrorType.INTERNAL
     nodes = (
         node_after(source, instance, world.units, memory=-1),
         node_after(target, instance, world.units, memory=1),

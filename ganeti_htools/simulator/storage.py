@@ -12,7 +12,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from ganeti_htools.luxi.opcodes import Opcode
 from ganeti_htools.model.cluster import Disk, Group, Instance, Node
-from ganeti_htools.model.new_disks import made_in
+from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.storage import (
     DRBD_META,
     IGNORED,
@@ -73,7 +73,7 @@ def parameters(world: World, group: Group | None = None) -> dict[str, Any]:
 
 def with_disks(world: World, group: Group, instance: Instance) -> Instance:
     """The instance with its disks as they are made in a group."""
-    instance = made_in(group, instance)
+    instance = with_disk_defaults(group, instance)
     if instance.template is not DiskTemplate.DRBD:
         return replace(instance, dsk=sum(disk.size for disk in instance.disks))
     usual = _default(world, StorageType.LVM_VG)

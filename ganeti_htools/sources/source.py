@@ -122,10 +122,10 @@ def _from_luxi(path: str, warn: Warn | None) -> Cluster:
 def _from_daemon(path: str, warn: Warn, verbose: bool) -> Reading:
     """The cluster as htoolsd knows it; htoolsd reads Ganeti's configuration anew before it answers."""
     from ganeti_htools.backends import luxi
-    from ganeti_htools.client import asking
+    from ganeti_htools.client import calls
     from ganeti_htools.luxi import relayed
 
-    told: Any = asking.ask(path or asking.usual_socket(), "cluster", {"fresh": True})
+    told: Any = calls.ask(path or calls.default_socket(), "cluster", {"fresh": True})
     answers = relayed.read(told)
     match told:
         case {"ages": dict(ages), "late": bool(late), "error": error, "silent": list(silent)}:

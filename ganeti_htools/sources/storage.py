@@ -16,7 +16,7 @@ from ganeti_htools.luxi.questions import answered
 from ganeti_htools.model import known_storage
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
-from ganeti_htools.model.known_storage import Reports
+from ganeti_htools.model.known_storage import UnitReports
 from ganeti_htools.model.storage import StorageType
 from ganeti_htools.model.types import DiskTemplate
 
@@ -42,7 +42,7 @@ async def with_storage(ganeti: Client, cluster: Cluster, warn: Warn) -> Cluster:
     reports: dict[str, Any] = {}
     for some in parted(nodes, NODES):
         try:
-            told, wrong = await units_of(ganeti, some, known_storage.reported_types(cluster), SECONDS)
+            told, wrong = await units_of(ganeti, some, known_storage.queryable_types(cluster), SECONDS)
         except LuxiError as error:
             told, wrong = {}, (str(error),)
         reports |= told
@@ -51,12 +51,12 @@ async def with_storage(ganeti: Client, cluster: Cluster, warn: Warn) -> Cluster:
     silent = [name for name in nodes if name not in reports]
     if silent:
         warn(f"Warning: storage units of {', '.join(silent)} are not known")
-    return known_storage.with_storage(cluster, reports, known_storage.named_units(cluster))
+    return known_storage.with_storage(cluster, reports, known_storage.units_to_query(cluster))
 
 
 async def units_of(
     ganeti: Client, nodes: Sequence[str], kinds: Sequence[StorageType], seconds: float
-) -> tuple[Reports, tuple[str, ...]]:
+) -> tuple[UnitReports, tuple[str, ...]]:
     """What nodes have, and what was wrong with their answers; offline ones give none. Raises LuxiError."""
     if not kinds:
         return {}, ()

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from ganeti_htools.client.asking import NoAnswerError, RefusedError, ask
+from ganeti_htools.client.calls import CallRefusedError, NoReplyError, ask
 
 POOL = "ceph"
 MEMORY, DISK = "MEMORY_MB", "CUSTOM_DISK_MIB"
@@ -47,12 +47,12 @@ def claim(socket: str, cluster: str, consumer: str, chosen: random.Random) -> An
             }
             ask(socket, "claim", call)
             return {node["name"]: {MEMORY: memory}, POOL: {DISK: disk}}
-        except RefusedError as error:
+        except CallRefusedError as error:
             if error.kind not in ("conflict", "no-capacity", "stopping"):
                 raise
             if (there := held(socket, consumer)) is not None:
                 return there  # it was done, but the answer was lost
-        except NoAnswerError:
+        except NoReplyError:
             time.sleep(0.01)  # the daemon was killed
 
 
@@ -60,7 +60,7 @@ def held(socket: str, consumer: str) -> Any:
     """What a consumer has, None if there is none."""
     try:
         answer: Any = ask(socket, "allocations", {"consumer": consumer})
-    except (RefusedError, NoAnswerError):
+    except (CallRefusedError, NoReplyError):
         return None
     return {each["name"]: each["resources"] for told in answer for each in told["allocations"]}
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ganeti_htools.client.asking import ask
+from ganeti_htools.client.calls import ask
 from ganeti_htools.execution.record import current
 from ganeti_htools.model.cluster import Cluster
 from tests.support.clusters import MOVABLE, Shape

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.client.asking import RefusedError, ask
+from ganeti_htools.client.calls import CallRefusedError, ask
 from ganeti_htools.model.cluster import Cluster
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import allocate, encode, message
@@ -158,7 +158,7 @@ def test_what_is_not_known_yet_cannot_be_told(tmp_path: Path) -> None:
             r"Error: failed to load data, aborting: the cluster is not known yet: .* cannot be reached: .*\n",
             finished.stderr,
         )
-        with pytest.raises(RefusedError, match=r"^configuration: .* cannot be reached"):
+        with pytest.raises(CallRefusedError, match=r"^configuration: .* cannot be reached"):
             ask(str(daemon.socket), "refresh", {})
     finished = tool("hinfo", f"-D{daemon.socket}")
     assert re.fullmatch(r"Error: failed to load data, aborting: .*/socket: .*\n", finished.stderr)
@@ -215,7 +215,7 @@ def test_the_role_is_handed_over_and_back(tmp_path: Path, ganeti: Simulator) -> 
         wait_until(lambda: known(daemon)["master"] is False)
         status = daemon.status()
         assert (status["luxi"]["state"], status["cluster"]["nodes"]) == ("not asked", 6)
-        with pytest.raises(RefusedError, match=r"^this is not the master node$"):
+        with pytest.raises(CallRefusedError, match=r"^this is not the master node$"):
             ask(str(daemon.socket), "refresh", {})
         named.write_text("node1\n")
         wait_until(lambda: not known(daemon)["late"])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.client.asking import RefusedError
+from ganeti_htools.client.calls import CallRefusedError
 from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
 from tests.daemon.planning import FOR_EVER, call, following, last, made, submitted, tool, until
@@ -91,7 +91,7 @@ def test_a_plan_has_all_groups_that_it_may_touch_to_itself(tmp_path: Path) -> No
         everywhere = made(daemon, "hregroup")["id"]
         assert last(daemon)["groups"] == ["rack-a", "rack-b", "rack-c"]
         call(daemon, "execute", plan=between)
-        with pytest.raises(RefusedError):
+        with pytest.raises(CallRefusedError):
             call(daemon, "execute", plan=everywhere)
         call(daemon, "execute", plan=balancing)
 

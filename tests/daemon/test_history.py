@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.client.asking import RefusedError
+from ganeti_htools.client.calls import CallRefusedError
 from tests.daemon.planning import DRAINED, call, ctl, following, tool
 from tests.support import messages
 from tests.support.clusters import Shape, cluster
@@ -68,7 +68,7 @@ def test_why_an_instance_is_where_it_is(tmp_path: Path) -> None:
         assert told["nodes"] == step["to"]
         text = ctl(daemon, "why", step["instance"]).stdout
         assert "It was brought there: " in text
-        with pytest.raises(RefusedError, match="Unknown instance: nobody"):
+        with pytest.raises(CallRefusedError, match="Unknown instance: nobody"):
             call(daemon, "why", instance="nobody")
 
 
@@ -81,5 +81,5 @@ def test_why_an_instance_is_where_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_asked_for(tmp_path: Path, wanted: dict[str, object], told: str) -> None:
-    with running(tmp_path) as daemon, pytest.raises(RefusedError, match=told):
+    with running(tmp_path) as daemon, pytest.raises(CallRefusedError, match=told):
         call(daemon, "history", **wanted)

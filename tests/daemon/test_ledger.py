@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.client.asking import RefusedError
+from ganeti_htools.client.calls import CallRefusedError
 from ganeti_htools.model.inventory import Inventory
 from htoolsd.ledger.identities import provider_uuid
 from htoolsd.ledger.ledger import Ledger
@@ -81,7 +81,7 @@ def test_what_is_refused(daemon: Daemon, words: list[str], status: int, told: st
 def test_who_comes_too_late(daemon: Daemon) -> None:
     (seen,) = json.loads(ctl(daemon, "providers", "--json").stdout)
     call(daemon, "claim", consumer="c/web", allocations={"node1": {"MEMORY_MB": 1}})
-    with pytest.raises(RefusedError, match="somebody else was first") as refused:
+    with pytest.raises(CallRefusedError, match="somebody else was first") as refused:
         call(
             daemon,
             "claim",

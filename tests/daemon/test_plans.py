@@ -11,7 +11,7 @@ import pytest
 
 from ganeti_htools.backends import text
 from ganeti_htools.cli.runs import by_daemon
-from ganeti_htools.client.asking import RefusedError
+from ganeti_htools.client.calls import CallRefusedError
 from ganeti_htools.model.cluster import Cluster
 from tests.daemon.planning import (
     DRAINED,
@@ -77,7 +77,7 @@ def test_the_plan_of_one_of_several_groups(tmp_path: Path) -> None:
                 usual = tool("hbal", f"-L{ganeti.socket}", option, *more)
                 assert (ours.returncode, ours.stdout) == (0, usual.stdout)
         assert sorted(last(daemon)["groups"]) == ["group1", "group2"]
-        with pytest.raises(RefusedError, match="Found multiple node groups: group1, group2"):
+        with pytest.raises(CallRefusedError, match="Found multiple node groups: group1, group2"):
             made(daemon)
 
 
@@ -135,7 +135,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     ],
 )
 def test_what_cannot_be_planned_is_a_line(shared: Daemon, args: dict[str, object], problem: str) -> None:
-    with pytest.raises(RefusedError, match=problem):
+    with pytest.raises(CallRefusedError, match=problem):
         call(shared, "plan", **args)
 
 
@@ -155,7 +155,7 @@ def test_what_is_asked_of_no_such_plan(
 ) -> None:
     plan = made(shared)["id"]
     given = {key: plan if value == "ID" else value for key, value in args.items()}
-    with pytest.raises(RefusedError, match=problem.replace("ID", plan)):
+    with pytest.raises(CallRefusedError, match=problem.replace("ID", plan)):
         call(shared, method, **given)
 
 
@@ -218,7 +218,7 @@ def test_nothing_is_begun_where_another_node_is_the_master(tmp_path: Path) -> No
         plan = made(daemon, max_length=1)["id"]
         (tmp_path / "daemon" / "ssconf_master_node").write_text("elsewhere\n")
         wait_until(lambda: daemon.status()["cluster"]["master"] is False)
-        with pytest.raises(RefusedError, match="this is not the master node"):
+        with pytest.raises(CallRefusedError, match="this is not the master node"):
             call(daemon, "execute", plan=plan)
         assert not ganeti.tell("jobs")
 
@@ -362,10 +362,12 @@ def test_one_plan_at_a_time_in_a_node_group(tmp_path: Path) -> None:
         both = made(daemon, all_groups=True)["id"]
         call(daemon, "execute", plan=first)
         for refused in (second, everywhere, both):
-            with pytest.raises(RefusedError, match=f"plan {first} is being carried out in node group group1"):
+            with pytest.raises(
+                CallRefusedError, match=f"plan {first} is being carried out in node group group1"
+            ):
                 call(daemon, "execute", plan=refused)
         call(daemon, "execute", plan=other)
-        with pytest.raises(RefusedError, match=f"plan {first} is running already"):
+        with pytest.raises(CallRefusedError, match=f"plan {first} is running already"):
             call(daemon, "execute", plan=first)
         assert daemon.status()["plans"] == {"planned": 3, "running": 2}
 
@@ -441,7 +443,7 @@ def test_a_node_that_is_silent_is_waited_for_if_wished(tmp_path: Path) -> None:
         ganeti.tell("lose", lost)
         call(daemon, "refresh")
         silent = f"nodes that are in use do not report: {lost}"
-        with pytest.raises(RefusedError, match=f"^{silent}$"):
+        with pytest.raises(CallRefusedError, match=f"^{silent}$"):
             call(daemon, "execute", plan=plan)
         assert ctl(daemon, "execute", plan).stderr == f"htoolsctl: refused (no-cluster): {silent}\n"
         command = PROGRAMS / "htoolsctl", "--socket", daemon.socket, "execute", plan, "--wait-for-nodes"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.client.asking import RefusedError
+from ganeti_htools.client.calls import CallRefusedError
 from htoolsd.plans.plans import KEPT
 from tests.daemon.planning import (
     DRAINED,
@@ -58,7 +58,7 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
             assert (told["execution"]["ending"], told["execution"]["going_on"]) == ("interrupted", None)
             assert ctl(again, "plan", plan).returncode == 2
             assert len(ganeti.tell("jobs")) == 1
-            with pytest.raises(RefusedError, match=f"plan {plan} is interrupted already"):
+            with pytest.raises(CallRefusedError, match=f"plan {plan} is interrupted already"):
                 call(again, "execute", plan=plan)
 
 
@@ -111,12 +111,12 @@ def test_a_plan_of_an_earlier_daemon_has_to_be_the_same(tmp_path: Path) -> None:
         with running(tmp_path / "daemon", config=OFTEN) as again:
             known(again)
             refused = "was made by an earlier htoolsd, and of the cluster as it is now it would be another"
-            with pytest.raises(RefusedError, match=f"^plan {plans[0]['id']} {refused}"):
+            with pytest.raises(CallRefusedError, match=f"^plan {plans[0]['id']} {refused}"):
                 call(again, "execute", plan=plans[0]["id"])
             assert not ganeti.tell("jobs")
             call(again, "execute", plan=plans[1]["id"])
             until(again, "done")
-            with pytest.raises(RefusedError, match="it would be another"):
+            with pytest.raises(CallRefusedError, match="it would be another"):
                 call(again, "execute", plan=plans[0]["id"])
 
 
@@ -133,7 +133,9 @@ def test_a_plan_whose_options_were_kept_as_a_command_line(tmp_path: Path) -> Non
             known(again)
             assert last(again)["state"] == "planned"
             assert "\nArguments: -l 2\n" in ctl(again, "plan", plan).stdout
-            with pytest.raises(RefusedError, match=f"plan {plan} was made by an earlier htoolsd, which kept"):
+            with pytest.raises(
+                CallRefusedError, match=f"plan {plan} was made by an earlier htoolsd, which kept"
+            ):
                 call(again, "execute", plan=plan)
             assert not ganeti.tell("jobs")
 
@@ -237,7 +239,7 @@ def test_a_plan_that_cannot_be_recorded_is_not_executed(tmp_path: Path) -> None:
     with following(tmp_path, generated(3, DRAINED)) as (daemon, ganeti):
         spoil(daemon.state / "plans")
         plan = made(daemon, max_length=3)["id"]
-        with pytest.raises(RefusedError, match=r"cannot be recorded is not executed: .*Not a directory"):
+        with pytest.raises(CallRefusedError, match=r"cannot be recorded is not executed: .*Not a directory"):
             call(daemon, "execute", plan=plan)
         assert last(daemon)["state"] == "planned"
         assert not ganeti.tell("jobs")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.client.asking import NoAnswerError, RefusedError, ask
+from ganeti_htools.client.calls import CallRefusedError, NoReplyError, ask
 from tests.support.programs import (
     EXECUTABLE,
     INTERPRETER,
@@ -399,7 +399,7 @@ def passes_a_pipe(path: Path, _request: Path) -> None:
 
 
 def passes_no_file(path: Path, _request: Path) -> None:
-    with pytest.raises(RefusedError, match="either a file"):
+    with pytest.raises(CallRefusedError, match="either a file"):
         ask(str(path), "decide", {})
 
 
@@ -523,7 +523,7 @@ def test_a_stopped_daemon_is_not_there(tmp_path: Path, request_path: Path) -> No
     with running(tmp_path / "daemon") as daemon:
         daemon.signal()
         daemon.wait()
-        with pytest.raises(NoAnswerError, match="No such file"):
+        with pytest.raises(NoReplyError, match="No such file"):
             daemon.status()
         with running(tmp_path / "daemon") as again:
             assert again.status()["decisions"]["served"] == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.client.asking import ask
+from ganeti_htools.client.calls import ask
 from ganeti_htools.model.cluster import Cluster, Disk, Group
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate

@@ -13,11 +13,11 @@ from tests.support.programs import PATIENCE, PROGRAMS, Finished, small_cluster
 DAEMON = f"{sys.executable} -m htoolsd --socket socket --state-dir state --luxi luxi"
 # Asks often enough that what is logged of it fills any pipe.
 ASKING = """
-import ganeti_htools.client.asking, sys
+import ganeti_htools.client.calls, sys
 for _ in range(1000):
     try:
-        ganeti_htools.client.asking.ask("socket", "no" * 50, {}, patience=20)
-    except ganeti_htools.client.asking.RefusedError:
+        ganeti_htools.client.calls.ask("socket", "no" * 50, {}, patience=20)
+    except ganeti_htools.client.calls.RefusedError:
         pass
 """
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Self
 
-from ganeti_htools.client.asking import NoAnswerError, ask
+from ganeti_htools.client.calls import NoReplyError, ask
 from tests.integration import cluster
 from tests.support.programs import PATIENCE, PROGRAMS
 
@@ -57,7 +57,7 @@ class Daemon:
         """Whether anybody does."""
         try:
             self.status()
-        except NoAnswerError:
+        except NoReplyError:
             return False
         return True
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.client.asking import ask as asked
+from ganeti_htools.client.calls import ask as asked
 from tests.integration import cluster
 from tests.integration.cluster import ADD, GROUPS, SMALL, TOP, run, start, succeed, table, wait_until
 from tests.integration.daemon import Daemon

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.client.asking import ask
+from ganeti_htools.client.calls import ask
 from tests.integration import cluster
 from tests.integration.cluster import (
     ADD,

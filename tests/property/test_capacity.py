@@ -71,7 +71,7 @@ def site(state: State, options: PlacementOptions) -> Site:
 
 def place(state: State, row: Instance, options: PlacementOptions) -> tuple[int, int] | None:
     """Place one more as hail does, in place; its nodes."""
-    outcome = in_group(state, state.ask(row), row.template.required_nodes, 0, options)
+    outcome = in_group(state, state.requested_instance(row), row.template.required_nodes, 0, options)
     assert outcome.solution is not None
     if outcome.solution.trial is None:
         return None
@@ -182,7 +182,7 @@ def test_the_state_afterwards_is_that_of_the_cluster_afterwards(seed: int) -> No
     filled = fill(state, row, np.arange(len(state.group)), first=7, limit=6)
     names = [each.name for each in state.cluster.instances[len(state.cluster.instances) - filled.placed :]]
     assert names == [f"new-{number}" for number in range(7, 7 + filled.placed)]
-    settled = derive(state.settled())
+    settled = derive(state.to_cluster())
     same = ("i_mem", "f_dsk", "u_cpu", "inst_spindles", "r_mem", "primaries", "secondaries", "load_dsk")
     classes = [of_class(figure, which) for which in range(len(state.units.classes)) for figure in "fr"]
     for name in (*same, *classes, *(of_unit("f_dsk", unit) for unit in range(len(state.units.local)))):

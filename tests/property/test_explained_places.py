@@ -37,7 +37,7 @@ def test_places_and_the_decision(seed: int) -> None:
     scope = np.ones(len(state.group), np.bool_)
     if request.placement.group is not None:
         scope = np.array([state.cluster.groups[row].name == request.placement.group for row in state.group])
-    asked = state.ask(request.placement.instance)
+    asked = state.requested_instance(request.placement.instance)
 
     (explanation,) = explained(state, request, options)
     found = explanation.places

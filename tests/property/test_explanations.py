@@ -95,7 +95,7 @@ def with_more_disk(node: Node, unit: str, amount: int) -> Node:
 
 def codes(state: State, new: Instance, row: int, thing: str, force: bool) -> set[int]:
     """Why a node cannot take the instance in the role in which the thing is needed, for each primary."""
-    asked, node = state.ask(new), state.columns.take(np.array([row]))
+    asked, node = state.requested_instance(new), state.columns.take(np.array([row]))
     both = thing.startswith(("disk", "spindles"))
     if thing.endswith("to be kept free on a secondary") or (asked.mirrored and both):
         others = np.flatnonzero((state.group == state.group[row]) & ~state.columns.offline)
@@ -121,7 +121,7 @@ def codes(state: State, new: Instance, row: int, thing: str, force: bool) -> set
 def test_with_so_much_more_it_is_enough(force: bool, case: tuple[State, Instance]) -> None:
     state, new = case
     new = replace(new, mem=8 * new.mem, vcpus=8 * new.vcpus, **with_larger_disks(new))
-    asked, count = state.ask(new), new.template.required_nodes
+    asked, count = state.requested_instance(new), new.template.required_nodes
     options = PlacementOptions(capacity=False, ignore_soft_errors=force)
     outcomes = allocate.in_groups(state, asked, count, options, range(len(state.cluster.groups)))
     told = None if allocate.ranked(state, outcomes) else explain(state, asked, count, outcomes, options)

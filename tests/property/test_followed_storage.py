@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ganeti_htools.backends import storage
 from ganeti_htools.luxi.opcodes import STORAGE_FIELDS
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
-from ganeti_htools.model.known_storage import named_units
+from ganeti_htools.model.known_storage import units_to_query
 from ganeti_htools.model.storage import DRBD_META, DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.logical_units import carry_out
@@ -78,7 +78,7 @@ def test_free_space_is_that_of_the_nodes(rows: list[list[Disk]], steps: list[tup
         with suppress(OpcodeError):
             now, _ = carry_out(now, migrate(name) if target is None else replace_disks(name, target))
     cluster = furnished(plain(now), known)
-    named = named_units(cluster)
+    named = units_to_query(cluster)
     for ours, theirs in zip(cluster.nodes, now.cluster.nodes, strict=True):
         there = {unit for unit in theirs.storage or () if unit.desired in named}
         assert set(ours.storage or ()) == there

@@ -27,7 +27,7 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.request import AllocateSecondary
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
-from ganeti_htools.model.types import DiskTemplate, Mirror
+from ganeti_htools.model.types import DiskTemplate, MirrorType
 from tests.support.plain_storage import can_be_made, free_on, has_room, is_source, keeps, takes
 
 KEYS = ("xenvg", "ssdvg")
@@ -88,7 +88,7 @@ def test_new_instances(case: tuple[State, Instance]) -> None:
     state, new = case
     rows = np.arange(len(state.group))
     p, s = np.nonzero(rows[:, np.newaxis] != rows)
-    codes = placements.allocate_pairs(state, state.ask(new), p, s, state.peers[p, s]).codes
+    codes = placements.allocate_pairs(state, state.requested_instance(new), p, s, state.peers[p, s]).codes
     good = [has_room(state.cluster, new, node, made=True) for node in state.cluster.nodes]
     online = [node.t_mem > 0 for node in state.cluster.nodes]
     for code, *pair in zip(codes.tolist(), p.tolist(), s.tolist(), strict=True):
@@ -140,7 +140,7 @@ def test_moves(case: tuple[State, Instance]) -> None:
                 MoveKind.REPLACE_PRIMARY: keeps(cluster, row, s) and is_source(cluster, s),
                 MoveKind.FAILOVER_AND_REPLACE: keeps(cluster, row, s) and is_source(cluster, s),
             }
-            for kind in KINDS[Mirror.INTERNAL]:
+            for kind in KINDS[MirrorType.INTERNAL]:
                 for target in sorted({*range(len(cluster.nodes))} - {*own}) if kind.takes_node else [NOWHERE]:
                     new = None if target == NOWHERE else np.array([target])
                     code = relocate(facts, one, kind, False, new)[1][0]

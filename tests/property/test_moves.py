@@ -13,7 +13,7 @@ from ganeti_htools.engine.rules.trial import Trial
 from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.reserved import reserved
+from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.state import State
 from tests.property.narrow import cases
 
@@ -27,7 +27,7 @@ def everywhere(state: State) -> Bools:
 def trials(state: State, new: Instance, force: bool) -> Iterator[Trial]:
     """Every kind of move of the first instances, and the new instance placed."""
     scope, rows = everywhere(state), np.arange(len(state.group))
-    asked = state.ask(new)
+    asked = state.requested_instance(new)
     yield placements.allocate_one(state, asked, rows, scope, force)
     p, s = np.nonzero(rows[:, np.newaxis] != rows)
     yield placements.allocate_pairs(state, asked, p, s, state.peers[p, s], force)
@@ -45,9 +45,9 @@ def trials(state: State, new: Instance, force: bool) -> Iterator[Trial]:
 
 def described(state: State, new: Instance) -> State:
     """The state derived from a description of it, with live figures that belong to it."""
-    cluster, columns = state.settled(), state.columns
+    cluster, columns = state.to_cluster(), state.columns
     free = columns.t_mem.astype(np.int64) - columns.n_mem - columns.i_mem - columns.x_mem
-    free += reserved(cluster.nodes, state.units).memory
+    free += node_reservations(cluster.nodes, state.units).memory
     nodes = tuple(replace(node, f_mem=mem) for node, mem in zip(cluster.nodes, free.tolist(), strict=True))
     return derive(replace(cluster, nodes=nodes), (new,))
 

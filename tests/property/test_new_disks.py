@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from ganeti_htools.engine.decide import decide
 from ganeti_htools.model.cluster import Cluster, Instance
 from ganeti_htools.model.derive import derive
+from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.errors import RequestFailed
-from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.request import Allocate, MultiAllocate, Placement, Request
 from ganeti_htools.model.state import State
@@ -43,15 +43,15 @@ def test_each_group_is_tried_as_it_has_them(
     groups = tuple(replace(group, metavg=key) for group, key in zip(state.cluster.groups, keys, strict=False))
     cluster, silent = replace(state.cluster, groups=groups), state.cluster
     for group in groups:
-        told = made_in(group, new)
+        told = with_disk_defaults(group, new)
         ours = outcome(cluster, new, MultiAllocate((Placement(new, 2, group.name),)))
         assert ours == outcome(silent, told, MultiAllocate((Placement(told, 2, group.name),)))
     chosen, text = outcome(cluster, new, Allocate(Placement(new, 2)))
     if len({group.metavg for group in groups}) == 1:
-        told = made_in(groups[0], new)
+        told = with_disk_defaults(groups[0], new)
         assert (chosen, text) == outcome(silent, told, Allocate(Placement(told, 2)))
     if not units_told(silent) or state.columns.excl_stor.any():
         return
     for node in (node for node in silent.nodes if node.name in chosen):
         (group,) = (group for group in groups if group.uuid == node.group)
-        assert has_room(silent, made_in(group, new), node)
+        assert has_room(silent, with_disk_defaults(group, new), node)

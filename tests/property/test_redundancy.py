@@ -67,7 +67,7 @@ def test_what_was_found_out_before_changes_nothing(case: tuple[State, Instance])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_with_a_new_instance(options: PlacementOptions, case: tuple[State, Instance]) -> None:
     state, new = case
-    asked, redundancy = state.ask(new), of_all(state, options)
+    asked, redundancy = state.requested_instance(new), of_all(state, options)
     rows = np.arange(len(state.group))
     if asked.mirrored:
         p, s = np.nonzero((rows[:, np.newaxis] != rows) & (state.group[:, np.newaxis] == state.group))
@@ -90,7 +90,7 @@ def test_with_a_new_instance(options: PlacementOptions, case: tuple[State, Insta
 @given(case=cases)
 def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
     state, new = case
-    asked, columns = state.ask(replace(new, forthcoming=False)), state.columns
+    asked, columns = state.requested_instance(replace(new, forthcoming=False)), state.columns
     redundancy = of_all(state, PlacementOptions())
     after, _ = node_rules.add_primary(columns, asked, 0, 0, force=True)
     for node in range(len(state.group)):
@@ -117,7 +117,7 @@ def test_sums_take_what_resources_declare(case: tuple[State, Instance]) -> None:
 def test_a_place_that_was_found_is_the_best_that_is_redundant(case: tuple[State, Instance]) -> None:
     state, new = case
     scope, options = np.ones(len(state.group), np.bool_), PlacementOptions()
-    asked, redundancy = state.ask(new), of_all(state, options)
+    asked, redundancy = state.requested_instance(new), of_all(state, options)
     count = new.template.required_nodes
 
     def found(check: Redundancy | None) -> Solution | None:

@@ -14,7 +14,7 @@ from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.moves import KINDS
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import Fail, Mirror
+from ganeti_htools.model.types import Fail, MirrorType
 from tests.property.narrow import cases
 
 
@@ -29,7 +29,7 @@ def test_moves_are_their_operations(force: bool, case: tuple[State, Instance]) -
         member = len(batch.rows) // 2
         row = int(batch.rows[member])
         own = {int(state.pnode[row]), int(state.snode[row])}
-        if batch.mirror is Mirror.NONE and state.columns.offline[state.pnode[row]]:
+        if batch.mirror is MirrorType.NONE and state.columns.offline[state.pnode[row]]:
             continue  # which only a balancing does that is told that the node is not off yet
         for kind in KINDS[batch.mirror]:
             for node in sorted({*range(len(scope))} - own) if kind.takes_node else [NOWHERE]:

@@ -79,7 +79,7 @@ def test_steps_and_states(seeds: range) -> None:
             assert np.array_equal(one, other, equal_nan=True), (seed, name)
         for name in ("pnode", "snode", "stamp"):
             assert np.array_equal(getattr(found, name), getattr(expected, name)), (seed, name)
-        assert found.settled() == expected.settled()
+        assert found.to_cluster() == expected.to_cluster()
     assert number > 30
 
 

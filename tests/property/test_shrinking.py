@@ -19,7 +19,7 @@ from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_OF
 from ganeti_htools.model.types import DiskTemplate, Fail
-from ganeti_htools.model.units_in_use import pools_met
+from ganeti_htools.model.units_in_use import known_pools
 from tests.support.classes import with_classes
 from tests.support.clusters import FEW_MIRRORS, Shape, cluster
 from tests.support.storage_units import with_units
@@ -44,7 +44,7 @@ def any_shrinking(rng: random.Random) -> Shrinking:
     described = text.parse(text_of(made), "generated")
     state = derive(with_classes(rng, described) if rng.random() < 0.3 else described)
     template = rng.choice(TEMPLATES)
-    there = [*state.units.local, *pools_met(state.cluster, state.units)] if state.units.known else []
+    there = [*state.units.local, *known_pools(state.cluster, state.units)] if state.units.known else []
     units = sorted((unit for unit in there if unit.type is TYPE_OF[template]), key=str)
     demands = tuple((name, 1) for name in state.units.classes if rng.random() < 0.6)
     kind = InstanceKind(template, 1, rng.choice((None, *units)), demands=demands)
@@ -91,7 +91,7 @@ def test_a_size_has_a_pair_if_looking_at_all_of_them_finds_one(seed: int) -> Non
     for fail in (Fail.MEM, Fail.DISK):
         for _ in range(20):
             (verdict,) = shrinking.verdicts.of(size)
-            asked = state.ask(shrinking.kind.instance(size))
+            asked = state.requested_instance(shrinking.kind.instance(size))
             found = on_all_pairs(state, asked, shrinking.site, shrinking.redundancy)
             if verdict.fits:
                 assert shrinking._has_place(size) is any(each.trial is not None for each in found)
@@ -115,7 +115,7 @@ def test_what_is_ruled_out_has_no_redundant_pair() -> None:
         for _ in range(12):
             size = InstanceSize(rng.randrange(64, 6_000), rng.randrange(256, 100_000), 1)
             if shrinking.verdicts.of(size)[0].fits and shrinking._ruled_out(size):
-                asked = state.ask(shrinking.kind.instance(size))
+                asked = state.requested_instance(shrinking.kind.instance(size))
                 found = on_all_pairs(state, asked, shrinking.site, shrinking.redundancy)
                 assert all(each.trial is None for each in found)
                 ruled_out += 1

@@ -9,7 +9,7 @@ from ganeti_htools.backends import luxi
 from ganeti_htools.luxi import queries
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType
-from ganeti_htools.model.units_in_use import named_by, units_in_use
+from ganeti_htools.model.units_in_use import units_in_use, units_of_disks
 from ganeti_htools.simulator.world import begin
 from ganeti_htools.sources import storage
 from tests.support.clusters import Shape, cluster
@@ -23,7 +23,7 @@ SHAPE = Shape(nodes=4, instances=12, templates={"drbd": 3, "plain": 2, "ext": 1}
 
 def groups(described: Cluster) -> dict[str, dict[DesiredUnit, int]]:
     """What online nodes have free of the volume groups that disks name, and of the default one."""
-    wanted = {unit for unit in named_by(described.instances) if unit.type is StorageType.LVM_VG}
+    wanted = {unit for unit in units_of_disks(described.instances) if unit.type is StorageType.LVM_VG}
     wanted |= {default_unit(described, StorageType.LVM_VG)}
     return {
         node.name: {unit: free for unit, free in free_on(described, node).items() if unit in wanted}

@@ -54,7 +54,7 @@ def with_plenty(state: State) -> State:
 
 def roomy(state: State, row: Instance, force: bool = False, made: bool = False) -> Bools:
     """The nodes that have room for one more instance."""
-    cluster = state.settled()
+    cluster = state.to_cluster()
     return np.array([has_room(cluster, row, node, force, made) for node in cluster.nodes], np.bool_)
 
 
@@ -110,7 +110,7 @@ def anew(rng: random.Random, state: State, name: str = "new") -> Instance:
 
 def places_of(state: State, row: Instance) -> Trial:
     """A new instance on all online nodes, or pairs of them."""
-    asked, rows = state.ask(row), np.flatnonzero(~state.columns.offline)
+    asked, rows = state.requested_instance(row), np.flatnonzero(~state.columns.offline)
     if not asked.mirrored:
         return placements.allocate_one(state, asked, rows, np.ones(len(state.group), np.bool_))
     p, s = np.array([(p, s) for p in rows for s in rows if p != s], np.int64).reshape(-1, 2).T
@@ -212,7 +212,7 @@ def test_a_secondary_more() -> None:
             index, everyone = state.cluster.instances.index(row), np.ones(len(state.group), np.bool_)
             found, p = decided(state, AllocateSecondary(row.name)), int(state.pnode[index])
             bare = settling.taken_off(state, index)
-            asked = bare.ask(bare.cluster.instances[index])
+            asked = bare.requested_instance(bare.cluster.instances[index])
             targets = np.flatnonzero((state.group == state.group[p]) & (np.arange(len(state.group)) != p))
             pairs = np.full(len(targets), p), targets
             trial, plenty = (
@@ -221,7 +221,7 @@ def test_a_secondary_more() -> None:
             )
             # Ganeti looks at the secondary only; on the primary the data are.
             rest, room = without(bare, index), roomy(without(bare, index), asked.row)
-            cluster = rest.settled()
+            cluster = rest.to_cluster()
             made = [can_be_made(cluster, asked.row, cluster.nodes[target]) for target in targets.tolist()]
             fits = (plenty.codes == FITS) & room[p] & room[targets] & np.array(made, np.bool_)
             assert (found is not None) == fits.any(), (seed, row.name)
@@ -238,7 +238,7 @@ def recovered(before: State, index: int, means: Means, node: int, up: Bools) -> 
     row, plenty = before.cluster.instances[index], with_plenty(before)
     asked, mates = plenty.instance(index), before.group == before.group[node]
     if means is Means.FAILOVER:
-        cluster, secondary = before.settled(), int(before.snode[index])
+        cluster, secondary = before.to_cluster(), int(before.snode[index])
         there = up[secondary] and keeps(cluster, row, cluster.nodes[secondary], force=True)
         there = there and (
             cluster.nodes[node].offline or keeps(cluster, row, cluster.nodes[node], force=True)
@@ -270,7 +270,7 @@ def test_instances_of_a_lost_node() -> None:
 
 def rolled(state: State, node: int) -> State | None:
     """A node emptied by the plain rules: each instance to the first node of its group that has room."""
-    state, alone = replace(state.copy(), migrates=None), without_secondary(state)
+    state, alone = replace(state.copy(), allowed_migrations=None), without_secondary(state)
     others = (state.group == state.group[node]) & ~state.columns.offline
     others[node] = False
     targets = np.flatnonzero(others)

@@ -50,7 +50,10 @@ def test_it_makes_no_difference_whether_disk_is_told_as_a_unit(seed: int) -> Non
     plain, told, new = states(seed)
     everyone, rows = np.ones(len(plain.group), np.bool_), np.arange(len(plain.group))
     if new.template is not DiskTemplate.DRBD:
-        codes = [placements.allocate_one(each, each.ask(new), rows, everyone).codes for each in (plain, told)]
+        codes = [
+            placements.allocate_one(each, each.requested_instance(new), rows, everyone).codes
+            for each in (plain, told)
+        ]
         assert codes[0].tolist() == codes[1].tolist()
         if new.template is DiskTemplate.EXT:
             seen = [sees(plain.cluster, node, POOL) for node in plain.cluster.nodes]

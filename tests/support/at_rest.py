@@ -33,7 +33,7 @@ def used(cluster: Cluster) -> Counter[str]:
 
 def after(state: State, found: PowerPlan) -> Cluster:
     """The cluster as Ganeti tells it once a plan has been carried out: nodes that are off report nothing."""
-    done = found.state.settled()
+    done = found.state.to_cluster()
     was, now = used(state.cluster), used(done)
     down = {row for phase in found.phases if phase.action is Action.OFFLINE for row in phase.nodes}
     nodes = list(done.nodes)

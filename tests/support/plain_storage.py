@@ -3,7 +3,7 @@
 from collections import Counter
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance, Node
-from ganeti_htools.model.resource_classes import of_unit
+from ganeti_htools.model.resource_classes import class_of_unit
 from ganeti_htools.model.storage import TYPE_OF, DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 
@@ -83,7 +83,7 @@ def free_on(cluster: Cluster, node: Node) -> dict[DesiredUnit, int]:
     else:
         free = {default_unit(cluster, StorageType.LVM_VG): node.f_dsk}
     reserved = {name: inventory.reserved for name, inventory in node.inventories}
-    return {unit: mib - reserved.get(of_unit(unit), 0) for unit, mib in free.items()}
+    return {unit: mib - reserved.get(class_of_unit(unit), 0) for unit, mib in free.items()}
 
 
 def left_on(cluster: Cluster, node: Node) -> dict[DesiredUnit, int]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ganeti_htools.client.asking import NoAnswerError, ask
+from ganeti_htools.client.calls import NoReplyError, ask
 from ganeti_htools.model.cluster import Cluster
 from tests.support.clusters import Shape, cluster
 from tests.support.messages import allocate, encode, message
@@ -129,7 +129,7 @@ class Daemon:
     def _answers(self) -> bool:
         try:
             return bool(self.status()["pid"] == self.process.pid)
-        except NoAnswerError:
+        except NoReplyError:
             return False
 
     def status(self) -> Any:

@@ -11,7 +11,7 @@ from ganeti_htools.engine.groups.rules import Rules
 from ganeti_htools.model.columns import sorted_unique
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import MirrorType
 from ganeti_htools.planning.hregroup import reported
 
 
@@ -41,7 +41,7 @@ def check_moves(state: State, rules: Rules, limits: Limits, moves: Sequence[Move
         assert rules.movable[move.instance]
         assert {move.group, int(state.group[state.pnode[move.instance]])} <= rules.groups
         copying = any(part.operation.copies_disks for part in move.parts)
-        mirrored = rows[move.instance].template.mirror is Mirror.INTERNAL
+        mirrored = rows[move.instance].template.mirror is MirrorType.INTERNAL
         assert not copying or (rules.mirrored if mirrored else rules.plain)
 
 

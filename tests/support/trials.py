@@ -10,7 +10,7 @@ from ganeti_htools.model.state import State
 
 def anew(state: State, new: Instance) -> Trial:
     """A new instance, as the first group makes it, on all nodes or pairs of nodes."""
-    asked, rows = state.made_in(0, state.ask(new)), np.arange(len(state.group))
+    asked, rows = state.with_disk_defaults(0, state.requested_instance(new)), np.arange(len(state.group))
     if not asked.mirrored:
         return placements.allocate_one(state, asked, rows, np.ones(len(rows), np.bool_))
     p, s = np.nonzero(rows[:, np.newaxis] != rows)

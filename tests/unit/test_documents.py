@@ -41,7 +41,7 @@ def test_the_example_of_storage_is_as_it_is_told() -> None:
     ssd = DesiredUnit(StorageType.LVM_VG, "ssdvg")
     new = replace(cluster.instances[0], name="new", dsk=10240, disks=(Disk(10240, None, ssd),))
     nodes, everywhere = np.arange(4), np.ones(1, np.bool_)
-    fits = placements.allocate_one(state, state.ask(new), nodes, everywhere).codes == FITS
+    fits = placements.allocate_one(state, state.requested_instance(new), nodes, everywhere).codes == FITS
     assert state.names(np.flatnonzero(fits)) == ["node1", "node2"]
     mail = next(row for row, instance in enumerate(cluster.instances) if instance.name == "mail")
     elsewhere = np.array([0, 2, 3])

@@ -12,7 +12,7 @@ import trio
 
 from ganeti_htools.backends.documents import has_at_most
 from ganeti_htools.client.protocol import Refusal, RefusalError
-from ganeti_htools.model.errors import HtoolsError, inconsistencies, untraced
+from ganeti_htools.model.errors import HtoolsError, inconsistency_warning, untraced
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.planning.decision import Cache, Known, Response, TooLargeError, noted, respond
 from ganeti_htools.planning.promises import Promise
@@ -243,7 +243,7 @@ class Decisions:
 
 
 def _relay(response: Response) -> Relay:
-    return Relay(response.answer + "\n", inconsistencies(response.warnings), 0)
+    return Relay(response.answer + "\n", inconsistency_warning(response.warnings), 0)
 
 
 def _milliseconds(since: float) -> float:

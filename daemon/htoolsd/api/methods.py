@@ -4,7 +4,7 @@ What carries them out stands in one module per subject. A new subject is a modul
 of :func:`declared` and a section there.
 """
 
-from ganeti_htools.client.following import LONGEST
+from ganeti_htools.client.plan_changes import LONGEST
 from ganeti_htools.planning.options import names
 from ganeti_htools.planning.tools import TOOLS
 from htoolsd.api.cluster import ClusterMethods

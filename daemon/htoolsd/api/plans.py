@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 import orjson
 import trio
 
-from ganeti_htools.client.following import LONGEST
+from ganeti_htools.client.plan_changes import LONGEST
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.execution.record import record
 from ganeti_htools.model.cluster import Cluster

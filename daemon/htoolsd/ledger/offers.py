@@ -7,10 +7,10 @@ from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.policy import IPolicy
 from ganeti_htools.model.resource_classes import MEMORY, POOL, SPINDLES, VCPU
+from ganeti_htools.model.resource_usage import local_unit_classes
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.model.units import Units, unit_on
-from ganeti_htools.model.units_in_use import tagged, units_in_use
-from ganeti_htools.model.uses import classes_of
+from ganeti_htools.model.units_in_use import pools_of_tags, units_in_use
 from htoolsd.ledger.identities import full_name, provider_uuid
 from htoolsd.ledger.records import Amounts, Provider
 
@@ -54,7 +54,7 @@ class Places(NamedTuple):
 def places_of(cluster: Cluster, name: str) -> Places:
     """The places of a cluster that is called ``name``."""
     units = units_in_use(cluster)
-    classes = classes_of(units)
+    classes = local_unit_classes(units)
     nodes = {node.name: _place(node, units, classes, name) for node in cluster.nodes}
     return Places(name, units, nodes, {pool.unit: pool.provider for pool in cluster.pools if pool.provider})
 
@@ -104,7 +104,7 @@ def pools_offer(cluster: Cluster, places: Places, used: Iterable[DesiredUnit]) -
         told[unit.desired] = min(unit.total, told.get(unit.desired, unit.total))
     room |= told
     found = {}
-    tagged_pools = (unit for unit in tagged(cluster) if unit.type.pool)
+    tagged_pools = (unit for unit in pools_of_tags(cluster) if unit.type.pool)
     for pool in sorted({*room, *tagged_pools, *used}, key=str):
         name = places.pool(pool)
         inventories = {POOL: Inventory(room[pool])} if pool in room else {}

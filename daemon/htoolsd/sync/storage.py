@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.known_storage import (
     REPORTED,
-    Disks,
-    Reports,
-    Room,
-    named_units,
+    DisksByInstance,
+    UnitReports,
+    UnitSpace,
+    units_to_query,
     with_disks,
     with_storage,
 )
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.units import Units
-from ganeti_htools.model.units_in_use import named_by, tagged
+from ganeti_htools.model.units_in_use import pools_of_tags, units_of_disks
 
 # What disks take (MiB) of each unit, by the names of nodes.
 Taken = Mapping[str, Mapping[DesiredUnit, int]]
@@ -30,7 +30,7 @@ Taken = Mapping[str, Mapping[DesiredUnit, int]]
 class Report:
     """What a node was found to have, what disks took of it then, and when (trio's clock) it was asked."""
 
-    rooms: Mapping[DesiredUnit, Room]
+    rooms: Mapping[DesiredUnit, UnitSpace]
     taken: Mapping[DesiredUnit, int]
     asked: float = field(compare=False)
 
@@ -43,7 +43,7 @@ class Storage:
     to have the default one only. ``pools`` are those that we are told of.
     """
 
-    disks: Disks = field(default_factory=dict)
+    disks: DisksByInstance = field(default_factory=dict)
     reports: Mapping[str, Report] = field(default_factory=dict)
     pools: tuple[Pool, ...] = ()
     complete: bool = False
@@ -58,7 +58,7 @@ class Storage:
 
 def revised(
     known: Storage,
-    disks: Disks | None = None,
+    disks: DisksByInstance | None = None,
     reports: Mapping[str, Report] | None = None,
     pools: tuple[Pool, ...] | None = None,
     complete: bool | None = None,
@@ -78,7 +78,7 @@ def revised(
 
 
 def reported(
-    known: Storage, asked_nodes: Iterable[str], found: Reports, taken: tuple[Taken, Taken], asked: float
+    known: Storage, asked_nodes: Iterable[str], found: UnitReports, taken: tuple[Taken, Taken], asked: float
 ) -> Storage:
     """What is known after nodes were asked; those that did not answer are not known any more.
 
@@ -124,17 +124,17 @@ def furnished(cluster: Cluster, known: Storage, others: Set[DesiredUnit] = froze
         for name, report in known.reports.items()
         if name in up
     }
-    return with_storage(cluster, rooms, named_units(cluster) | others)
+    return with_storage(cluster, rooms, units_to_query(cluster) | others)
 
 
-def _now(room: Room, report: Report, now: Mapping[DesiredUnit, int], unit: DesiredUnit) -> Room:
+def _now(room: UnitSpace, report: Report, now: Mapping[DesiredUnit, int], unit: DesiredUnit) -> UnitSpace:
     free = room.free + report.taken.get(unit, 0) - now.get(unit, 0)
-    return Room(room.size, min(room.size, free))
+    return UnitSpace(room.size, min(room.size, free))
 
 
 def others_named(cluster: Cluster) -> bool:
     """Whether disks, pools or tags name units besides the one that a node's single figure is about."""
-    met = named_by(cluster.instances) | {pool.unit for pool in cluster.pools}
+    met = units_of_disks(cluster.instances) | {pool.unit for pool in cluster.pools}
     named = {unit for unit in met if unit.type in REPORTED}
     groups = {unit for unit in cluster.default_units if unit.type is StorageType.LVM_VG}
-    return bool(named - groups or tagged(cluster))
+    return bool(named - groups or pools_of_tags(cluster))

@@ -16,7 +16,7 @@ from ganeti_htools.luxi import queries
 from ganeti_htools.luxi.client import Client
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import HtoolsError, on_one_line
-from ganeti_htools.model.known_storage import Disks, reported_types
+from ganeti_htools.model.known_storage import DisksByInstance, queryable_types
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, units_of
 from htoolsd import reading
@@ -141,7 +141,7 @@ class StoragePolls:
             await self._ask_nodes(client)
             self._not_before = now
 
-    async def _forget(self, disks: Disks) -> None:
+    async def _forget(self, disks: DisksByInstance) -> None:
         """Forget what nodes have told, and where disks are other than these."""
         self._begun = None
         self._tried.clear()
@@ -217,7 +217,7 @@ class StoragePolls:
             return
         await self._renew()
         before = self._taken()
-        told, wrong = await units_of(client, some, reported_types(cluster), SECONDS)
+        told, wrong = await units_of(client, some, queryable_types(cluster), SECONDS)
         await self._renew()
         _complain(wrong)
         self._tried |= dict.fromkeys(some, now)

@@ -4,7 +4,7 @@ from ganeti_htools.cli.terminal.saying import say, warn
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.sources import dynamic_load_of, source_of
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import HtoolsError, during, inconsistencies
+from ganeti_htools.model.errors import HtoolsError, during, inconsistency_warning
 from ganeti_htools.sources.dynamic_load import with_dynamic_load
 from ganeti_htools.sources.source import Reading, read, unheard
 
@@ -22,7 +22,7 @@ def load_dated(line: CommandLine) -> Reading:
     wanted = source_of(line)
     with during("failed to load data, aborting"):
         reading = read(wanted, warn, line.verbose > 1)
-    say(inconsistencies(reading.inconsistencies))
+    say(inconsistency_warning(reading.inconsistencies))
     if reading.silent and line.exec and not line.wait_for_nodes:
         raise HtoolsError(
             f"{unheard(reading.silent)}: nothing is carried out (--wait-for-nodes waits for them)"

@@ -4,8 +4,8 @@ from ganeti_htools.cli.terminal.saying import say
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.commandline.views import view_of
 from ganeti_htools.model.cluster import Cluster
-from ganeti_htools.model.errors import inconsistencies
-from ganeti_htools.model.inconsistent import inconsistent_data
+from ganeti_htools.model.errors import inconsistency_warning
+from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.state import State
 from ganeti_htools.planning.view import state_of
 
@@ -17,5 +17,5 @@ def seen(cluster: Cluster, line: CommandLine) -> State:
     """
     state = state_of(cluster, view_of(line))
     if line.verbose:
-        say(inconsistencies(inconsistent_data(state)))
+        say(inconsistency_warning(inconsistencies(state)))
     return state

@@ -12,7 +12,7 @@ from ganeti_htools.cli.report.layout import table
 from ganeti_htools.engine.rules.score import Statistics
 from ganeti_htools.model.cluster import Disk, common_suffix
 from ganeti_htools.model.columns import NOWHERE, Bools, Floats, Ints, of_class, of_unit
-from ganeti_htools.model.reserved import reserved
+from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import TYPE_NAMES, DesiredUnit, Unit
 from ganeti_htools.model.types import DiskTemplate
@@ -101,7 +101,7 @@ def _exclusion(state: State) -> list[str]:
 def _free_memory(state: State) -> Ints:
     """What nodes report as free (MiB), less what is reserved."""
     free = np.array([node.f_mem for node in state.cluster.nodes], np.int64)
-    return free - reserved(state.cluster.nodes, state.units).memory
+    return free - node_reservations(state.cluster.nodes, state.units).memory
 
 
 def _shown(header: str, figures: Callable[[State], Floats]) -> _Field:

@@ -11,7 +11,7 @@ import trio
 from ganeti_htools import streams
 from ganeti_htools.cli.runs.ending import save_outcome
 from ganeti_htools.cli.terminal import saying
-from ganeti_htools.client import asking, following
+from ganeti_htools.client import calls, plan_changes
 from ganeti_htools.commandline.line import CommandLine
 from ganeti_htools.execution.record import INTERRUPTED
 from ganeti_htools.execution.wording import Say
@@ -35,7 +35,7 @@ def plan(line: CommandLine, tool: str, options: Any, generations: Mapping[str, i
         if getattr(line, name) not in (None, False, ()):
             raise UsageError(f"--{name.replace('_', '-')} cannot be used where htoolsd makes the plan")
     wishes = {"tool": tool, "options": to_json(options), "generations": generations}
-    return asking.ask(_socket(line), "plan", wishes, patience=_PLANNING)
+    return calls.ask(_socket(line), "plan", wishes, patience=_PLANNING)
 
 
 def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
@@ -46,7 +46,7 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
     if line.no_wait:
         _begin(line, number)
         say(f"Plan {number} has been begun; 'htoolsctl plan {number}' follows it")
-        plan: Any = asking.ask(_socket(line), "follow", {"plan": number})
+        plan: Any = calls.ask(_socket(line), "follow", {"plan": number})
     else:
         plan = trio.run(_follow, _socket(line), number, lambda: _begin(line, number), say)
     outcome: Mapping[str, Any] = plan["execution"]
@@ -54,7 +54,7 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
         doing = outcome["going_on"]
         saying.say(f"The plan was left{f'; these go on in Ganeti: {doing}' if doing else ''}\n")
     elif line.save is not None and outcome["ending"] is not None:
-        asking.ask(_socket(line), "refresh", {})
+        calls.ask(_socket(line), "refresh", {})
         cluster = read(Source(daemon=line.daemon or ""), saying.warn).cluster
         rest = [[job["commands"] for job in jobs] for jobs in outcome["not_submitted"]]
         save_outcome(line, cluster, rest)
@@ -62,14 +62,14 @@ def carry_out(line: CommandLine, number: str, say: Say) -> Mapping[str, Any]:
 
 
 def _socket(line: CommandLine) -> str:
-    return line.daemon or asking.usual_socket()
+    return line.daemon or calls.default_socket()
 
 
 def _begin(line: CommandLine, number: str) -> None:
     try:
         wishes = {"on_change": line.on_change, "wait_for_nodes": line.wait_for_nodes}
-        asking.ask(_socket(line), "execute", {"plan": number, **wishes})
-    except asking.NoAnswerError as error:
+        calls.ask(_socket(line), "execute", {"plan": number, **wishes})
+    except calls.NoReplyError as error:
         raise HtoolsError(f"{error}; 'htoolsctl plan {number}' tells whether it is carried out") from error
 
 
@@ -78,8 +78,8 @@ async def _follow(path: str, number: str, begin: Callable[[], None], say: Say) -
 
     An interrupt that comes while the plan begins takes effect afterwards, since it cannot be stopped before.
     """
-    changes = following.changes(path, number)
-    last: following.Change | None = None
+    changes = plan_changes.follow(path, number)
+    last: plan_changes.PlanChange | None = None
     problem: HtoolsError | None = None
     heeded = trio.open_signal_receiver(signal.SIGINT) if streams.heeded(signal.SIGINT) else nullcontext()
     with saying.progress() as live, heeded as signals:
@@ -128,6 +128,6 @@ async def _heed(signals: AsyncIterable[int], cancel: Callable[[bool], None], nur
 
 def _cancel(path: str, number: str, now: bool) -> None:
     try:
-        following.cancel(path, number, now)
+        plan_changes.cancel(path, number, now)
     except HtoolsError as error:
         saying.say(f"The plan cannot be stopped: {error}\n")

@@ -107,7 +107,7 @@ def in_group(
 
     Raises RequestFailed where nothing can be tried: the group lacks a network, or has too few nodes.
     """
-    asked, scope = state.made_in(group, asked), state.group == group
+    asked, scope = state.with_disk_defaults(group, asked), state.group == group
     nodes = candidates(state, scope, options.restrict_to)
     reporter.starting(state, asked, scope)
     reporter.trying(group, nodes)
@@ -139,7 +139,7 @@ def in_groups(
             continue
         heard = listening(state, group, nodes, reporter)
         try:
-            made = state.made_in(group, asked)
+            made = state.with_disk_defaults(group, asked)
             solution = in_scope(state, made, count, nodes, everyone, options, redundancy, heard)
             tried.append(GroupOutcome(group, solution))
         except RequestFailed as failed:

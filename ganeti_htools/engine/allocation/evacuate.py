@@ -19,7 +19,7 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.moves import MovePart
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
-from ganeti_htools.model.types import EvacMode, Mirror
+from ganeti_htools.model.types import EvacMode, MirrorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +151,9 @@ def _relocation_mode(state: State, index: int, count: int, leaving: Sequence[int
     if count != 1:
         raise RequestFailed(f"Exchange {count} nodes mode is not implemented")
     mirror = state.cluster.instances[index].template.mirror
-    if mirror is Mirror.NONE:
+    if mirror is MirrorType.NONE:
         raise RequestFailed("Can't relocate non-mirrored instances")
-    internal = mirror is Mirror.INTERNAL
+    internal = mirror is MirrorType.INTERNAL
     expected = int(state.snode[index] if internal else state.pnode[index])
     if list(leaving) != [expected]:
         role, names = "secondary" if internal else "primary", ", ".join(state.names(leaving)) or "none"

@@ -61,7 +61,7 @@ def _samples(state: State, policy: IPolicy) -> list[RequestedInstance]:
     """The smallest instance of each interval, largest disk first."""
     smallest = sorted((pair.min for pair in policy.minmax), key=lambda spec: -spec.disk_size)
     return [
-        state.ask(
+        state.requested_instance(
             Instance(
                 "smallest",
                 spec.memory_size,
@@ -147,7 +147,7 @@ def in_group(
 
     Raises RequestFailed where nothing can be tried: the group lacks a network, or has too few nodes.
     """
-    asked, scope = state.made_in(group, asked), state.group == group
+    asked, scope = state.with_disk_defaults(group, asked), state.group == group
     nodes = candidates(state, scope, options.restrict_to)
     reporter.starting(state, asked, scope, rated=False)
     reporter.trying(group, nodes)
@@ -168,7 +168,9 @@ def in_groups(
     for group, nodes in by_group(state, groups, options, reporter):
         heard = listening(state, group, nodes, reporter)
         try:
-            solution = _solution(state, state.made_in(group, asked), count, group, nodes, options, heard)
+            solution = _solution(
+                state, state.with_disk_defaults(group, asked), count, group, nodes, options, heard
+            )
             outcomes.append(GroupOutcome(group, solution))
         except RequestFailed as failure:
             outcomes.append(GroupOutcome(group, error=str(failure)))

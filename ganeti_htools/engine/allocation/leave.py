@@ -10,7 +10,7 @@ from ganeti_htools.model.errors import RequestFailed
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
-from ganeti_htools.model.types import EvacMode, Mirror
+from ganeti_htools.model.types import EvacMode, MirrorType
 
 
 def leave(
@@ -41,7 +41,7 @@ def _operation(state: State, asked: RequestedInstance, mode: EvacMode) -> Operat
     """How an instance moves, None if it leaves both its nodes. Raises RequestFailed if it cannot."""
     template = asked.row.template
     if not asked.mirrored:
-        if template.mirror is Mirror.NONE:
+        if template.mirror is MirrorType.NONE:
             raise RequestFailed(f"Instances of type {template.value} cannot be relocated")
         if mode is EvacMode.SECONDARY:
             raise RequestFailed(

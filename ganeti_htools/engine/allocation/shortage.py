@@ -15,7 +15,7 @@ from ganeti_htools.engine.rules.limits import PRIMARY, SECONDARY, Limit
 from ganeti_htools.engine.rules.node_rules import CODE, FITS
 from ganeti_htools.engine.rules.resources import RESERVE, SPINDLES
 from ganeti_htools.model.cluster import MAX_MIB
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, present
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints, availability
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.policy import Demand, IPolicy
 from ganeti_htools.model.state import RequestedInstance, State
@@ -146,7 +146,7 @@ def _absent(state: State, lack: Lack) -> tuple[str, Bools] | None:
     pools = range(len(shape.units), len(shape.units) + len(shape.pools))
     verb = "does not see" if lack.of in pools else "has no"
     name = (*shape.units, *shape.pools, *shape.classes)[lack.of]
-    return f"{verb} {name}", ~present(state.columns)[lack.of, lack.nodes]
+    return f"{verb} {name}", ~availability(state.columns)[lack.of, lack.nodes]
 
 
 def _name(state: State, row: int) -> str:

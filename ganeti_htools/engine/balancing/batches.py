@@ -11,7 +11,7 @@ from ganeti_htools.model.cluster import Load
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.figures import tabulate
 from ganeti_htools.model.state import RequestedInstance, State
-from ganeti_htools.model.types import DiskTemplate, Mirror
+from ganeti_htools.model.types import DiskTemplate, MirrorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Batch:
     desires: Ints
 
     @property
-    def mirror(self) -> Mirror:
+    def mirror(self) -> MirrorType:
         """How the disks of all of them reach another node."""
-        mirror: Mirror = self.asked.row.template.mirror
+        mirror: MirrorType = self.asked.row.template.mirror
         return mirror
 
     def take(self, which: Any) -> "Batch":
@@ -118,12 +118,12 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
     figures_of = tabulate(cluster.instances, state.figures, units=state.units)
     values = figures_of.values
     templates = list(DiskTemplate)
-    mirrors = np.array([list(Mirror).index(template.mirror) for template in templates])[state.template]
-    internal = (mirrors == list(Mirror).index(Mirror.INTERNAL)) & (state.snode != NOWHERE)
-    external = (mirrors == list(Mirror).index(Mirror.EXTERNAL)) & (
+    mirrors = np.array([list(MirrorType).index(template.mirror) for template in templates])[state.template]
+    internal = (mirrors == list(MirrorType).index(MirrorType.INTERNAL)) & (state.snode != NOWHERE)
+    external = (mirrors == list(MirrorType).index(MirrorType.EXTERNAL)) & (
         state.template != templates.index(DiskTemplate.DISKLESS)
     )
-    alone = (mirrors == list(Mirror).index(Mirror.NONE)) & ~state.forthcoming & unmirrored
+    alone = (mirrors == list(MirrorType).index(MirrorType.NONE)) & ~state.forthcoming & unmirrored
     movable = movable & (internal | external | alone)
     vague = values["vague"] & state.columns.excl_stor.any()
     tagged = np.flatnonzero(values["tagged"] & movable).tolist()
@@ -159,7 +159,7 @@ def batches_of(state: State, movable: Bools, unmirrored: bool = False) -> tuple[
     nodes = len(state.group)
     unmet = np.zeros((len(desire_sets), nodes), np.int64)
     for number, (known, unmeetable) in enumerate(desire_sets):
-        met = np.count_nonzero(state.located[:, list(known)], axis=1) if known else 0
+        met = np.count_nonzero(state.location_tags[:, list(known)], axis=1) if known else 0
         unmet[number] = len(known) + unmeetable - met
     facts = NodeFacts(
         state,

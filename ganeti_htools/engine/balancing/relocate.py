@@ -128,10 +128,10 @@ def own_node_changes(
 def migrates(state: State, kind: MoveKind, p: Ints, s: Ints, new: Ints | None) -> Any:
     """Whether instances may go as such moves have them go; to nodes that are not known yet they may."""
     good: Any = np.True_
-    if state.migrates is not None:
+    if state.allowed_migrations is not None:
         for source, target in kind.migrations(p, s, new):
             if target is not None:
-                good = good & state.migrates[source, target]
+                good = good & state.allowed_migrations[source, target]
     return good
 
 

@@ -17,7 +17,7 @@ from ganeti_htools.engine.rules.components import COMPONENTS, COUNT, LOST, SPREA
 from ganeti_htools.engine.rules.limits import PRIMARY
 from ganeti_htools.engine.rules.resources import RESOURCES
 from ganeti_htools.model import tags
-from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Columns, Floats, Ints, present
+from ganeti_htools.model.columns import NOWHERE, SINGLE, Bools, Columns, Floats, Ints, availability
 from ganeti_htools.model.state import State
 
 # The columns that a primary on shared storage may change: sums of what instances take.
@@ -94,7 +94,7 @@ def shared_instances(state: State, movable: Bools) -> SharedInstances | None:
     if (
         state.forthcoming.any()
         or columns.excl_stor.any()
-        or state.migrates is not None
+        or state.allowed_migrations is not None
         or state.tag_rows
         or state.location_rows
         or any(tag.startswith(tags.DESIRED_LOCATION) for tag in cluster.tags)
@@ -126,7 +126,7 @@ def _reach(state: State, rows: Ints) -> Bools | None:
     units = len(state.units.local)
     if not state.units.pools:
         return None
-    wanted, blind = state.wants[rows][:, units:], ~present(state.columns)[units:]
+    wanted, blind = state.wants[rows][:, units:], ~availability(state.columns)[units:]
     return np.asarray(~(wanted[:, :, np.newaxis] & blind).any(axis=1))
 
 

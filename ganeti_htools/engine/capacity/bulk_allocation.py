@@ -51,7 +51,7 @@ def fill(
     those of all nodes. Redundancy is looked at node by node only. ``progress`` is told of each placement,
     ``known`` is what was found out before (:class:`.BulkSearch`).
     """
-    asked = state.ask(row)
+    asked = state.requested_instance(row)
     placed: list[Nodes] = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         search = (PairSearch if asked.mirrored else OneNodeSearch)(state, asked, nodes, known)

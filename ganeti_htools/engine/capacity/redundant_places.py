@@ -47,7 +47,7 @@ def filled_redundantly(
     redundancy = known or site.redundancy(state)
     state, placed, step, too_far = redundancy.state, 0, _guess(state, row), False
     nodes: Known = {}
-    least = FORESEEN if redundancy.foresees(state.ask(row)) else STEP
+    least = FORESEEN if redundancy.foresees(state.requested_instance(row)) else STEP
     while step >= least and redundancy.certain():
         trial = state.copy()
         number = step if limit is None else min(step, limit - placed)
@@ -82,7 +82,7 @@ def _one_by_one(
     """Instances placed in place, with a look at redundancy each time; ``redundancy`` is what it is before,
     ``known`` what was found out about nodes.
     """
-    asked, elsewhere = state.ask(row), False
+    asked, elsewhere = state.requested_instance(row), False
     step, vain = 1, 0
     suspects: list[int] = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -38,7 +38,9 @@ class Shrinking:
     ) -> None:
         self.state, self.kind, self.site, self._redundancy = state, kind, site, redundancy
         self.verdicts = Verdicts(state, kind, site)
-        self.takes_disk = state.ask(kind.instance(InstanceSize(1, 1, 1))).local or bool(self.verdicts.pools)
+        self.takes_disk = state.requested_instance(kind.instance(InstanceSize(1, 1, 1))).local or bool(
+            self.verdicts.pools
+        )
         pairs = [pair for policy in state.policies for pair in policy.minmax]
         # From these amounts on, policies may say something else.
         self.bounds = {
@@ -105,7 +107,7 @@ class Shrinking:
             for size, verdict in zip(sizes, verdicts, strict=False)
             if verdict.fits and size not in self.places
         }
-        asked = [self.state.ask(self.kind.instance(size)) for size in found]
+        asked = [self.state.requested_instance(self.kind.instance(size)) for size in found]
         few = [verdict.pairs for verdict in found.values() if verdict.pairs is not None]
         if few:
             none = without_pair(self.state, asked, few, self.redundancy, self.suspects)
@@ -167,7 +169,7 @@ class Shrinking:
             return False
         if any(size.holds(known) for known in self.ruled_out):
             return True
-        asked = self.state.ask(self.kind.instance(size))
+        asked = self.state.requested_instance(self.kind.instance(size))
         best = self.verdicts.at_best(size)
         candidates = (best.pairs or self.verdicts.all_pairs()) if mirrored else (best.nodes, None)
         found = self.redundancy.rules_out(asked, *candidates)
@@ -242,7 +244,7 @@ class Shrinking:
         """Whether a size that fits has a place that leaves the whole redundant, if that is asked for."""
         if size not in self.places:
             state, site = self.state, self.site
-            asked = state.ask(self.kind.instance(size))
+            asked = state.requested_instance(self.kind.instance(size))
             if not site.options.capacity:
                 self.places[size] = True
             elif asked.mirrored:

@@ -9,7 +9,7 @@ from ganeti_htools.engine.rules.pools import told
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.units import Units, unit_on
-from ganeti_htools.model.units_in_use import pools_met, sees
+from ganeti_htools.model.units_in_use import known_pools, nodes_seeing
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Storage:
 
 def storage_of(cluster: Cluster, units: Units) -> Storage:
     """The storage of a cluster with these units. A node that tells its units has none without any room."""
-    figures, pools = told(cluster, units), sorted(pools_met(cluster, units), key=str)
+    figures, pools = told(cluster, units), sorted(known_pools(cluster, units), key=str)
     return Storage(
         tuple(node.name for node in cluster.nodes),
         tuple(_local(cluster, units, unit) for unit in units.local),
@@ -77,12 +77,12 @@ def _local(cluster: Cluster, units: Units, wanted: DesiredUnit) -> LocalUnit:
 
 
 def _pool(cluster: Cluster, pool: DesiredUnit, known: Unit | None) -> SharedPool:
-    seen = sees(cluster, pool)
+    seen = nodes_seeing(cluster, pool)
     return SharedPool(
         pool.type.value,
         pool.key,
         known and known.total,
         known and known.free,
-        tuple(node.name for node, sees in zip(cluster.nodes, seen, strict=True) if sees),
+        tuple(node.name for node, nodes_seeing in zip(cluster.nodes, seen, strict=True) if nodes_seeing),
         all(seen),
     )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ganeti_htools.engine.capacity.storage import storage_of
-from ganeti_htools.model.columns import NOWHERE, Ints, present
+from ganeti_htools.model.columns import NOWHERE, Ints, availability
 from ganeti_htools.model.state import State
 from ganeti_htools.model.storage import DesiredUnit
 
@@ -56,7 +56,7 @@ def _missing(state: State, nodes: Ints) -> Iterator[Missing]:
     """Where instances want what the node of theirs, of those given by instance, does not report."""
     cluster, units = state.cluster, (*state.units.local, *state.units.pools)
     looked = (nodes != NOWHERE) & ~state.columns.offline[nodes] & ~state.forthcoming
-    lacking = state.wants & ~present(state.columns).T[nodes] & looked[:, np.newaxis]
+    lacking = state.wants & ~availability(state.columns).T[nodes] & looked[:, np.newaxis]
     for node in sorted(set(nodes[lacking.any(axis=1)].tolist())):
         for at, unit in enumerate(units):
             rows = np.flatnonzero(lacking[:, at] & (nodes == node)).tolist()

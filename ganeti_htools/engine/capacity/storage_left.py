@@ -78,7 +78,7 @@ def _ends_first(before: State, result: Capacity, row: Instance, site: Site) -> s
     pool = lacking(site.pools.left(state), state, row)
     if pool and not failures.get(Fail.N1):
         return pool
-    asked = state.ask(row)
+    asked = state.requested_instance(row)
     roomy = site.nodes[(_codes(before, asked, site.nodes) == FITS).all(axis=0)]
     nodes = roomy if len(roomy) else site.nodes
     codes = _codes(state, asked, nodes)

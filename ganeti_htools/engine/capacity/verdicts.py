@@ -116,7 +116,7 @@ class Verdicts:
             for name in ("mem", "dsk", "vcpus", "spindles")
         }
         figures |= dict.fromkeys(("record_mem", "secondary_mem"), figures["mem"])
-        space, asked = figures.pop("dsk"), self.state.ask(self.kind.instance(sizes[0]))
+        space, asked = figures.pop("dsk"), self.state.requested_instance(self.kind.instance(sizes[0]))
         # All of it is on one unit, if it takes of any.
         disk = tuple(space if wanted else 0 for wanted in asked.wants[: len(asked.disk)])
         return replace(asked, disk=disk, **figures)

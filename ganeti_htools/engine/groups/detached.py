@@ -12,8 +12,8 @@ from ganeti_htools.engine.redundancy.global_n1 import Check, assess
 from ganeti_htools.engine.redundancy.none_added import NoneAdded
 from ganeti_htools.engine.rules import choice, settling
 from ganeti_htools.model.columns import NOWHERE, Ints
+from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.instance_kinds import InstanceKind, InstanceSize
-from ganeti_htools.model.new_disks import made_in
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
 
@@ -72,10 +72,10 @@ def has_room(alone: Detached, group: int, number: int) -> bool:
         return False
     kind = InstanceKind(policy.disk_templates[0], policy.std.spindle_use)
     size = InstanceSize(policy.std.memory_size, policy.std.disk_size, policy.std.cpu_count)
-    row = made_in(alone.state.cluster.groups[group], kind.instance(size))
+    row = with_disk_defaults(alone.state.cluster.groups[group], kind.instance(size))
     for _ in range(number):
         online = np.flatnonzero(~alone.state.columns.offline)
-        solution = best_place(alone, alone.state.ask(row), online)
+        solution = best_place(alone, alone.state.requested_instance(row), online)
         if solution is None or solution.trial is None:
             return False
         state = alone.state.copy()

@@ -13,10 +13,10 @@ from ganeti_htools.engine.allocation.allocate import lacks_network
 from ganeti_htools.engine.rules import instance_policy
 from ganeti_htools.engine.rules.node_rules import FAIL, FITS
 from ganeti_htools.model import tags
-from ganeti_htools.model.columns import Ints, present
+from ganeti_htools.model.columns import Ints, availability
 from ganeti_htools.model.state import RequestedInstance, State
 from ganeti_htools.model.types import AllocPolicy
-from ganeti_htools.model.units_in_use import pools_met
+from ganeti_htools.model.units_in_use import known_pools
 
 SHARED = "shared storage"  # that every node sees, as far as is known
 
@@ -34,9 +34,9 @@ def methods(state: State, group: int) -> frozenset[str]:
     units = state.units
     local = [str(unit) for unit in units.local]
     names = [*local, *map(str, units.pools)]
-    has = present(state.columns)[: len(names), rows].any(axis=1)
+    has = availability(state.columns)[: len(names), rows].any(axis=1)
     found = {name for name, there in zip(names, np.array(has), strict=True) if there}
-    everywhere = {str(pool) for pool in pools_met(state.cluster, units)} - set(names)
+    everywhere = {str(pool) for pool in known_pools(state.cluster, units)} - set(names)
     return frozenset(found | (everywhere if units.known else {SHARED}))
 
 
@@ -87,7 +87,7 @@ def refusal(state: State, asked: RequestedInstance, group: int) -> str | None:
         return f"group {name} has no online node"
     if lacks_network(state, group, asked):
         return f"group {name} lacks a network of it"
-    has = present(state.columns)[:, rows]
+    has = availability(state.columns)[:, rows]
     wants = np.array(asked.wants, np.bool_)
     if not has[wants].all(axis=0).any():
         names = [str(unit) for unit in (*state.units.local, *state.units.pools, *state.units.classes)]

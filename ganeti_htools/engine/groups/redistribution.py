@@ -14,7 +14,7 @@ from ganeti_htools.engine.groups.ways import ways_within
 from ganeti_htools.model.columns import NOWHERE, sorted_unique
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import MirrorType
 
 # Where instances go, tried in this order until the group is repaired: the first copies least.
 INSIDE, OUTSIDE = "inside", "outside"
@@ -131,13 +131,13 @@ def _price(now: Regrouping, cause: Cause, reach: str) -> int:
     """What it copies to move an instance, MiB."""
     row = now.state.cluster.instances[cause.row]
     match row.template.mirror:
-        case Mirror.INTERNAL if reach == OUTSIDE:
+        case MirrorType.INTERNAL if reach == OUTSIDE:
             operations = [part.operation for part in exchange(NOWHERE, NOWHERE)]
-        case Mirror.INTERNAL:
+        case MirrorType.INTERNAL:
             operations = [Operation.REPLACE_SECONDARY if cause.secondary else Operation.FAILOVER]
-        case Mirror.EXTERNAL:
+        case MirrorType.EXTERNAL:
             operations = [Operation.FAILOVER_TO]
-        case Mirror.NONE:
+        case MirrorType.NONE:
             operations = [Operation.MOVE]
     return sum(copied_by(operations, row))
 

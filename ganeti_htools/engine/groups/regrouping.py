@@ -27,7 +27,7 @@ from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import AllocPolicy, Fail, Mirror
+from ganeti_htools.model.types import AllocPolicy, Fail, MirrorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,8 @@ class Regrouping:
         """
         state, asked = self.state, self.state.instance(index)
         nodes = np.flatnonzero(~alone.state.columns.offline)
-        if state.migrates is not None and asked.row.template.mirror is not Mirror.NONE:
-            nodes = nodes[state.migrates[left_node(state, index), alone.nodes[nodes]]]
+        if state.allowed_migrations is not None and asked.row.template.mirror is not MirrorType.NONE:
+            nodes = nodes[state.allowed_migrations[left_node(state, index), alone.nodes[nodes]]]
         if not asked.mirrored or not len(nodes):
             return nodes
         if state.columns.offline[state.pnode[index]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ganeti_htools.model.columns import NOWHERE, Bools
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import MirrorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ def held(state: State, rules: Rules, index: int) -> str | None:
     lost, mirror = offline[state.pnode[index]], state.cluster.instances[index].template.mirror
     if not rules.movable[index]:
         return "it must not be moved"
-    if mirror is Mirror.INTERNAL and state.snode[index] == NOWHERE:
+    if mirror is MirrorType.INTERNAL and state.snode[index] == NOWHERE:
         return "it has no secondary node"
-    if mirror is Mirror.INTERNAL and lost and offline[state.snode[index]]:
+    if mirror is MirrorType.INTERNAL and lost and offline[state.snode[index]]:
         return "both its nodes are offline"
-    if mirror is Mirror.NONE and lost:
+    if mirror is MirrorType.NONE and lost:
         return "its disks are on an offline node"
     return None
 
@@ -40,8 +40,8 @@ def kept(state: State, rules: Rules, index: int) -> str | None:
     """Why an instance must not leave its group; None if it may."""
     template = state.cluster.instances[index].template
     why = held(state, rules, index)
-    if why is None and template.mirror is Mirror.INTERNAL and not rules.mirrored:
+    if why is None and template.mirror is MirrorType.INTERNAL and not rules.mirrored:
         return "its disks must not be moved"
-    if why is None and template.mirror is Mirror.NONE and not rules.plain:
+    if why is None and template.mirror is MirrorType.NONE and not rules.plain:
         return f"{template.value} instances only move with --allow-plain"
     return why

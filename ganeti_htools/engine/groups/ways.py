@@ -15,17 +15,17 @@ from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.moves import MovePart, Operation
 from ganeti_htools.model.options import PlacementOptions
 from ganeti_htools.model.state import RequestedInstance, State
-from ganeti_htools.model.types import Fail, Mirror
+from ganeti_htools.model.types import Fail, MirrorType
 
 # Ways with one new node at most, by what they copy: a failover or nothing, then what takes the new node.
-_SHORT: Mapping[Mirror, Sequence[tuple[Operation | None, Operation | None]]] = {
-    Mirror.INTERNAL: (
+_SHORT: Mapping[MirrorType, Sequence[tuple[Operation | None, Operation | None]]] = {
+    MirrorType.INTERNAL: (
         (Operation.FAILOVER, None),
         (None, Operation.REPLACE_SECONDARY),
         (Operation.FAILOVER, Operation.REPLACE_SECONDARY),
     ),
-    Mirror.EXTERNAL: ((None, Operation.FAILOVER_TO),),
-    Mirror.NONE: ((None, Operation.MOVE),),
+    MirrorType.EXTERNAL: ((None, Operation.FAILOVER_TO),),
+    MirrorType.NONE: ((None, Operation.MOVE),),
 }
 
 
@@ -47,10 +47,10 @@ def left_node(state: State, index: int) -> int:
 def way_out(state: State, index: int, nodes: Sequence[int]) -> tuple[MovePart, ...]:
     """How an instance gets to nodes (rows, primary first) of another group."""
     mirror = state.cluster.instances[index].template.mirror
-    if mirror is Mirror.INTERNAL:
+    if mirror is MirrorType.INTERNAL:
         lost = state.columns.offline[state.pnode[index]]
         return (*([MovePart(Operation.FAILOVER)] if lost else []), *exchange(*nodes))
-    go = Operation.MOVE if mirror is Mirror.NONE else Operation.FAILOVER_TO
+    go = Operation.MOVE if mirror is MirrorType.NONE else Operation.FAILOVER_TO
     return (MovePart(go, nodes[0]),)
 
 

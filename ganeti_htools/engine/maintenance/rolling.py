@@ -115,7 +115,7 @@ def reboot_groups(
 
     Raises HtoolsError if there is no room for instances that have to move.
     """
-    state, groups = replace(state, migrates=None), []
+    state, groups = replace(state, allowed_migrations=None), []
     for nodes, moved in _parts(state, classes, maintenance, progress):
         chosen = tuple(node for node in nodes if members[node])
         groups.append(RebootGroup(chosen, tuple(_relocations(state, moved))))

@@ -215,8 +215,8 @@ def assess(state: State, scope: Bools, options: PlacementOptions) -> Redundancy:
     classes = class_loads(state, mirrored)
     for each in classes:
         stuck |= each.missing(columns, lost, partners) > 0
-    if state.migrates is not None:
-        stuck |= ~state.migrates[lost, partners]
+    if state.allowed_migrations is not None:
+        stuck |= ~state.allowed_migrations[lost, partners]
     broken = irrecoverable(state, settled, mirrored, scope)
     broken[lost[stuck]] = True
     for each in classes:

@@ -160,8 +160,8 @@ def _displaced(
 ) -> Displaced:
     """An instance of a lost node, for which nodes in reach may have room."""
     targets = reach if arrival.welcome else [at for at in reach if arrival.allowed[at]]
-    if state.migrates is not None and asked.row.template.survives_node:
-        targets = [at for at in targets if state.migrates[node, at]]
+    if state.allowed_migrations is not None and asked.row.template.survives_node:
+        targets = [at for at in targets if state.allowed_migrations[node, at]]
     return Displaced(asked, arrival, asked.record_mem, asked.dsk if asked.local else None, targets)
 
 

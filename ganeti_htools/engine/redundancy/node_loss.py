@@ -18,7 +18,7 @@ from ganeti_htools.engine.redundancy.arrivals import Arrivals
 from ganeti_htools.engine.redundancy.lost_nodes import LostNode, lost_node
 from ganeti_htools.engine.rules import choice, placements, settling
 from ganeti_htools.engine.rules.trial import Trial
-from ganeti_htools.model.columns import NOWHERE, Bools, Ints, present, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Ints, availability, sorted_unique
 from ganeti_htools.model.figures import TEMPLATE_CODE
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate
@@ -131,7 +131,7 @@ def bound(state: State, wants: Bools, p: Ints, s: Ints, mirrored: Any, scope: Bo
     """Which instances cannot come back (:func:`bound_to_units`), given what they want (:attr:`.State.wants`)
     and their nodes.
     """
-    has, groups = present(state.columns), state.group[p]
+    has, groups = availability(state.columns), state.group[p]
     elsewhere = np.zeros((len(has), len(p)), np.int64)
     for group in sorted_unique(groups).tolist():
         there = has[:, scope & (state.group == group)].sum(axis=1)

@@ -14,7 +14,7 @@ from ganeti_htools.engine.redundancy.displaced import Displaced, spindles_of
 from ganeti_htools.engine.redundancy.node_loss import bound
 from ganeti_htools.engine.redundancy.room import Free, surely_found, surely_missing
 from ganeti_htools.engine.rules.resources import DISK, MEMORY, SPINDLES, check_hard
-from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, by_unit, present, sorted_unique
+from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Ints, availability, by_unit, sorted_unique
 from ganeti_htools.model.state import RequestedInstance, State
 
 # Sums are made of these. The property tests of redundancy compare what follows from sums with simulations.
@@ -90,9 +90,9 @@ class Sums:
         tight = counts & (row[lost] != NOWHERE) & (column[partners] != NOWHERE)
         tight &= self.free[partners] - self.load[lost, partners] <= asked.record_mem
         admitted[row[lost[tight]], column[partners[tight]]] = False
-        if self.state.migrates is not None and not asked.forthcoming:
+        if self.state.allowed_migrations is not None and not asked.forthcoming:
             admitted &= (
-                self.state.migrates[primaries[:, np.newaxis], secondaries]
+                self.state.allowed_migrations[primaries[:, np.newaxis], secondaries]
                 | ~self.looked[primaries, np.newaxis]
             )
         for each in self.classes:
@@ -237,9 +237,9 @@ def proved(
     """
     lost = rows[:, np.newaxis]
     reach = targets != lost
-    if state.migrates is not None:
-        reach &= state.migrates[lost, targets] | ~displaced.shared[lost]
-    seen = present(state.columns)[len(free.disk) :][: len(displaced.pools)]
+    if state.allowed_migrations is not None:
+        reach &= state.allowed_migrations[lost, targets] | ~displaced.shared[lost]
+    seen = availability(state.columns)[len(free.disk) :][: len(displaced.pools)]
     for sees, wanted in zip(seen, displaced.pools, strict=True):
         reach &= sees[targets] | ~wanted[lost]
     there = free.on(targets, left, classes)

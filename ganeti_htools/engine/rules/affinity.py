@@ -21,13 +21,13 @@ def tag_conflicts(state: State, asked: RequestedInstance) -> Ints:
 
 def unmet_locations(state: State, asked: RequestedInstance) -> Ints:
     """For each node, how many desired locations of the instance it lacks."""
-    met = np.count_nonzero(state.located[:, asked.desired], axis=1)
+    met = np.count_nonzero(state.location_tags[:, asked.desired], axis=1)
     return np.asarray(len(asked.desired) + asked.unknown_desires - met)
 
 
 def shared_locations(state: State, pnode: Any, snode: Any) -> Any:
     """How many location tags primary and secondary share; arrays broadcast."""
-    return np.count_nonzero(state.located[pnode] & state.located[snode], axis=-1)
+    return np.count_nonzero(state.location_tags[pnode] & state.location_tags[snode], axis=-1)
 
 
 def location_score(state: State, asked: RequestedInstance) -> int:
@@ -48,7 +48,9 @@ def crowding(state: State, scope: Bools) -> float:
 def _crowds(state: State, scope: Bools, tags: Any) -> Ints:
     """How many settled instances with each exclusion tag there are at each location: locations by tags."""
     counted = scope & ~state.columns.offline
-    crowds: Ints = state.located[counted].T.astype(np.int64) @ state.settled_tag_counts[tags][:, counted].T
+    crowds: Ints = (
+        state.location_tags[counted].T.astype(np.int64) @ state.settled_tag_counts[tags][:, counted].T
+    )
     return crowds
 
 
@@ -61,15 +63,15 @@ def crowding_change(state: State, asked: RequestedInstance, targets: Ints, scope
     change = 0
     source = state.pnode[asked.index] if asked.index != NOWHERE else NOWHERE
     if source != NOWHERE and counted[source]:
-        here = state.located[source]
+        here = state.location_tags[source]
         change -= int(np.count_nonzero(crowds[here] >= 2))
         crowds[here] -= 1
-    added = np.where(counted, state.located @ np.count_nonzero(crowds > 0, axis=1), 0)[targets]
+    added = np.where(counted, state.location_tags @ np.count_nonzero(crowds > 0, axis=1), 0)[targets]
     return (change + added).astype(np.float64)
 
 
 def migration_codes(state: State, source: int, targets: Ints, codes: Codes) -> Codes:
     """The codes, or that the instance must not migrate from its node to a target: that is looked at first."""
-    if state.migrates is None:
+    if state.allowed_migrations is None:
         return codes
-    return np.where(state.migrates[source, targets], codes, np.int8(CODE[Fail.MIGRATION]))
+    return np.where(state.allowed_migrations[source, targets], codes, np.int8(CODE[Fail.MIGRATION]))

@@ -22,7 +22,7 @@ from ganeti_htools.engine.squeezing.power_plan import PowerPlan, Wishes
 from ganeti_htools.model.columns import NOWHERE, Ints
 from ganeti_htools.model.moves import Operation
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import MirrorType
 
 EFFORT = 4000  # instances balanced, at least; and a third as many trials as there are candidates
 GLANCES = 20  # sets looked at for each trial, if only at their sums
@@ -30,9 +30,9 @@ STEPS = 20  # by which the room of nodes is told apart, up to the average
 
 # The least that takes the primary of an instance off its node.
 _LEAVING = {
-    Mirror.EXTERNAL: (Operation.FAILOVER_TO,),
-    Mirror.INTERNAL: (Operation.FAILOVER, Operation.REPLACE_SECONDARY),
-    Mirror.NONE: (Operation.MOVE,),
+    MirrorType.EXTERNAL: (Operation.FAILOVER_TO,),
+    MirrorType.INTERNAL: (Operation.FAILOVER, Operation.REPLACE_SECONDARY),
+    MirrorType.NONE: (Operation.MOVE,),
 }
 
 

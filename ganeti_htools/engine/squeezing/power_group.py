@@ -17,7 +17,7 @@ from ganeti_htools.model.cluster import Instance
 from ganeti_htools.model.columns import NOWHERE, Bools, Ints
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import MirrorType
 
 # To the end: every step that gains anything; instances without a mirror only leave nodes.
 TO_THE_END = BalancingOptions(min_gain=0.0, min_gain_limit=0.0, min_score=-np.inf, unmirrored=True)
@@ -163,7 +163,7 @@ def power_group(
     Those without a mirror cannot be copied from nodes that are off.
     """
     rows = state.cluster.instances
-    alone = np.array([row.template.mirror is Mirror.NONE for row in rows], np.bool_)
+    alone = np.array([row.template.mirror is MirrorType.NONE for row in rows], np.bool_)
     free = ~state.columns.offline[state.pnode] & ~state.forthcoming & (allowed is Allowed.ALL)
     here: Bools = movable & scope[state.pnode] & (~alone | free)
     leaving = here & np.array([row.auto_balance for row in rows], np.bool_)

@@ -23,7 +23,7 @@ def room_on_all(state: State, scope: Bools, wanted: Wanted) -> bool:
     """
     online = scope & ~state.columns.offline
     for group in sorted_unique(state.group[online]).tolist():
-        _, codes = node_rules.add_primary(state.columns, state.ask(wanted[group]), 0, 0)
+        _, codes = node_rules.add_primary(state.columns, state.requested_instance(wanted[group]), 0, 0)
         if not (codes == FITS)[online & (state.group == group)].all():
             return False
     return True

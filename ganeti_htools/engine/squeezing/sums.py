@@ -46,7 +46,7 @@ class Sums:
         """
         if (self.stuck & lost).any():
             return True
-        asked = self.state.ask(wanted)
+        asked = self.state.requested_instance(wanted)
         needed = np.array([amount(asked) for _, _, amount in ADDED_UP]) * np.count_nonzero(online)
         return bool((self.room[:, online].sum(axis=1) < self.taken[:, lost].sum(axis=1) + needed).any())
 

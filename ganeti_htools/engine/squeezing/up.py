@@ -12,7 +12,7 @@ from ganeti_htools.engine.squeezing.power_group import TO_THE_END, PowerGroup, s
 from ganeti_htools.engine.squeezing.power_plan import ANY, Action, Phase, PowerPlan, Progress, Wishes
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.state import State
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import MirrorType
 
 
 def power_up(group: PowerGroup, progress: Progress, wishes: Wishes = ANY) -> PowerPlan:
@@ -73,7 +73,7 @@ def _directly(
     """
     marked = switched(group.state, nodes, False)
     mirrored = {
-        row for row, each in enumerate(goal.cluster.instances) if each.template.mirror is not Mirror.NONE
+        row for row, each in enumerate(goal.cluster.instances) if each.template.mirror is not MirrorType.NONE
     }
     made = [
         MadeMove(step.instance, step.kind, step.node)

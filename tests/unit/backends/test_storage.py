@@ -9,7 +9,7 @@ from ganeti_htools.backends import storage
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.model.cluster import Cluster, Disk
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.model.known_storage import Room
+from ganeti_htools.model.known_storage import UnitSpace
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.storage import query_disks
@@ -147,8 +147,8 @@ def test_what_nodes_have() -> None:
     found, wrong = storage.reports({LVM: good, FILE: [["two", "/srv", 5, 4]]})
     assert wrong == ()
     assert found == {
-        "one": {HDD: Room(900, 800), SSD: Room(90, 0)},
-        "two": {HDD: Room(900, 900), DesiredUnit(FILE, "/srv"): Room(5, 4)},
+        "one": {HDD: UnitSpace(900, 800), SSD: UnitSpace(90, 0)},
+        "two": {HDD: UnitSpace(900, 900), DesiredUnit(FILE, "/srv"): UnitSpace(5, 4)},
     }
 
 
@@ -166,7 +166,7 @@ def test_what_nodes_have() -> None:
 )
 def test_nonsense_of_a_node_concerns_that_node(row: list[Any]) -> None:
     found, wrong = storage.reports({LVM: [["one", "hdd", 900, 800], row, ["two", "hdd", 1, 1]]})
-    assert found == {"two": {HDD: Room(1, 1)}}
+    assert found == {"two": {HDD: UnitSpace(1, 1)}}
     assert [line.startswith("node one: storage of type lvm-vg: expected ") for line in wrong] == [True]
 
 

@@ -9,7 +9,7 @@ from ganeti_htools.backends import iallocator, text, unit_fields, units
 from ganeti_htools.backends.fields import Fields
 from ganeti_htools.engine.capacity.storage import storage_of
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
-from ganeti_htools.model.columns import present
+from ganeti_htools.model.columns import availability
 from ganeti_htools.model.derive import derive
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
@@ -246,7 +246,7 @@ def test_a_default_unit_that_few_nodes_have_remains_the_default(having: int) -> 
     read = text.parse(text.dump(told), "x.data")
     assert units_in_use(read).local == units_in_use(told).local == (SSD, hdd)
     assert storage_of(read, units_in_use(read)) == storage_of(told, units_in_use(told))
-    assert present(derive(read).columns).tolist() == present(derive(told).columns).tolist()
+    assert availability(derive(read).columns).tolist() == availability(derive(told).columns).tolist()
     assert text.dump(read) == text.dump(told)
 
 

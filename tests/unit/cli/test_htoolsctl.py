@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli import htoolsctl
-from ganeti_htools.client.asking import NoAnswerError, RefusedError
-from ganeti_htools.client.following import Change
+from ganeti_htools.client.calls import CallRefusedError, NoReplyError
+from ganeti_htools.client.plan_changes import PlanChange
 from ganeti_htools.client.protocol import Refusal
 
 RELAY = {"stdout": "answer\n", "stderr": "warning\n", "exit_status": 3}
@@ -37,10 +37,10 @@ class Daemon:
 
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Daemon]:
-    def prepare(*changes: Change, **answers: Any) -> Daemon:
+    def prepare(*changes: PlanChange, **answers: Any) -> Daemon:
         made = Daemon(**answers)
         monkeypatch.setattr(htoolsctl, "ask", made.ask)
-        monkeypatch.setattr(htoolsctl, "changes", lambda _path, _plan: iter(changes))
+        monkeypatch.setattr(htoolsctl, "follow", lambda _path, _plan: iter(changes))
         return made
 
     return prepare
@@ -98,8 +98,8 @@ def test_storage_is_shown_as_hinfo_does(
 def test_the_exit_status_tells_how_a_plan_ended(
     daemon: Callable[..., Daemon], capsys: pytest.CaptureFixture[str], state: str, status: int
 ) -> None:
-    running = Change(plan("running"), [("said", "Got job IDs 1")])
-    asked = daemon(running, Change(plan(state), [("warned", "Ganeti answers again")])).asked
+    running = PlanChange(plan("running"), [("said", "Got job IDs 1")])
+    asked = daemon(running, PlanChange(plan(state), [("warned", "Ganeti answers again")])).asked
     assert run("plan", "be") == status
     assert [method for method, _ in asked] == ["status"]
     lines = capsys.readouterr().out.splitlines()
@@ -113,7 +113,7 @@ def test_the_exit_status_tells_how_a_plan_ended(
 def test_a_plan_is_looked_for_before_it_is_executed(
     daemon: Callable[..., Daemon], words: tuple[str, ...], wishes: dict[str, object]
 ) -> None:
-    asked = daemon(Change(plan("done"), [])).asked
+    asked = daemon(PlanChange(plan("done"), [])).asked
     assert run("execute", *words) == 0
     assert asked == [("follow", {"plan": "be"}), ("execute", {"plan": "be", **wishes})]
 
@@ -176,8 +176,8 @@ def test_groups_that_could_take_an_instance_are_listed(
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (RefusedError(Refusal.BUSY, "too much to do"), "htoolsctl: refused (busy): too much to do\n"),
-        (NoAnswerError("is htoolsd running?"), "htoolsctl: is htoolsd running?\n"),
+        (CallRefusedError(Refusal.BUSY, "too much to do"), "htoolsctl: refused (busy): too much to do\n"),
+        (NoReplyError("is htoolsd running?"), "htoolsctl: is htoolsd running?\n"),
     ],
 )
 def test_an_error_is_a_line(

@@ -79,7 +79,7 @@ def test_where_groups_lack_different_units_that_of_the_first_is_told() -> None:
 def test_what_it_takes_is_there_afterwards() -> None:
     new = instance()
     start = state((group(1, "meta"),), nodes(1), asked=new)
-    settled = decide(start, Allocate(Placement(new, 2)), OPTIONS).state.settled()
+    settled = decide(start, Allocate(Placement(new, 2)), OPTIONS).state.to_cluster()
     for node in settled.nodes:
         assert [unit.free for unit in node.storage or ()] == [50000 - 1024, 9000 - 128, 100]
     full = state((group(1, "ssd"),), nodes(1), asked=new)

@@ -47,7 +47,7 @@ def test_there_is_no_score(what: str) -> None:
 
 def test_a_new_instance_goes_to_the_first_node() -> None:
     state = state_of("a")
-    asked = state.ask(instance("new", DiskTemplate.EXT, ""))
+    asked = state.requested_instance(instance("new", DiskTemplate.EXT, ""))
     found = on_nodes(state, asked, np.arange(4), everyone(state), PlacementOptions(), None)
     assert found.nodes == (1,)  # the first has no CPUs, so too few
     assert math.isnan(found.metric)
@@ -57,14 +57,14 @@ def test_one_that_moves_goes_to_the_last_node() -> None:
     state = state_of("b")
     trial = placements.failover_to(state, state.instance(0), np.array([1, 2, 3]), everyone(state))
     assert choice.best(state, trial, everyone(state)) == 2
-    asked = state.ask(instance("new", DiskTemplate.EXT, ""))
+    asked = state.requested_instance(instance("new", DiskTemplate.EXT, ""))
     made_anew = placements.allocate_one(state, asked, np.array([1, 2, 3]), everyone(state))
     assert choice.best(state, made_anew, everyone(state)) == 1
 
 
 def test_mirrored_ones_get_the_last_primary_and_its_first_secondary() -> None:
     state = state_of("b", what="t_mem")
-    asked, rows = state.ask(instance("new", DiskTemplate.DRBD, "")), np.arange(4)
+    asked, rows = state.requested_instance(instance("new", DiskTemplate.DRBD, "")), np.arange(4)
     base = choice.base(state, everyone(state))
     found = on_pairs(state, asked, rows, rows, base, PlacementOptions(), None)
     assert found.nodes == (3, 0)
@@ -76,7 +76,7 @@ def test_no_number_never_wins_against_a_number(metrics: tuple[float, ...]) -> No
     groups = tuple(Group(f"group{row}", f"uuid-{row}") for row in range(3))
     state = derive(Cluster(groups))
     target, scope = np.array([0]), everyone(state_of())
-    any_trial = placements.allocate_one(state_of(), state_of().ask(MOVES), target, scope)
+    any_trial = placements.allocate_one(state_of(), state_of().requested_instance(MOVES), target, scope)
     outcomes = [GroupOutcome(row, Solution({}, 1, metric, any_trial)) for row, metric in enumerate(metrics)]
     best = best_outcome(state, outcomes)
     assert best is not None

@@ -24,8 +24,11 @@ def test_any_text_is_one_printable_line(text: str) -> None:
 
 
 def test_inconsistencies_are_listed() -> None:
-    assert errors.inconsistencies([]) == ""
-    assert errors.inconsistencies(["a", "b"]) == "Warning: cluster has inconsistent data:\n  - a\n  - b\n\n"
+    assert errors.inconsistency_warning([]) == ""
+    assert (
+        errors.inconsistency_warning(["a", "b"])
+        == "Warning: cluster has inconsistent data:\n  - a\n  - b\n\n"
+    )
 
 
 def test_an_error_tells_during_what_it_happened() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ganeti_htools.model import known_storage
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Node
-from ganeti_htools.model.known_storage import Room, located
+from ganeti_htools.model.known_storage import UnitSpace, with_disk_units
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 
@@ -27,12 +27,12 @@ def test_disks_get_their_units() -> None:
 
 def test_disks_that_cannot_be_there_were_others() -> None:
     mirrored = row("one", Disk(500))
-    assert located(mirrored, (Disk(500, None, DesiredUnit(FILE, "/srv")),)) is mirrored
+    assert with_disk_units(mirrored, (Disk(500, None, DesiredUnit(FILE, "/srv")),)) is mirrored
 
 
 def test_disks_that_tell_where_they_are_stay_there() -> None:
     told = row("one", Disk(500, None, HDD), Disk(100))
-    assert located(told, (Disk(500, None, SSD), Disk(100, None, SSD))).disks == (
+    assert with_disk_units(told, (Disk(500, None, SSD), Disk(100, None, SSD))).disks == (
         Disk(500, None, HDD),
         Disk(100, None, SSD),
     )
@@ -44,10 +44,12 @@ def test_only_units_that_are_named_count() -> None:
     files = DesiredUnit(FILE, "/srv")  # a default, but of no type that is enabled
     cluster = Cluster((), nodes, (row("a", Disk(1, None, SSD)),), default_units=(HDD, files))
     cluster = replace(cluster, enabled_templates=templates)
-    assert known_storage.reported_types(cluster) == (LVM,)
-    assert known_storage.named_units(cluster) == {SSD, HDD}
-    found = {"one": {DesiredUnit(LVM, "system"): Room(9, 9), HDD: Room(900, 800), SSD: Room(90, 80)}}
-    changed = known_storage.with_storage(cluster, found, known_storage.named_units(cluster))
+    assert known_storage.queryable_types(cluster) == (LVM,)
+    assert known_storage.units_to_query(cluster) == {SSD, HDD}
+    found = {
+        "one": {DesiredUnit(LVM, "system"): UnitSpace(9, 9), HDD: UnitSpace(900, 800), SSD: UnitSpace(90, 80)}
+    }
+    changed = known_storage.with_storage(cluster, found, known_storage.units_to_query(cluster))
     assert changed.nodes[0].storage == (Unit(HDD, 900, 800), Unit(SSD, 90, 80))
     assert changed.nodes[1] is nodes[1]
     exclusive = replace(cluster, nodes=(replace(nodes[0], excl_stor=True),))
@@ -58,4 +60,4 @@ def test_only_units_that_are_named_count() -> None:
 def test_the_metadata_of_new_and_old_disks_names_its_group() -> None:
     groups = Group("a", "a", metavg="new"), Group("b", "b")
     cluster = Cluster(groups, (), (row("a", Disk(1, None, SSD, "old")),))
-    assert known_storage.named_units(cluster) == {SSD, DesiredUnit(LVM, "old"), DesiredUnit(LVM, "new")}
+    assert known_storage.units_to_query(cluster) == {SSD, DesiredUnit(LVM, "old"), DesiredUnit(LVM, "new")}

@@ -1,7 +1,7 @@
 import pytest
 
 from ganeti_htools.model.moves import KINDS, RANK, MoveKind, Operation
-from ganeti_htools.model.types import Mirror
+from ganeti_htools.model.types import MirrorType
 
 P, S, NEW = "p", "s", "new"
 
@@ -51,8 +51,8 @@ def test_operations_are_known_by_one_letter_or_two() -> None:
 
 
 def test_each_kind_is_for_one_sort_of_instances() -> None:
-    assert KINDS[Mirror.EXTERNAL] == (MoveKind.FAILOVER_TO,)
-    assert KINDS[Mirror.NONE] == (MoveKind.MOVE,)
+    assert KINDS[MirrorType.EXTERNAL] == (MoveKind.FAILOVER_TO,)
+    assert KINDS[MirrorType.NONE] == (MoveKind.MOVE,)
     kinds = (kind for kinds in KINDS.values() for kind in kinds)
     assert sorted(kinds, key=RANK.__getitem__) == list(MoveKind)
     assert [MoveKind(kind.value) for kind in MoveKind] == list(MoveKind)

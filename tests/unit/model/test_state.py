@@ -8,7 +8,7 @@ import pytest
 from ganeti_htools.model.cluster import Cluster, Disk, Group, Instance, Load, Node
 from ganeti_htools.model.columns import NOWHERE
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.inconsistent import missing_resources
+from ganeti_htools.model.inconsistencies import missing_resources
 from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.state import State
 from ganeti_htools.model.types import DiskTemplate, Status
@@ -139,7 +139,7 @@ def test_memory_of_the_nodes_own_system(hypervisor: str, static: int, own: int) 
     state = derive(replace(CLUSTER, nodes=nodes), static_kvm_node_memory=static)
     assert column(state, "n_mem") == [own] * 3
     assert column(state, "x_mem") == [4096 - own - 1024 - 2000, 4096 - own - 768 - 2900, 3584 - own - 1488]
-    assert [node.n_mem for node in state.settled().nodes] == [own] * 3
+    assert [node.n_mem for node in state.to_cluster().nodes] == [own] * 3
 
 
 def test_instances_that_exclude_each_other() -> None:
@@ -163,7 +163,7 @@ def test_locations() -> None:
     cluster = with_tags(("htools:nlocation:rack", "htools:nlocation:room"), ("rack:1", "room:1"), ("rack:1",))
     state = derive(cluster)
     assert list(state.location_rows) == ["rack:1", "room:1"]
-    assert state.located.tolist() == [[True, True], [True, False], [False, False]]
+    assert state.location_tags.tolist() == [[True, True], [True, False], [False, False]]
     assert column(state, "location") == [2, 1, 0]  # three mirrored instances with both nodes in a rack
 
 
@@ -177,10 +177,10 @@ def test_migration() -> None:
     cluster = with_tags(
         ("htools:migration:cpu", "htools:allowmigration:cpu:old::cpu:new"), ("cpu:old",), ("cpu:new",)
     )
-    migrates = derive(cluster).migrates
+    migrates = derive(cluster).allowed_migrations
     assert migrates is not None
     assert migrates.tolist() == [[True, True, False], [False, True, False], [True, True, True]]
-    assert derive(CLUSTER).migrates is None
+    assert derive(CLUSTER).allowed_migrations is None
 
 
 def test_a_cluster_with_nothing_in_it() -> None:

@@ -1,8 +1,8 @@
 import pytest
 
-from ganeti_htools.model.types import DiskTemplate, Fail, Mirror, Status
+from ganeti_htools.model.types import DiskTemplate, Fail, MirrorType, Status
 
-T, M = DiskTemplate, Mirror
+T, M = DiskTemplate, MirrorType
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ T, M = DiskTemplate, Mirror
         (T.GLUSTER, M.EXTERNAL, False, True),
     ],
 )
-def test_disk_templates(template: DiskTemplate, mirror: Mirror, local: bool, survives: bool) -> None:
+def test_disk_templates(template: DiskTemplate, mirror: MirrorType, local: bool, survives: bool) -> None:
     assert (template.mirror, template.local_storage, template.survives_node) == (mirror, local, survives)
     assert template.required_nodes == (2 if template is T.DRBD else 1)
 

@@ -7,7 +7,7 @@ from ganeti_htools.model.derive import derive
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.model.units import Units, needs_of, space_of, with_free
-from ganeti_htools.model.units_in_use import sees, units_in_use
+from ganeti_htools.model.units_in_use import nodes_seeing, units_in_use
 from tests.support import by_hand
 
 VG = StorageType.LVM_VG
@@ -185,7 +185,7 @@ def test_which_nodes_see_a_pool(
 ) -> None:
     plain = cluster(*nodes)
     groups = (replace(plain.groups[0], tags=group_tags), replace(plain.groups[0], name="b", uuid="uuid-2"))
-    assert sees(replace(plain, groups=groups), POOL) == expected
+    assert nodes_seeing(replace(plain, groups=groups), POOL) == expected
 
 
 @pytest.mark.parametrize("tag", ["htools:storage:zfs/fast", "htools:storage:rados", "htools:storage:rados/"])

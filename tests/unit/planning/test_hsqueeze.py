@@ -105,7 +105,7 @@ def test_phases_come_one_after_the_other() -> None:
     assert again.state.pnode.tolist() == both.state.pnode.tolist()
     halfway = 1 + next(row for row, jobs in enumerate(proposal.jobs) if jobs[0].title == "untag n3")
     nodes = (replace(node, offline=node.name == "n3") for node in with_mirror().nodes)
-    now = replace(with_mirror(), nodes=tuple(nodes), instances=first.state.settled().instances)
+    now = replace(with_mirror(), nodes=tuple(nodes), instances=first.state.to_cluster().instances)
     review = proposal.review("stop", ignore)
     assert review(with_mirror(), proposal.jobs, 0).obstacle is None
     assert review(now, proposal.jobs[halfway:], halfway).obstacle is None

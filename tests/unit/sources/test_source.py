@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.backends import simu, text
-from ganeti_htools.client import asking
+from ganeti_htools.client import calls
 from ganeti_htools.luxi import relayed
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
@@ -96,7 +96,7 @@ def told_by_daemon(monkeypatch: pytest.MonkeyPatch, **state: Any) -> None:
         assert (path, method, args) == ("/socket", "cluster", {"fresh": True})
         return document
 
-    monkeypatch.setattr(asking, "ask", ask)
+    monkeypatch.setattr(calls, "ask", ask)
 
 
 def test_htoolsd(monkeypatch: pytest.MonkeyPatch) -> None:

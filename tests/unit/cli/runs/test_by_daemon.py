@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ganeti_htools.cli.runs import by_daemon
-from ganeti_htools.client import asking
-from ganeti_htools.client.asking import NoAnswerError
+from ganeti_htools.client import calls
+from ganeti_htools.client.calls import NoReplyError
 from ganeti_htools.commandline.programs import HBAL
 from ganeti_htools.commandline.reading import obey
 from ganeti_htools.model.errors import HtoolsError, UsageError
@@ -49,7 +49,7 @@ class Daemon:
 
 def test_a_plan_is_asked_for_with_the_options_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = Daemon(plan={"id": "beef"})
-    monkeypatch.setattr(asking, "ask", daemon.ask)
+    monkeypatch.setattr(calls, "ask", daemon.ask)
     line = obey(HBAL, ["-D/socket"])
     assert by_daemon.plan(line, "hbal", hbal.Options(group="g"), {"nodes": 1}) == {"id": "beef"}
     wishes = {"tool": "hbal", "options": {"group": "g"}, "generations": {"nodes": 1}}
@@ -59,7 +59,7 @@ def test_a_plan_is_asked_for_with_the_options_that_matter(monkeypatch: pytest.Mo
 def test_a_plan_that_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = {"ending": None, "going_on": "jobs 1"}
     daemon = Daemon(follow={"execution": outcome})
-    monkeypatch.setattr(asking, "ask", daemon.ask)
+    monkeypatch.setattr(calls, "ask", daemon.ask)
     line = obey(HBAL, ["-D/socket", "-X", "--no-wait", "--on-change=stop"])
     said: list[str] = []
     assert by_daemon.carry_out(line, "beef", said.append) == outcome
@@ -71,8 +71,8 @@ def test_a_plan_that_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_is_not_known_whether_a_plan_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon = Daemon(execute=NoAnswerError("no answer"))
-    monkeypatch.setattr(asking, "ask", daemon.ask)
+    daemon = Daemon(execute=NoReplyError("no answer"))
+    monkeypatch.setattr(calls, "ask", daemon.ask)
     line = obey(HBAL, ["-D/socket", "-X", "--no-wait"])
     with pytest.raises(HtoolsError) as raised:
         by_daemon.carry_out(line, "beef", print)

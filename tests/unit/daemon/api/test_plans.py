@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from ganeti_htools.client.following import LONGEST
+from ganeti_htools.client.plan_changes import LONGEST
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from htoolsd.api.plans import PlanMethods
 from htoolsd.plans.plans import Plans

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.model.cluster import Cluster, Disk, Instance
-from ganeti_htools.model.known_storage import Room
+from ganeti_htools.model.known_storage import UnitSpace
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from htoolsd.sync.storage import Report, Storage, furnished, others_named, reported, revised, taken_of
@@ -26,7 +26,11 @@ def cluster(*rows: Instance) -> Cluster:
 
 
 def report(hdd: int, ssd: int, hdd_taken: int = 0, ssd_taken: int = 0) -> Report:
-    rooms = {HDD: Room(9000, hdd), SSD: Room(9000, ssd), DesiredUnit(LVM, "system"): Room(9, 9)}
+    rooms = {
+        HDD: UnitSpace(9000, hdd),
+        SSD: UnitSpace(9000, ssd),
+        DesiredUnit(LVM, "system"): UnitSpace(9, 9),
+    }
     return Report(rooms, {HDD: hdd_taken, SSD: ssd_taken}, 0.0)
 
 
@@ -75,7 +79,7 @@ def test_a_node_that_is_not_there_has_no_units() -> None:
 
 
 def test_a_disk_that_comes_or_goes_meanwhile_leaves_rather_too_little() -> None:
-    found = {"one": {HDD: Room(9000, 8000)}}
+    found = {"one": {HDD: UnitSpace(9000, 8000)}}
     for before, after in ((0, 500), (500, 0)):
         taken = {"one": {HDD: before}}, {"one": {HDD: after}}
         known = reported(Storage(), ["one"], found, taken, 7.0)
@@ -85,7 +89,7 @@ def test_a_disk_that_comes_or_goes_meanwhile_leaves_rather_too_little() -> None:
 
 def test_nodes_that_did_not_answer_are_not_known_any_more() -> None:
     known = Storage({}, {"one": report(1, 1), "two": report(2, 2), "three": report(3, 3)}, generation=4)
-    found = {"one": {HDD: Room(5, 5)}}
+    found = {"one": {HDD: UnitSpace(5, 5)}}
     new = reported(known, ["one", "two"], found, ({}, {}), 1.0)
     assert (set(new.reports), new.generation) == ({"one", "three"}, 5)
 

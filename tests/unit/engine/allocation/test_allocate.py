@@ -26,7 +26,7 @@ def state_of(*policies: AllocPolicy, networks: tuple[str, ...] = ("net",)) -> St
 
 def asked_of(state: State, template: DiskTemplate = DiskTemplate.PLAIN, *networks: str) -> RequestedInstance:
     nics = tuple(Nic(network=network) for network in networks)
-    return state.ask(replace(instance("new", template, ""), nics=nics))
+    return state.requested_instance(replace(instance("new", template, ""), nics=nics))
 
 
 def test_candidates() -> None:

@@ -37,7 +37,9 @@ def placed(state: State, count: int = 1, mem: int = 1000) -> tuple[tuple[str, ..
     """The nodes that were chosen, and by what: later instances lost for each interval, and disk left."""
     template = DiskTemplate.PLAIN if count == 1 else DiskTemplate.DRBD
     new = replace(instance("new", template, "", mem=mem), disks=(Disk(GIB, spindles=1),))
-    found = exclusive_storage.in_group(state, state.ask(new), count, 0, PlacementOptions()).solution
+    found = exclusive_storage.in_group(
+        state, state.requested_instance(new), count, 0, PlacementOptions()
+    ).solution
     assert found is not None
     return tuple(state.names(found.nodes)), found.metric
 
@@ -69,7 +71,7 @@ def test_a_mirrored_instance_takes_two_nodes() -> None:
 )
 def test_what_cannot_be_placed_is_refused(nodes: dict[str, int], count: int, problem: str) -> None:
     state = state_of(memory=nodes, disks=dict.fromkeys(nodes, GIB))
-    asked = state.ask(instance("new", DiskTemplate.PLAIN, ""))
+    asked = state.requested_instance(instance("new", DiskTemplate.PLAIN, ""))
     with pytest.raises(RequestFailed, match=problem):
         exclusive_storage.in_group(state, asked, count, 0, PlacementOptions())
 

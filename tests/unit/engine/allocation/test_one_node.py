@@ -13,7 +13,7 @@ from ganeti_htools.model.types import DiskTemplate, Fail
 from tests.support.by_hand import cluster, instance
 
 STATE = derive(cluster({"a": 10_000, "b": 20_000, "c": 500, "d": 20_000}, []))
-ASKED = STATE.ask(instance("new", DiskTemplate.PLAIN, ""))
+ASKED = STATE.requested_instance(instance("new", DiskTemplate.PLAIN, ""))
 NODES = np.arange(4)
 EVERYONE = np.ones(4, np.bool_)
 

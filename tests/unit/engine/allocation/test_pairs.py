@@ -37,7 +37,7 @@ def given() -> tuple[State, RequestedInstance]:
         instance("large", DiskTemplate.PLAIN, "c", mem=9_500),
     ]
     state = derive(cluster(dict.fromkeys("abcd", 10_000), here))
-    return state, state.ask(instance("new", DiskTemplate.DRBD, ""))
+    return state, state.requested_instance(instance("new", DiskTemplate.DRBD, ""))
 
 
 def test_pairs_as_judged() -> None:

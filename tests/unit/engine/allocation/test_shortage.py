@@ -40,7 +40,7 @@ def asked(template: DiskTemplate, size: int, kind: StorageType, key: str) -> tup
     disk = Disk(size, 1, DesiredUnit(kind, key))
     row = replace(instance("new", template, ""), dsk=size, disks=(disk,))
     state = derive(ONE_GROUP, [row])
-    return state, state.ask(row)
+    return state, state.requested_instance(row)
 
 
 def remark(template: DiskTemplate, size: int, kind: StorageType, key: str) -> str:
@@ -97,7 +97,7 @@ def test_a_pool_that_a_node_does_not_see() -> None:
 
 def test_nothing_is_told_while_no_node_tells_its_units() -> None:
     state = derive(simu.parse(["p,1,100,64g,4"]))
-    assert shortage.lacking(state, state.ask(instance("new", PLAIN, "")), 0) == ""
+    assert shortage.lacking(state, state.requested_instance(instance("new", PLAIN, "")), 0) == ""
 
 
 def test_a_mirror_whose_unit_is_full_is_named() -> None:
@@ -120,8 +120,8 @@ def test_a_pool_that_tags_tell_of() -> None:
     plain = replace(ONE_GROUP, nodes=tuple(replace(node, storage=None) for node in nodes), default_units=())
     row = replace(instance("new", RBD, ""), disks=(Disk(1024, 1, pool),))
     state = derive(plain, [row])
-    assert shortage.lacking(state, state.ask(row), 0) == ""
-    assert shortage.lacking(state, state.ask(row), 1) == "does not see rados/vms"
+    assert shortage.lacking(state, state.requested_instance(row), 0) == ""
+    assert shortage.lacking(state, state.requested_instance(row), 1) == "does not see rados/vms"
     found = decide(state, Allocate(Placement(row, 1, None), None), PlacementOptions(capacity=False))
     assert isinstance(found.result, tuple)
     assert found.result[0].nodes == (0,)
@@ -162,7 +162,9 @@ def test_what_lacks_of_a_custom_class(there: tuple[Inventory, ...], amount: int,
 def test_why_a_node_is_refused_for_a_custom_class() -> None:
     state = derive(gpus(Inventory(3), Inventory(5), None, None))
     row = replace(instance("new", PLAIN, ""), tags=(tags.demand(GPU, 4),))
-    found = [shortage.lacking(state, state.ask(row), node, fail=Fail.RESOURCE) for node in range(3)]
+    found = [
+        shortage.lacking(state, state.requested_instance(row), node, fail=Fail.RESOURCE) for node in range(3)
+    ]
     assert found == ["lacks 1 of CUSTOM_GPU", "", "has no CUSTOM_GPU"]
 
 

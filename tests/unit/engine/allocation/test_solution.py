@@ -19,7 +19,7 @@ def state() -> State:
 
 def solution(state: State, template: DiskTemplate) -> Solution:
     """One of three places was chosen: the node b, with the secondary c if the instance is mirrored."""
-    asked, everywhere = state.ask(instance("new", template, "")), np.ones(3, np.bool_)
+    asked, everywhere = state.requested_instance(instance("new", template, "")), np.ones(3, np.bool_)
     if template is DiskTemplate.DRBD:
         trial = placements.allocate_pairs(state, asked, np.array([1]), np.array([2]), np.zeros(1, np.int64))
     else:

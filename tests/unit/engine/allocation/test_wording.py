@@ -15,7 +15,7 @@ from tests.support.by_hand import cluster, instance
 
 STATE = derive(cluster({"a": 10_000, "b": 10_000}, []))
 TRIAL = placements.allocate_pairs(
-    STATE, STATE.ask(instance("new", DiskTemplate.DRBD, "")), np.array([1]), np.array([0]), 0
+    STATE, STATE.requested_instance(instance("new", DiskTemplate.DRBD, "")), np.array([1]), np.array([0]), 0
 )
 FOUND = Solution({Fail.DISK: 1, Fail.MEM: 2}, 3, 1.5, TRIAL)
 

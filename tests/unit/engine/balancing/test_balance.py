@@ -163,7 +163,7 @@ def test_disks_are_copied_only_where_that_gains_much(seed: int) -> None:
             gains = [current - each[0].score if each else 0.0 for each in (best, cheap)]
             much = gains[0] > factor * gains[1]
             assert steps == (best if much or not cheap else cheap)
-            now = derive(after.settled())
+            now = derive(after.to_cluster())
 
 
 def test_only_a_move_without_copying_that_gains_too_stops_one_that_copies() -> None:

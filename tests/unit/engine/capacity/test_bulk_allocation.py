@@ -58,7 +58,7 @@ def test_the_state_is_that_of_the_cluster_then(row: Instance) -> None:
     state = two_nodes()
     filled = fill(state, row, np.arange(2), limit=2)
     assert filled.placed == 2
-    again = derive(state.settled())
+    again = derive(state.to_cluster())
     for name in ("i_mem", "f_dsk", "u_cpu", "r_mem", "fail_n1", "primaries", "secondaries"):
         assert getattr(state.columns, name).tolist() == getattr(again.columns, name).tolist(), name
     assert np.array_equal(state.peers, again.peers)

@@ -18,7 +18,7 @@ NEW = instance("new", DiskTemplate.EXT, "")
 def search(*nodes: Node, instances: tuple[Instance, ...] = (), row: Instance = NEW) -> OneNodeSearch:
     state = derive(Cluster((Group("group1", "uuid-1"),), nodes, instances))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return OneNodeSearch(state, state.ask(row), np.flatnonzero(~state.columns.offline))
+        return OneNodeSearch(state, state.requested_instance(row), np.flatnonzero(~state.columns.offline))
 
 
 def chosen(*nodes: Node, instances: tuple[Instance, ...] = (), row: Instance = NEW) -> list[int]:
@@ -82,7 +82,7 @@ def test_the_same_as_for_one_alone(where: str) -> None:
     every = np.ones(3, np.bool_)
     for _ in range(5):
         state = found.state
-        trial = placements.allocate_one(state, state.ask(NEW), np.arange(3), every)
+        trial = placements.allocate_one(state, state.requested_instance(NEW), np.arange(3), every)
         fresh = [choice.afresh(state, trial, candidate, every) for candidate in range(3)]
         assert found.afresh(np.arange(3)).tolist() == fresh
         best = found.best()

@@ -19,7 +19,7 @@ GROUPS = Group("group1", "uuid-1"), Group("group2", "uuid-2")
 
 def search(*nodes: Node, tags: tuple[str, ...] = (), mem: int = 1000) -> PairSearch:
     state = derive(Cluster(GROUPS, nodes, (), tags))
-    asked = state.ask(replace(NEW, mem=mem))
+    asked = state.requested_instance(replace(NEW, mem=mem))
     with np.errstate(divide="ignore", invalid="ignore"):
         return PairSearch(state, asked, np.flatnonzero(~state.columns.offline))
 

@@ -21,7 +21,7 @@ def search(
     *nodes: Node, candidates: tuple[int, ...] = (), groups: tuple[Group, ...] = (GROUP,)
 ) -> BulkSearch:
     state = derive(Cluster(groups, nodes, ()))
-    found = BulkSearch(state, state.ask(NEW), np.array(candidates or range(len(nodes))))
+    found = BulkSearch(state, state.requested_instance(NEW), np.array(candidates or range(len(nodes))))
     with np.errstate(divide="ignore", invalid="ignore"):
         found.look(range(len(found.nodes)))
     return found

@@ -42,10 +42,10 @@ def test_a_pool_is_one_for_all_nodes(nodes: int) -> None:
 def test_what_is_saved_has_no_room_that_new_instances_took() -> None:
     here = state()
     found = standard(here, KIND, InstanceSize(128, 1024, 1), site(here), 4)
-    saved = derive(found.state.settled())
+    saved = derive(found.state.to_cluster())
     assert site(saved).pools.left(saved) == site(here).pools.left(found.state)
     assert standard(saved, KIND, InstanceSize(128, 1024, 1), site(saved), None).placed == 5
-    assert derive(saved.settled()).cluster == saved.cluster
+    assert derive(saved.to_cluster()).cluster == saved.cluster
 
 
 def test_a_limit_below_the_room_is_kept_to() -> None:

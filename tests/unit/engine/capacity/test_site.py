@@ -112,5 +112,5 @@ def test_pairs_are_tried_group_by_group() -> None:
     state = two_groups([])
     new = replace(instance("new", DiskTemplate.DRBD, ""), mem=2_500)
     site = chosen_site(state, PlacementOptions())
-    found = on_all_pairs(state, state.ask(new), site, site.redundancy(state))
+    found = on_all_pairs(state, state.requested_instance(new), site, site.redundancy(state))
     assert [sorted(each.nodes) for each in found] == [[0, 1], [2, 3]]

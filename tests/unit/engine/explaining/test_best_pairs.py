@@ -54,7 +54,7 @@ class Telling(Reporter):
 
 
 def told(redundancy: Check | None) -> Telling:
-    asked, reporter = STATE.ask(instance("new", DiskTemplate.DRBD, "")), Telling()
+    asked, reporter = STATE.requested_instance(instance("new", DiskTemplate.DRBD, "")), Telling()
     on_pairs(STATE, asked, NODES, NODES, BASE, PlacementOptions(), redundancy, reporter)
     return reporter
 

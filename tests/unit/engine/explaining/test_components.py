@@ -21,7 +21,7 @@ EVERYONE = np.ones(3, np.bool_)
 
 def tried(state: State) -> Trial:
     """A new instance on each node."""
-    asked = state.ask(instance("new", DiskTemplate.PLAIN, ""))
+    asked = state.requested_instance(instance("new", DiskTemplate.PLAIN, ""))
     return placements.allocate_one(state, asked, np.arange(3), EVERYONE)
 
 

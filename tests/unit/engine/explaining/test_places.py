@@ -21,7 +21,7 @@ from tests.support.by_hand import cluster, instance
 STATE = derive(cluster({"a": 10_000, "b": 500, "c": 20_000}, [instance("here", DiskTemplate.PLAIN, "c")]))
 EVERYONE = np.ones(3, np.bool_)
 BASE = choice.base(STATE, EVERYONE)
-ASKED = STATE.ask(instance("new", DiskTemplate.PLAIN, ""))
+ASKED = STATE.requested_instance(instance("new", DiskTemplate.PLAIN, ""))
 TRIAL = placements.allocate_one(STATE, ASKED, np.arange(3), EVERYONE)
 
 
@@ -41,7 +41,7 @@ UNITS = derive(simu.parse(["p,1,9g,64g,4;lvm-vg,ssdvg,1500", "p,1,9g,64g,4;lvm-v
 
 def on_ssdvg(template: DiskTemplate, size: int = 1024) -> RequestedInstance:
     disk = Disk(size, unit=DesiredUnit(StorageType.LVM_VG, "ssdvg"))
-    return UNITS.ask(replace(instance("new", template, ""), dsk=size, disks=(disk,)))
+    return UNITS.requested_instance(replace(instance("new", template, ""), dsk=size, disks=(disk,)))
 
 
 def test_of_a_place_refused_for_its_disks_the_unit_is_told() -> None:

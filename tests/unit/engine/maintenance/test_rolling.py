@@ -145,6 +145,6 @@ def test_nothing_goes_to_an_offline_node_or_another_group() -> None:
 
 def test_the_state_stays_what_it_was() -> None:
     state = state_of([instance(f"i{n}", EXT, f"n{n}", mem=4500) for n in range(4)])
-    before = state.settled()
+    before = state.to_cluster()
     grouped(state, Maintenance(full=True))
-    assert state.settled() == before
+    assert state.to_cluster() == before

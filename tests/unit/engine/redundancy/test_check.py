@@ -102,10 +102,10 @@ def test_nothing_comes_back_on_a_node_that_is_offline_already() -> None:
 
 def test_looking_at_a_loss_changes_nothing() -> None:
     state = state_of([instance("m", DRBD, "n0", "n1"), instance("l", PLAIN, "n0")])
-    before = state.settled()
+    before = state.to_cluster()
     check.lose(state, 0)
     check.tolerance(state, all_of(state))
-    assert state.settled() == before
+    assert state.to_cluster() == before
 
 
 def test_what_loses_its_data_is_no_return_to_count_on() -> None:

@@ -33,14 +33,14 @@ def known(instances: Sequence[Instance], options: PlacementOptions | None = None
 def on_each(state: State, new: Instance) -> Trial:
     """A new instance on each node."""
     rows = np.arange(len(state.group))
-    return placements.allocate_one(state, state.ask(new), rows, np.ones(len(rows), np.bool_))
+    return placements.allocate_one(state, state.requested_instance(new), rows, np.ones(len(rows), np.bool_))
 
 
 def test_without_a_mirror_what_is_on_a_node_is_lost_with_it() -> None:
     assert known([instance("old", DRBD, "a")]).missing
     assert known([instance("old", DRBD, "a", "b")]).holds()
     redundancy, rows = known([]), np.arange(3)
-    new = redundancy.state.ask(instance("new", DRBD, ""))
+    new = redundancy.state.requested_instance(instance("new", DRBD, ""))
     assert not redundancy.admits(new, rows, None).any()
     assert redundancy.admits(new, rows, rows).all()
 
@@ -48,7 +48,7 @@ def test_without_a_mirror_what_is_on_a_node_is_lost_with_it() -> None:
 def test_a_secondary_needs_memory_for_all_that_one_node_leaves_to_it() -> None:
     redundancy = known([instance("old", DRBD, "a", "b", mem=6_000)])
     rows = np.arange(3)
-    new = redundancy.state.ask(instance("new", DRBD, "", mem=4_000))
+    new = redundancy.state.requested_instance(instance("new", DRBD, "", mem=4_000))
     admitted = redundancy.admits(new, rows, rows)
     assert not admitted[0, 1]
     assert admitted[0, 2]
@@ -68,7 +68,7 @@ def test_spindles_are_missed_by_mirrored_instances_on_the_default_unit(
     )
     state = derive(described)
     redundancy = assess(state, np.ones(3, np.bool_), PlacementOptions())
-    new = state.ask(replace(instance("new", EXT, ""), disks=(Disk(1024, 2),)))
+    new = state.requested_instance(replace(instance("new", EXT, ""), disks=(Disk(1024, 2),)))
     assert redundancy.admits(new, np.arange(3), None).tolist() == admitted
 
 
@@ -91,7 +91,9 @@ def test_a_place_is_confirmed_if_each_node_can_still_be_lost() -> None:
     assert suspects[0] == 2  # there is an instance more that needs room
     assert not redundancy.hopeless(suspects)
     assert redundancy.rejects(trial.asked, 2, suspects)
-    assert redundancy.rules_out(redundancy.state.ask(instance("new", EXT, "", mem=9_000)), np.arange(3), None)
+    assert redundancy.rules_out(
+        redundancy.state.requested_instance(instance("new", EXT, "", mem=9_000)), np.arange(3), None
+    )
 
 
 def test_lost_nodes_stay_known_with_an_instance_more() -> None:
@@ -116,7 +118,7 @@ def test_lost_nodes_stay_known_with_a_mirrored_instance_more() -> None:
     redundancy = known([*TIGHT, instance("old", DRBD, "c", "a", mem=1_000)])
     redundancy.lost[0] = failed_over(redundancy.state, 0, redundancy.scope, redundancy.arrivals)
     state, pair = redundancy.state, (np.array([1]), np.array([2]))
-    asked = state.ask(instance("new", DRBD, "", mem=500))
+    asked = state.requested_instance(instance("new", DRBD, "", mem=500))
     trial = placements.allocate_pairs(state, asked, *pair, state.peers[pair])
     settling.settle(state, trial)
     after = redundancy.after(asked, [(1, 2)])
@@ -139,7 +141,9 @@ def test_what_one_lost_node_leaves_is_not_what_another_does_once_an_instance_fai
     redundancy = known(TIGHT)
     assert redundancy._lost(0) is not None
     state, pair = redundancy.state, (np.array([0]), np.array([2]))
-    trial = placements.allocate_pairs(state, state.ask(instance("new", DRBD, "", mem=500)), *pair, 0)
+    trial = placements.allocate_pairs(
+        state, state.requested_instance(instance("new", DRBD, "", mem=500)), *pair, 0
+    )
     settling.settle(state, trial)
     after = redundancy.after(trial.asked, [(0, 2)])
     assert after is not None
@@ -161,7 +165,7 @@ def test_offline_nodes_count_unless_existing_errors_are_accepted(accept: bool) -
 def test_an_instance_that_only_gets_a_secondary_is_what_it_was() -> None:
     rows = np.arange(3)
     check = Unmirrored(known([instance("old", PLAIN, "a")]))
-    asked = check.before.state.ask(instance("new", DRBD, ""))
+    asked = check.before.state.requested_instance(instance("new", DRBD, ""))
     assert check.admits(asked, rows, rows).all()
     broken = Unmirrored(known([instance("old", DRBD, "a")]))
     assert not broken.admits(asked, rows, rows).any()

@@ -64,7 +64,9 @@ def test_one_more_instance_is_as_if_it_had_been_there(
     template = rng.choice((DiskTemplate.PLAIN, DiskTemplate.EXT))
     row = rng.choice([each for each in state.cluster.instances if not each.forthcoming])
     mem = row.mem // rng.choice((1, 2))
-    asked = state.ask(replace(row, name="new", mem=mem, template=template, snode=None, tags=()))
+    asked = state.requested_instance(
+        replace(row, name="new", mem=mem, template=template, snode=None, tags=())
+    )
     trial = placements.allocate_one(state, asked, rows, everyone, force=True)
     for node in rows.tolist():
         lost = failed_over(state, node, everyone, known)
@@ -90,7 +92,7 @@ def test_one_more_mirrored_instance_is_as_if_it_had_been_there(seed: int) -> Non
     everyone, known, rows = np.ones(len(state.group), np.bool_), Arrivals(), np.arange(len(state.group))
     row = rng.choice([each for each in state.cluster.instances if not each.forthcoming])
     mem = max(64, row.mem // rng.choice((1, 2, 4)))
-    asked = state.ask(replace(row, name="new", mem=mem, template=DiskTemplate.DRBD, tags=()))
+    asked = state.requested_instance(replace(row, name="new", mem=mem, template=DiskTemplate.DRBD, tags=()))
     p, s = np.nonzero(~np.eye(len(rows), dtype=np.bool_) & (state.group[:, np.newaxis] == state.group))
     trial = placements.allocate_pairs(state, asked, p, s, state.peers[p, s], force=True)
     fits = np.flatnonzero(trial.codes == FITS).tolist()
@@ -126,7 +128,7 @@ def test_instances_learnt_together_change_what_each_changes_alone(seed: int) -> 
     row, score = state.cluster.instances[0], nodes_left.Nodes(state, exclusive=False).score
     for template in (DiskTemplate.DRBD, DiskTemplate.PLAIN):
         several = [
-            state.ask(
+            state.requested_instance(
                 replace(row, mem=rng.randint(64, 999), dsk=size, disks=(Disk(size, 1),), template=template)
             )
             for size in (1024, 2048, 2048)

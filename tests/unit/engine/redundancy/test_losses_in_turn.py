@@ -53,7 +53,7 @@ def any_asked(rng: random.Random, state: State) -> RequestedInstance:
     template = rng.choice((PLAIN, EXT))
     row = rng.choice([each for each in state.cluster.instances if not each.forthcoming])
     mem = max(64, row.mem // rng.choice((1, 2, 4, 8)))
-    return state.ask(replace(row, name="new", mem=mem, template=template, snode=None, tags=()))
+    return state.requested_instance(replace(row, name="new", mem=mem, template=template, snode=None, tags=()))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -113,7 +113,10 @@ def test_all_pairs_at_once_are_one_by_one(seed: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(losses_in_turn, "BATCH", rng.choice((1, 1 << 17)))
     everyone, known, rows = np.ones(len(state.group), np.bool_), Arrivals(), range(len(state.group))
     row = replace(any_asked(rng, state).row, template=DRBD, status=rng.choice((Status.RUNNING, Status.DOWN)))
-    sizes = [state.ask(replace(row, mem=row.mem * number, dsk=row.dsk // number)) for number in (1, 2, 7)]
+    sizes = [
+        state.requested_instance(replace(row, mem=row.mem * number, dsk=row.dsk // number))
+        for number in (1, 2, 7)
+    ]
     pairs = np.array([(*rng.sample(rows, 2), rng.randrange(3)) for _ in range(20)])
     for node in rows:
         lost = failed_over(state, node, everyone, known)
@@ -130,7 +133,7 @@ def test_memory_for_failovers_is_left_alone() -> None:
         {"a": 10_000, "b": 10_000, "c": 10_000}, [instance("old", DRBD, "a", "b", mem=6_000)]
     )
     redundancy = assess(derive(described), np.ones(3, np.bool_), PlacementOptions())
-    asked = redundancy.state.ask(instance("new", EXT, "", mem=1_000))
+    asked = redundancy.state.requested_instance(instance("new", EXT, "", mem=1_000))
     assert redundancy.bears_in_turn(asked, [1, 1, 2]) == 3
     assert redundancy.bears_in_turn(asked, [1, 1, 2, 1, 1]) == 0  # b has to keep 6,000 MiB
 
@@ -142,6 +145,6 @@ def test_of_equal_nodes_the_last_takes_it() -> None:
     lost = [failed_over(state, node, everyone, Arrivals()) for node in range(2)]
     assert lost[0] is not None
     assert lost[1] is not None
-    asked = state.ask(instance("new", EXT, "", mem=1_000))
+    asked = state.requested_instance(instance("new", EXT, "", mem=1_000))
     found = {each.lost: each.nodes for each in recovered([lost[0], lost[1]], asked, np.array([[0, 1, 0, 0]]))}
     assert found == {0: [3], 1: [3]}

@@ -38,7 +38,7 @@ def test_an_instance_does_not_conflict_with_itself() -> None:
     state = state_of(web("one", "a", "b"), web("two", "b", "a"))
     assert affinity.tag_conflicts(state, state.instance(0)).tolist() == [0, 1, 0]
     new = instance("new", DiskTemplate.DRBD, "", tags=WEB)
-    assert affinity.tag_conflicts(state, state.ask(new)).tolist() == [1, 1, 0]
+    assert affinity.tag_conflicts(state, state.requested_instance(new)).tolist() == [1, 1, 0]
 
 
 def test_desired_locations_that_no_node_has_are_missed_everywhere() -> None:

@@ -30,7 +30,7 @@ def everywhere(state: State) -> Bools:
 
 def tried(state: State, mem: int = 1000) -> Trial:
     """A new instance on each node."""
-    asked = state.ask(instance("new", DiskTemplate.EXT, "", mem=mem))
+    asked = state.requested_instance(instance("new", DiskTemplate.EXT, "", mem=mem))
     return placements.allocate_one(state, asked, np.arange(len(NODES)), everywhere(state))
 
 

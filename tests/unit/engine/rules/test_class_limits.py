@@ -43,7 +43,7 @@ def state(gpus: tuple[int, ...], *rows: Instance) -> State:
 def codes(on: State, new: Instance) -> list[int]:
     rows = np.arange(len(on.group))
     found: list[int] = placements.allocate_one(
-        on, on.ask(new), rows, np.ones(len(rows), np.bool_)
+        on, on.requested_instance(new), rows, np.ones(len(rows), np.bool_)
     ).codes.tolist()
     return found
 
@@ -88,7 +88,7 @@ def test_a_secondary_keeps_what_the_worst_of_its_peers_needs() -> None:
     assert codes(on, demanding(2, EXT, "")) == [FITS, FITS, REFUSED]
     p, s = np.array([(0, 2), (1, 2), (2, 0)]).T
     for amount, expected in ((1, [FITS, FITS, FITS]), (2, [REFUSED, FITS, REFUSED]), (3, [REFUSED] * 3)):
-        new = on.ask(demanding(amount, DRBD, ""))
+        new = on.requested_instance(demanding(amount, DRBD, ""))
         assert placements.allocate_pairs(on, new, p, s, on.peers[p, s]).codes.tolist() == expected, amount
 
 
@@ -128,8 +128,13 @@ def test_a_placement_that_leaves_too_little_is_not_redundant() -> None:
     on = state((2, 1), demanding(1, DRBD, "node0", "node1"))
     everywhere = np.ones(2, np.bool_)
     redundancy = assess(on, everywhere, PlacementOptions())
-    assert redundancy.admits(on.ask(demanding(1, EXT, "")), np.arange(2), None).tolist() == [True, False]
-    trial = placements.allocate_one(on, on.ask(demanding(1, EXT, "")), np.arange(2), everywhere, force=True)
+    assert redundancy.admits(on.requested_instance(demanding(1, EXT, "")), np.arange(2), None).tolist() == [
+        True,
+        False,
+    ]
+    trial = placements.allocate_one(
+        on, on.requested_instance(demanding(1, EXT, "")), np.arange(2), everywhere, force=True
+    )
     assert not redundancy.confirms(trial.only(0), [])
-    pair = redundancy.admits(on.ask(demanding(1, DRBD, "")), np.array([0]), np.array([1]))
+    pair = redundancy.admits(on.requested_instance(demanding(1, DRBD, "")), np.array([0]), np.array([1]))
     assert pair.tolist() == [[False]]

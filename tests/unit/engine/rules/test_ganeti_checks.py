@@ -67,7 +67,7 @@ def test_metadata_elsewhere_has_to_be_free_where_the_data_go() -> None:
     after = decide(state, request, OPTIONS).state
     # Taken is where it is.
     assert after.columns.f_dsk.tolist() == [500 - 256] * 2
-    assert after.settled().nodes[0].storage == node("a", xenvg=500 - 256, ssdvg=257).storage
+    assert after.to_cluster().nodes[0].storage == node("a", xenvg=500 - 256, ssdvg=257).storage
     (told,) = explained(derive(cluster(*nodes), [new]), request, OPTIONS)
     assert {place.lacks for place in told.places if place.pnode == 1} == {
         "lacks 57 MiB of disk space on lvm-vg/ssdvg"

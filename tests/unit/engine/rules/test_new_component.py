@@ -74,7 +74,7 @@ def test_a_new_component_counts_wherever_scores_are_computed() -> None:
         bulk = state.copy()
         fill(bulk, new, np.arange(5), limit=6)
         for number in range(6):
-            asked = state.ask(new)
+            asked = state.requested_instance(new)
             p, s = np.nonzero(np.arange(5)[:, np.newaxis] != np.arange(5))
             trial = placements.allocate_pairs(state, asked, p, s, state.peers[p, s])
             settling.settle(state, trial.only(choice.best(state, trial, everywhere)))

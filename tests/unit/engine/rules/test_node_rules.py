@@ -31,12 +31,12 @@ def alone(policy: dict[str, float] | None = None, **facts: object) -> State:
 
 
 def primary(state: State, new: Instance = NEW, conflicts: int = 0, force: bool = False) -> int:
-    _, codes = add_primary(state.columns.take([0]), state.ask(new), conflicts, 0, force)
+    _, codes = add_primary(state.columns.take([0]), state.requested_instance(new), conflicts, 0, force)
     return int(codes[0])
 
 
 def secondary(state: State, new: Instance = NEW, force: bool = False, ignore_disk: bool = False) -> int:
-    _, codes = add_secondary(state.columns.take([0]), state.ask(new), 0, force, ignore_disk)
+    _, codes = add_secondary(state.columns.take([0]), state.requested_instance(new), 0, force, ignore_disk)
     return int(codes[0])
 
 
@@ -105,7 +105,7 @@ def test_the_disk_of_a_lost_primary_is_there() -> None:
 def test_a_forthcoming_instance_changes_only_what_counts_it() -> None:
     state = alone()
     old = state.columns.take([0])
-    new, _ = add_primary(old, state.ask(replace(NEW, forthcoming=True)), 0, 0)
+    new, _ = add_primary(old, state.requested_instance(replace(NEW, forthcoming=True)), 0, 0)
     changed = {name for name in old._fields if getattr(new, name) is not getattr(old, name)}
     assert changed == {
         *("f_mem_forth", "f_dsk_forth", "f_spindles_forth", "u_cpu_forth", "inst_spindles_forth", "conflicts")
@@ -115,17 +115,17 @@ def test_a_forthcoming_instance_changes_only_what_counts_it() -> None:
 def test_columns_that_are_one_object_stay_one() -> None:
     state = alone()
     old = state.columns.take([0])
-    new, _ = add_primary(old, state.ask(NEW), 0, 0)
+    new, _ = add_primary(old, state.requested_instance(NEW), 0, 0)
     assert old.f_dsk is old.f_dsk_forth
     assert new.f_dsk is new.f_dsk_forth
     assert new.load_cpu is new.load_mem is new.load_net
-    other, _ = add_primary(old, state.ask(replace(NEW, load=replace(NEW.load, mem=2.0))), 0, 0)
+    other, _ = add_primary(old, state.requested_instance(replace(NEW, load=replace(NEW.load, mem=2.0))), 0, 0)
     assert (other.load_mem - other.load_cpu).tolist() == [1.0]
 
 
 def test_coming_and_going_cancel_out() -> None:
     state = alone()
-    asked, old = state.ask(NEW), state.columns.take([0])
+    asked, old = state.requested_instance(NEW), state.columns.take([0])
     back = remove_primary(add_primary(old, asked, 1, 2)[0], asked, 1, 2)
     also = remove_secondary(add_secondary(old, asked, 100)[0], asked, int(old.r_mem[0]))
     for name in old._fields:
@@ -138,4 +138,4 @@ def test_a_secondary_raises_what_is_kept_free() -> None:
     state = alone()
     old = state.columns.take([0])
     assert old.r_mem.tolist() == [500]
-    assert add_secondary(old, state.ask(NEW), 300)[0].r_mem.tolist() == [1300]
+    assert add_secondary(old, state.requested_instance(NEW), 300)[0].r_mem.tolist() == [1300]

@@ -81,7 +81,7 @@ def test_nodes_become_what_they_are_afterwards(
 
 def test_a_new_mirrored_instance_on_a_pair() -> None:
     state = state_of(NEIGHBOUR)
-    asked = state.ask(replace(MIRRORED, pnode="", snode=None))
+    asked = state.requested_instance(replace(MIRRORED, pnode="", snode=None))
     peers = state.peers[[0], [1]]
     trial = placements.allocate_pairs(state, asked, np.array([0]), np.array([1]), peers)
     assert trial.codes.tolist() == [FITS]

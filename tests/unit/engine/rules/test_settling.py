@@ -23,7 +23,7 @@ def test_a_new_instance_gets_a_row() -> None:
     old, new = instance("old", DiskTemplate.EXT, "a"), instance("new", DiskTemplate.EXT, "c")
     state = derive(cluster(NODES, [old]))
     trial = placements.allocate_one(
-        state, state.ask(instance("new", DiskTemplate.EXT, "")), np.arange(3), EVERYWHERE
+        state, state.requested_instance(instance("new", DiskTemplate.EXT, "")), np.arange(3), EVERYWHERE
     )
     assert settling.settle(state, trial.only(2)) == 1
     assert_equal(state, derive(cluster(NODES, [old, new])))

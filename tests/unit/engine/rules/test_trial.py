@@ -30,12 +30,12 @@ def state_of() -> State:
 
 
 def one_node(state: State) -> Trial:
-    asked = state.ask(instance("new", DiskTemplate.PLAIN, "", tags=("service:web",)))
+    asked = state.requested_instance(instance("new", DiskTemplate.PLAIN, "", tags=("service:web",)))
     return placements.allocate_one(state, asked, NODES, EVERYONE)
 
 
 def pairs(state: State) -> Trial:
-    asked = state.ask(instance("new", DiskTemplate.DRBD, ""))
+    asked = state.requested_instance(instance("new", DiskTemplate.DRBD, ""))
     rows = NODES[:, np.newaxis]
     return placements.allocate_pairs(state, asked, rows, NODES, state.peers[rows, NODES])
 
@@ -63,7 +63,11 @@ def test_pairs_are_scored_in_blocks(monkeypatch: pytest.MonkeyPatch, block: int)
     assert scores.shape == (4, 4)
     for pnode, snode in ((0, 1), (1, 0), (2, 3)):
         after = state.copy()
-        asked, p, s = state.ask(instance("new", DiskTemplate.DRBD, "")), np.array([pnode]), np.array([snode])
+        asked, p, s = (
+            state.requested_instance(instance("new", DiskTemplate.DRBD, "")),
+            np.array([pnode]),
+            np.array([snode]),
+        )
         settling.settle(after, placements.allocate_pairs(state, asked, p, s, state.peers[p, s]))
         assert scores[pnode, snode] == pytest.approx(score_of(after))
 

@@ -12,11 +12,11 @@ import numpy as np
 from ganeti_htools.model import resource_classes
 from ganeti_htools.model.cluster import Node
 from ganeti_htools.model.columns import Ints
+from ganeti_htools.model.resource_usage import local_unit_classes
 from ganeti_htools.model.units import Units, unit_on
-from ganeti_htools.model.uses import classes_of
 
 
-class Reserved(NamedTuple):
+class NodeReservations(NamedTuple):
     """What is kept of each node: memory (MiB), CPUs, spindles, and disk space of each unit that it has (MiB;
     units by nodes). ``free_spindles`` are those of nodes where free spindles count.
     """
@@ -28,11 +28,11 @@ class Reserved(NamedTuple):
     disk: Ints
 
 
-def reserved(nodes: Sequence[Node], units: Units) -> Reserved:
+def node_reservations(nodes: Sequence[Node], units: Units) -> NodeReservations:
     """What is kept of each node."""
     if not any(node.inventories for node in nodes):
         nothing = np.zeros(len(nodes), np.int64)
-        return Reserved(
+        return NodeReservations(
             nothing, nothing, nothing, nothing, np.zeros((len(units.local), len(nodes)), np.int64)
         )
     kept = [{name: each.reserved for name, each in node.inventories} for node in nodes]
@@ -41,10 +41,10 @@ def reserved(nodes: Sequence[Node], units: Units) -> Reserved:
         return np.array([each.get(name, 0) for each in kept], np.int64)
 
     there = [[unit_on(node, units, unit) is not None for node in nodes] for unit in units.local]
-    disk = np.array([of(name) for name in classes_of(units).values()])
+    disk = np.array([of(name) for name in local_unit_classes(units).values()])
     spindles = of(resource_classes.SPINDLES)
     exclusive = np.array([node.excl_stor for node in nodes], np.bool_)
-    return Reserved(
+    return NodeReservations(
         memory=of(resource_classes.MEMORY),
         vcpus=of(resource_classes.VCPU),
         spindles=spindles,

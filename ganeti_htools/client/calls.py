@@ -14,11 +14,11 @@ PATIENCE = 5.0  # seconds for answers that the daemon only has to look up
 _LARGEST = 1 << 30  # bytes of an answer
 
 
-class NoAnswerError(HtoolsError):
+class NoReplyError(HtoolsError):
     """The daemon could not be asked, or its reply was not an answer."""
 
 
-class RefusedError(HtoolsError):
+class CallRefusedError(HtoolsError):
     """The daemon refused; :mod:`.protocol` lists the kinds of refusals."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -26,7 +26,7 @@ class RefusedError(HtoolsError):
         self.kind = kind
 
 
-def usual_socket() -> str:
+def default_socket() -> str:
     """The daemon's socket, unless an option names another."""
     return os.environ.get("HTOOLSD_SOCKET") or DEFAULT_SOCKET
 
@@ -43,17 +43,17 @@ def ask(
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             answer = decode(_exchange(sock, path, encode_call(Call(method, dict(args))), file, patience))
     except TimeoutError:
-        raise NoAnswerError(f"{path}: no answer within {patience:g} s") from None
+        raise NoReplyError(f"{path}: no answer within {patience:g} s") from None
     except OSError as err:
-        raise NoAnswerError(f"{path}: {err.strerror or err}{_hint(path, err)}") from None
+        raise NoReplyError(f"{path}: {err.strerror or err}{_hint(path, err)}") from None
     except FramingError as err:
-        raise NoAnswerError(f"{path}: {err}") from None
+        raise NoReplyError(f"{path}: {err}") from None
     match answer:
         case {"success": True, "result": result}:
             return result
         case {"success": False, "result": {"error": str(kind), "message": str(message)}}:
-            raise RefusedError(kind, message)
-    raise NoAnswerError(f"{path}: the answer is none of htoolsd's")
+            raise CallRefusedError(kind, message)
+    raise NoReplyError(f"{path}: the answer is none of htoolsd's")
 
 
 def _hint(path: str, error: OSError) -> str:
@@ -93,7 +93,7 @@ def _exchange(sock: socket.socket, path: str, message: bytes, file: int | None, 
             return messages[0]
         if not data:
             decoder.finish()
-            raise NoAnswerError(f"{path}: htoolsd closed the connection without an answer")
+            raise NoReplyError(f"{path}: htoolsd closed the connection without an answer")
 
 
 def _connect(sock: socket.socket, path: str, deadline: float) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.inconsistent import inconsistent_data
+from ganeti_htools.model.inconsistencies import inconsistencies
 from ganeti_htools.model.inventory import Inventory
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
@@ -12,12 +12,12 @@ from tests.support.by_hand import cluster, instance
 def test_demands_that_cannot_be_understood_are_told_where_there_are_custom_classes() -> None:
     held = ("htools:resource:GPU:1", "htools:resource:CUSTOM_GPU:1", "htools:resource:CUSTOM_GPU:x\ny")
     plain = cluster({"a": 9000}, [instance("one", DiskTemplate.EXT, "a", tags=held)])
-    assert inconsistent_data(derive(plain)) == []
+    assert inconsistencies(derive(plain)) == []
     node = replace(plain.nodes[0], inventories=(("CUSTOM_GPU", Inventory(1)),))
     expected = (
         "demands nothing, expected htools:resource:CLASS:AMOUNT, with a custom class and an amount above 0"
     )
-    assert inconsistent_data(derive(replace(plain, nodes=(node,)))) == [
+    assert inconsistencies(derive(replace(plain, nodes=(node,)))) == [
         f"instance one: tag htools:resource:GPU:1 {expected}",
         f"instance one: tag htools:resource:CUSTOM_GPU:x\\ny {expected}",
     ]

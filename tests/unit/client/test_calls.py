@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti_htools.client.asking import NoAnswerError, ask
+from ganeti_htools.client.calls import NoReplyError, ask
 
 
 @pytest.fixture
@@ -43,5 +43,5 @@ def test_room_among_those_who_wait_is_waited_for(
 
 
 def test_room_is_not_waited_for_longer_than_for_an_answer(path: str, crowded: socket.socket) -> None:
-    with pytest.raises(NoAnswerError, match=r"no answer within 0\.01 s"):
+    with pytest.raises(NoReplyError, match=r"no answer within 0\.01 s"):
         ask(path, "status", {}, patience=0.01)

@@ -7,11 +7,11 @@ import numpy as np
 from ganeti_htools.model import tags
 from ganeti_htools.model.columns import NOWHERE, by_unit
 from ganeti_htools.model.errors import on_one_line
-from ganeti_htools.model.reserved import reserved
+from ganeti_htools.model.node_reservations import node_reservations
 from ganeti_htools.model.state import State
 
 
-def inconsistent_data(state: State) -> list[str]:
+def inconsistencies(state: State) -> list[str]:
     """A line for each node whose figures do not add up, and for each demand that cannot be understood."""
     return [*missing_resources(state), *_malformed_demands(state)]
 
@@ -29,7 +29,7 @@ def missing_resources(state: State) -> list[str]:
         np.add.at(used, node[keep], taken[keep])
     lost_mem = columns.x_mem.tolist()
     room = [total.astype(np.int64) for total in by_unit(columns, "t_dsk")]
-    kept = reserved(state.cluster.nodes, state.units).disk.sum(axis=0)
+    kept = node_reservations(state.cluster.nodes, state.units).disk.sum(axis=0)
     lost_dsk = (sum(room) - sum(by_unit(columns, "f_dsk")) - kept - used).tolist()
     return [
         f"node {on_one_line(node.name)} is missing {mem} MB ram and {dsk // 1024} GB disk"

@@ -10,7 +10,7 @@ from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 
 
-def made_in(group: Group, row: Instance) -> Instance:
+def with_disk_defaults(group: Group, row: Instance) -> Instance:
     """A new instance as it would be made in a group. The same object if its disks tell where they are."""
     disks = tuple(_made_in(group, disk, row.template) for disk in row.disks)
     return row if disks == row.disks else replace(row, disks=disks)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ganeti_htools.client import following
-from ganeti_htools.client.asking import NoAnswerError, RefusedError
-from ganeti_htools.client.following import Change, cancel, changes
+from ganeti_htools.client import plan_changes
+from ganeti_htools.client.calls import CallRefusedError, NoReplyError
+from ganeti_htools.client.plan_changes import PlanChange, cancel, follow
 from ganeti_htools.client.protocol import Refusal
 
 SAID, WARNED = ("said", "one"), ("warned", "two")
@@ -37,8 +37,8 @@ class Daemon:
 def answers(monkeypatch: pytest.MonkeyPatch) -> Any:
     def prepare(*told: Any) -> Daemon:
         daemon = Daemon(*told)
-        monkeypatch.setattr(following, "ask", daemon.ask)
-        monkeypatch.setattr(following, "_PAUSE", 0.0)
+        monkeypatch.setattr(plan_changes, "ask", daemon.ask)
+        monkeypatch.setattr(plan_changes, "_PAUSE", 0.0)
         return daemon
 
     return prepare
@@ -47,7 +47,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_each_change_comes_with_the_lines_that_are_new(answers: Any) -> None:
     first, same, last = plan("running", 1, SAID), plan("running", 1, SAID), plan("done", 2, SAID, WARNED)
     daemon = answers(first, same, last)
-    assert list(changes("socket", "beef")) == [Change(first, [SAID]), Change(last, [WARNED])]
+    assert list(follow("socket", "beef")) == [PlanChange(first, [SAID]), PlanChange(last, [WARNED])]
     assert [args["serial"] for _, args in daemon.asked] == [None, 1, 1]
 
 
@@ -56,32 +56,34 @@ def test_each_change_comes_with_the_lines_that_are_new(answers: Any) -> None:
     [("running", False), ("stopping", False), ("planned", True), ("done", True), ("interrupted", True)],
 )
 def test_whether_more_is_to_come(state: str, ended: bool) -> None:
-    assert Change(plan(state, 1), []).ended is ended
+    assert PlanChange(plan(state, 1), []).ended is ended
 
 
-@pytest.mark.parametrize("error", [NoAnswerError("gone"), RefusedError(Refusal.STOPPING, "stopping")])
+@pytest.mark.parametrize("error", [NoReplyError("gone"), CallRefusedError(Refusal.STOPPING, "stopping")])
 def test_a_daemon_that_is_started_again_is_waited_for(answers: Any, error: Exception) -> None:
     answers(plan("running", 1, SAID), error, plan("done", 5, SAID))
-    assert [change.plan["serial"] for change in changes("socket", "beef")] == [1, 5]
+    assert [change.plan["serial"] for change in follow("socket", "beef")] == [1, 5]
 
 
 def test_but_not_for_long(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_AWAY", -1.0)
-    answers(NoAnswerError("gone"))
-    with pytest.raises(NoAnswerError):
-        list(changes("socket", "beef"))
+    monkeypatch.setattr(plan_changes, "_AWAY", -1.0)
+    answers(NoReplyError("gone"))
+    with pytest.raises(NoReplyError):
+        list(follow("socket", "beef"))
 
 
 def test_other_refusals_end_it(answers: Any) -> None:
-    answers(RefusedError(Refusal.PLAN, "no such plan"))
-    with pytest.raises(RefusedError):
-        list(changes("socket", "beef"))
+    answers(CallRefusedError(Refusal.PLAN, "no such plan"))
+    with pytest.raises(CallRefusedError):
+        list(follow("socket", "beef"))
 
 
 def test_a_plan_that_has_ended_need_not_be_stopped(answers: Any) -> None:
-    daemon = answers({}, RefusedError(Refusal.PLAN, "it is done"), RefusedError(Refusal.BUSY, "too much"))
+    daemon = answers(
+        {}, CallRefusedError(Refusal.PLAN, "it is done"), CallRefusedError(Refusal.BUSY, "too much")
+    )
     cancel("socket", "beef", now=False)
     cancel("socket", "beef", now=True)
-    with pytest.raises(RefusedError, match="too much"):
+    with pytest.raises(CallRefusedError, match="too much"):
         cancel("socket", "beef", now=True)
     assert [args["now"] for _, args in daemon.asked] == [False, True, True]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti_htools.client.asking import PATIENCE, NoAnswerError, RefusedError, ask
+from ganeti_htools.client.calls import PATIENCE, CallRefusedError, NoReplyError, ask
 from ganeti_htools.client.protocol import Refusal
 
 _GOING = ("running", "stopping")  # states in which a plan will still change
@@ -16,7 +16,7 @@ _PAUSE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlanChange:
     """A plan as the daemon tells it, and the lines of its log that are new, each with its kind."""
 
     plan: Any
@@ -28,7 +28,7 @@ class Change:
         return self.plan["state"] not in _GOING
 
 
-def changes(path: str, plan: str) -> Iterator[Change]:
+def follow(path: str, plan: str) -> Iterator[PlanChange]:
     """Yields the plan as it is, and again each time it has changed, until it has ended.
 
     Raises NoAnswerError, RefusedError.
@@ -38,15 +38,15 @@ def changes(path: str, plan: str) -> Iterator[Change]:
         try:
             patience = PATIENCE + (0 if serial is None else LONGEST)
             news: Any = ask(path, "follow", {"plan": plan, "serial": serial}, patience=patience)
-        except (NoAnswerError, RefusedError) as error:
-            stopping = isinstance(error, NoAnswerError) or error.kind == Refusal.STOPPING
+        except (NoReplyError, CallRefusedError) as error:
+            stopping = isinstance(error, NoReplyError) or error.kind == Refusal.STOPPING
             if not stopping or time.monotonic() - heard > _AWAY:
                 raise
             time.sleep(_PAUSE)
             continue
         heard = time.monotonic()
         if news["serial"] != serial:
-            change = Change(news, news["log"][told:])
+            change = PlanChange(news, news["log"][told:])
             serial, told = news["serial"], len(news["log"])
             yield change
         if news["state"] not in _GOING:
@@ -60,6 +60,6 @@ def cancel(path: str, plan: str, now: bool) -> None:
     """
     try:
         ask(path, "cancel", {"plan": plan, "now": now})
-    except RefusedError as error:
+    except CallRefusedError as error:
         if error.kind != Refusal.PLAN:
             raise

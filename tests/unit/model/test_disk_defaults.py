@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from ganeti_htools.model.cluster import Disk, Group
-from ganeti_htools.model.new_disks import made_in
+from ganeti_htools.model.disk_defaults import with_disk_defaults
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import instance
@@ -31,6 +31,6 @@ def test_disks_that_do_not_tell_are_where_the_group_has_them(
     template: DiskTemplate, disk: Disk, made: Disk
 ) -> None:
     row = replace(instance("new", template, ""), disks=(Disk(2, unit=SSD, metavg="x"), disk))
-    assert made_in(GROUP, row).disks == (row.disks[0], made)
-    assert (made_in(GROUP, row) is row) is (made == disk)
-    assert made_in(Group("group2", "uuid-2"), row) is row
+    assert with_disk_defaults(GROUP, row).disks == (row.disks[0], made)
+    assert (with_disk_defaults(GROUP, row) is row) is (made == disk)
+    assert with_disk_defaults(Group("group2", "uuid-2"), row) is row

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ganeti_htools.model.cluster import Instance
-from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU, of_units
+from ganeti_htools.model.resource_classes import MEMORY, SPINDLES, VCPU, classes_of_units
 from ganeti_htools.model.storage import DesiredUnit, StorageType
 from ganeti_htools.model.tags import demands
 from ganeti_htools.model.types import Status
@@ -12,14 +12,14 @@ from ganeti_htools.model.units import Units, needs_of
 Classes = Mapping[DesiredUnit, str]
 
 
-def classes_of(units: Units) -> dict[DesiredUnit, str]:
+def local_unit_classes(units: Units) -> dict[DesiredUnit, str]:
     """The resource classes of the local units."""
     # While no node tells its units, the only one stands for the default volume group.
     told = units.local if units.known else (units.default(StorageType.LVM_VG),)
-    return dict(zip(units.local, of_units(told).values(), strict=True))
+    return dict(zip(units.local, classes_of_units(told).values(), strict=True))
 
 
-def used_on(node: str, row: Instance, units: Units, classes: Classes, exclusive: bool) -> dict[str, int]:
+def usage_on(node: str, row: Instance, units: Units, classes: Classes, exclusive: bool) -> dict[str, int]:
     """What a placed instance uses of a node: spindles, and disk space of those units of which classes are
     given; of its primary memory (unless it is down), CPUs and custom classes, too.
 

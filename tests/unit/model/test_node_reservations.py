@@ -6,9 +6,9 @@ import numpy as np
 
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.derive import derive
-from ganeti_htools.model.inconsistent import missing_resources
+from ganeti_htools.model.inconsistencies import missing_resources
 from ganeti_htools.model.inventory import Inventory
-from ganeti_htools.model.resource_classes import of_units
+from ganeti_htools.model.resource_classes import classes_of_units
 from ganeti_htools.model.storage import DesiredUnit, StorageType, Unit
 from ganeti_htools.model.types import DiskTemplate
 from tests.support.by_hand import cluster, instance
@@ -53,12 +53,12 @@ def test_disk_of_each_unit_that_a_node_has() -> None:
     nodes = tuple(replace(node, storage=storage) for node in BOTH.nodes)
     told = replace(BOTH, nodes=nodes, instances=())
     state = derive(told)
-    names = of_units(state.units.local)  # the plain names of both are the same
+    names = classes_of_units(state.units.local)  # the plain names of both are the same
     after = derive(keeping(told, **{names[DASH]: 700, "CUSTOM_DISK_MIB_LVM_VG_SSD": 9}))
     at = state.units.local.index(DASH)
     figure = f"f_dsk_{at}" if at else "f_dsk"
     assert getattr(after.columns, figure).tolist() == [3300, 4000]
-    assert after.settled() == after.cluster
+    assert after.to_cluster() == after.cluster
 
 
 def test_spindles_count_where_ganeti_counts_them() -> None:
@@ -70,7 +70,7 @@ def test_spindles_count_where_ganeti_counts_them() -> None:
 
 def test_what_is_described_again_is_as_it_was() -> None:
     kept = keeping(BOTH, MEMORY_MB=512, VCPU=3, CUSTOM_SPINDLES=2, CUSTOM_DISK_MIB_LVM_VG=700)
-    assert derive(kept).settled() == kept
+    assert derive(kept).to_cluster() == kept
 
 
 def test_nothing_is_kept_where_nobody_says_so() -> None:
