@@ -12,12 +12,12 @@ import structlog
 import trio
 
 from bench.timing import SEED, duration, progress, verdict
-from htoolsd.policies.settings import Rebalance, Squeeze
+from htoolsd.policies.settings import RebalanceSettings, SqueezeSettings
 from tests.support.clocks import jumping
 from tests.support.days import Log, Site, lived
 
 PACE = 3600.0  # seconds between changes of the load, and between rounds
-SQUEEZE = Squeeze(
+SQUEEZE = SqueezeSettings(
     mode="act",
     every_seconds=PACE,
     hold=1,
@@ -28,7 +28,7 @@ SQUEEZE = Squeeze(
     moves_per_day=2000,
     mib_per_day=1 << 23,
 )
-REBALANCE = Rebalance(mode="act", every_seconds=PACE, hold=1, max_moves=10, moves_per_day=60)
+REBALANCE = RebalanceSettings(mode="act", every_seconds=PACE, hold=1, max_moves=10, moves_per_day=60)
 
 
 class Row(NamedTuple):

@@ -11,7 +11,7 @@ from ganeti_htools.commandline.option import Program, Takes
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
 from ganeti_htools.simulator import program as simulator
-from htoolsd.policies.order import POLICIES
+from htoolsd.policies.remedies import POLICIES
 from htoolsd.process.arguments import parser
 
 HEADER = """\

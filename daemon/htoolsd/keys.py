@@ -1,4 +1,4 @@
-"""Keys of the configuration file: what they mean, their defaults, and how their values are checked."""
+"""Keys of the configuration file: their meaning, their defaults, and the checks of their values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
@@ -6,48 +6,48 @@ from typing import Any
 
 from ganeti_htools.model.errors import DataError
 
-# From the name of a key and what stands in the file to its value; raises DataError.
+# From the name of a key and the value in the file to the checked value; raises DataError.
 Reader = Callable[[str, object], Any]
 
-_BEYOND = 1_000_000_000  # numbers are less: 31 years, 953 TiB
+_BEYOND = 1_000_000_000  # numbers are smaller: 31 years, 953 TiB
 
 
 def key(default: Any, doc: str, fixed: bool = False, read: Reader | None = None) -> Any:
-    """A key; a ``fixed`` one is read when the daemon starts and needs a restart to change.
+    """Declare a key. A change of a ``fixed`` key needs a restart of the daemon.
 
-    Without ``read`` its value is of the type of its default: numbers are greater than 0, a dataclass declares
-    the keys of a table.
+    Without ``read`` the value must have the type of the default. Numbers are greater than 0; a dataclass
+    declares the keys of a table.
     """
     checks = read or _READERS.get(type(default)) or _table(type(default))
     return field(default=default, metadata={"doc": doc, "fixed": fixed, "read": checks})
 
 
-def again(cls: type[Any], name: str, default: Any) -> Any:
-    """A key of another table, with a default of its own."""
+def key_with_default(cls: type[Any], name: str, default: Any) -> Any:
+    """Declare a key of table ``cls`` with another default."""
     (known,) = (each for each in fields(cls) if each.name == name)
     return field(default=default, metadata=known.metadata)
 
 
-def checked(cls: type[Any], where: str, found: Mapping[str, object]) -> dict[str, Any]:
-    """The values of a table, each checked. Raises DataError."""
+def check_table(cls: type[Any], where: str, found: Mapping[str, object]) -> dict[str, Any]:
+    """Return the checked values of a table. Raises DataError."""
     known: Mapping[str, Field[Any]] = {each.name: each for each in fields(cls)}
     values = {}
     for name, value in found.items():
         if name not in known:
-            raise DataError(f"{where}: unknown key '{name}'; known are {', '.join(known)}")
+            raise DataError(f"{where}: unknown key '{name}'; expected one of {', '.join(known)}")
         values[name] = known[name].metadata["read"](f"{where}: {name}", value)
     return values
 
 
 def text(name: str, value: object) -> str:
-    """A string."""
+    """Check that a value is a string. Raises DataError."""
     if not isinstance(value, str):
         raise DataError(f"{name}: expected a string")
     return value
 
 
 def one_of(*choices: str) -> Reader:
-    """One of some strings."""
+    """Return a reader that accepts these strings."""
 
     def read(name: str, value: object) -> str:
         if text(name, value) not in choices:
@@ -58,7 +58,7 @@ def one_of(*choices: str) -> Reader:
 
 
 def texts(*choices: str) -> Reader:
-    """A list of strings; if there are ``choices``, of these."""
+    """Return a reader that accepts lists of strings, of ``choices`` if there are any."""
 
     def read(name: str, value: object) -> tuple[str, ...]:
         wanted = f" from {', '.join(choices)}" if choices else ""
@@ -74,7 +74,7 @@ def _table(cls: type[Any]) -> Reader:
     def read(name: str, value: object) -> Any:
         if not isinstance(value, dict):
             raise DataError(f"{name}: expected a table, [{name.rpartition(' ')[2]}]")
-        values = checked(cls, name, value)
+        values = check_table(cls, name, value)
         try:
             return cls(**values)
         except DataError as error:

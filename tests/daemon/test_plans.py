@@ -145,7 +145,7 @@ def test_what_cannot_be_planned_is_a_line(shared: Daemon, args: dict[str, object
         ("execute", {}, "execute: plan: expected the id of a plan"),
         ("follow", {"plan": "nothing"}, "'nothing' is the id of no plan that is known"),
         ("cancel", {"plan": ""}, "cancel: plan: expected the id of a plan"),
-        ("cancel", {"plan": "ID"}, "plan ID is planned, not being carried out"),
+        ("cancel", {"plan": "ID"}, "plan ID is planned, not running"),
         ("cancel", {"plan": "ID", "now": 1}, "cancel: now: expected true or false"),
         ("execute", {"plan": "ID", "on_change": "hope"}, "execute: on_change: expected replan or stop"),
     ],
@@ -362,12 +362,10 @@ def test_one_plan_at_a_time_in_a_node_group(tmp_path: Path) -> None:
         both = made(daemon, all_groups=True)["id"]
         call(daemon, "execute", plan=first)
         for refused in (second, everywhere, both):
-            with pytest.raises(
-                CallRefusedError, match=f"plan {first} is being carried out in node group group1"
-            ):
+            with pytest.raises(CallRefusedError, match=f"plan {first} is running in node group group1"):
                 call(daemon, "execute", plan=refused)
         call(daemon, "execute", plan=other)
-        with pytest.raises(CallRefusedError, match=f"plan {first} is running already"):
+        with pytest.raises(CallRefusedError, match=f"plan {first} is already running"):
             call(daemon, "execute", plan=first)
         assert daemon.status()["plans"] == {"planned": 3, "running": 2}
 
@@ -518,7 +516,7 @@ def test_plans_for_people(tmp_path: Path) -> None:
         again = ctl(daemon, "execute", plan)
         assert (again.returncode, again.stderr) == (
             1,
-            f"htoolsctl: refused (bad-plan): plan {plan} is done already\n",
+            f"htoolsctl: refused (bad-plan): plan {plan} is already done\n",
         )
 
 

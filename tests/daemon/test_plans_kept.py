@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ganeti_htools.client.calls import CallRefusedError
-from htoolsd.plans.plans import KEPT
+from htoolsd.plans.plans import MAX_PLANS
 from tests.daemon.planning import (
     DRAINED,
     FOR_EVER,
@@ -58,7 +58,7 @@ def test_a_daemon_that_was_killed(tmp_path: Path) -> None:
             assert (told["execution"]["ending"], told["execution"]["going_on"]) == ("interrupted", None)
             assert ctl(again, "plan", plan).returncode == 2
             assert len(ganeti.tell("jobs")) == 1
-            with pytest.raises(CallRefusedError, match=f"plan {plan} is interrupted already"):
+            with pytest.raises(CallRefusedError, match=f"plan {plan} is already interrupted"):
                 call(again, "execute", plan=plan)
 
 
@@ -270,16 +270,16 @@ def test_the_last_plans_are_kept(tmp_path: Path) -> None:
         record = json.dumps(until(daemon, "done"))
         daemon.signal()
         daemon.wait()
-        for number in range(KEPT + 5):
+        for number in range(MAX_PLANS + 5):
             name = f"{number:012}"
             (directory / f"{name}.json").write_text(record.replace(done["id"], name))
         with running(tmp_path / "daemon", config=OFTEN) as again:
             known(again)
-            assert len(call(again, "plans")) == KEPT + 6
+            assert len(call(again, "plans")) == MAX_PLANS + 6
             newest = made(again, max_length=1)
             call(again, "execute", plan=newest["id"])
             until(again, "done")
-            wait_until(lambda: len(call(again, "plans")) == KEPT)
+            wait_until(lambda: len(call(again, "plans")) == MAX_PLANS)
             assert {path.stem for path in directory.iterdir()} == {
                 plan["id"] for plan in call(again, "plans")
             }

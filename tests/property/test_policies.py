@@ -14,14 +14,13 @@ from ganeti_htools.model.cluster import Cluster, Group, Load
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning import hbal, hsqueeze
-from htoolsd.policies.bounds import Bounds
-from htoolsd.policies.conditions import Situation, counted, holding
-from htoolsd.policies.group_plans import options_for, part, safe_steps
-from htoolsd.policies.looking import measured
-from htoolsd.policies.memory import DAY, Memory, Room, Spent, resting
-from htoolsd.policies.policy import Planned
+from htoolsd.policies.conditions import Situation, obstacles, with_next_round
+from htoolsd.policies.memory import DAY, Budget, Expense, PolicyMemory, resting
+from htoolsd.policies.observe import measure
 from htoolsd.policies.rebalance import REBALANCE
-from htoolsd.policies.settings import Rebalance, Squeeze
+from htoolsd.policies.remedy import PlanBounds, RemedyPlan
+from htoolsd.policies.settings import RebalanceSettings, SqueezeSettings
+from htoolsd.policies.squeeze_plans import group_alone, options_for, safe_steps
 from tests.support.clusters import Shape
 from tests.support.phases import in_phases
 from tests.support.rows import with_master
@@ -30,7 +29,7 @@ from tests.support.worlds import instance, node
 ROUND = 2 * 3600.0  # seconds
 WEEK = int(7 * DAY / ROUND)  # rounds
 SETTINGS = st.builds(
-    lambda start, share, **more: Rebalance(mode="act", start=start, stop=start * share, **more),
+    lambda start, share, **more: RebalanceSettings(mode="act", start=start, stop=start * share, **more),
     st.floats(0.5, 4.0),
     st.floats(0.2, 1.0),
     hold=st.integers(1, 4),
@@ -50,49 +49,49 @@ class Weeks:
     """A cluster under a policy: the moves it made (when, which, MiB), and why it held back where it could."""
 
     cluster: Cluster
-    settings: Rebalance
+    settings: RebalanceSettings
     now: float = 1e9
-    memory: Memory = field(default_factory=Memory)
+    memory: PolicyMemory = field(default_factory=PolicyMemory)
     moved: dict[str, float] = field(default_factory=dict)
-    plans: list[Spent] = field(default_factory=list)
+    plans: list[Expense] = field(default_factory=list)
     moves: list[tuple[float, str]] = field(default_factory=list)
 
     def go_on(self) -> str | None:
         """A round; why nothing was done in it."""
         self.now += ROUND
-        ((group, score, n1, need),) = measured(REBALANCE, self.settings, self.cluster)
-        room = self.memory.room(self.settings, self.now)
+        ((group, score, n1, need),) = measure(REBALANCE, self.settings, self.cluster)
+        room = self.memory.plan_budget(self.settings, self.now)
         now = Situation(
             self.now,
             datetime.fromtimestamp(self.now, UTC),
-            Bounds(group, n1, room, resting=tuple(resting(self.moved, self.settings, self.now))),
+            PlanBounds(group, n1, room, resting=tuple(resting(self.moved, self.settings, self.now))),
             score,
             need,
-            rounds=self.memory.of("rebalance", group),
+            rounds=self.memory.rounds_of("rebalance", group),
         )
-        seen = counted(self.settings, now)
-        self.memory.note("rebalance", group, seen.rounds)
-        held = next(holding(self.settings, self.memory, seen), None)
+        seen = with_next_round(self.settings, now)
+        self.memory.rounds["rebalance"] = {group: seen.rounds}
+        held = next(obstacles(self.settings, self.memory, seen), None)
         if held is not None:
             return held[0]
-        found = REBALANCE.planned(self.cluster, self.settings, seen.bounds, lambda _text: None)
+        found = REBALANCE.plan(self.cluster, self.settings, seen.bounds, lambda _text: None)
         if found.refusal is not None:
             return "gain"
-        targets = {move["instance"]: move["to"][0] for move in found.told()}
+        targets = {move["instance"]: move["to"][0] for move in found.moves_to_json()}
         names = list(targets)
         drifted, self.cluster = self.cluster, moved_to(self.cluster, targets)
-        ((_, after, _, _),) = measured(REBALANCE, self.settings, self.cluster)
+        ((_, after, _, _),) = measure(REBALANCE, self.settings, self.cluster)
         assert after <= score - self.settings.min_gain + 1e-6
         if after > self.settings.start:
             self.explain(drifted, found, room)
-        spent = Spent(self.now, found.moves, found.mib)
+        spent = Expense(self.now, found.moves, found.mib)
         self.memory.spend(spent)
         self.plans.append(spent)
         self.moves += [(self.now, name) for name in names]
         self.moved |= dict.fromkeys(names, self.now)
         return None
 
-    def explain(self, before: Cluster, found: Planned, room: Room) -> None:
+    def explain(self, before: Cluster, found: RemedyPlan, room: Budget) -> None:
         """What a plan left over the start, the budget or the cool-down does not let it bring down."""
         options = replace(found.options, balancing=BalancingOptions())
         rest = hbal.propose(before, options, lambda _text: None).found["steps"][found.moves :]
@@ -101,7 +100,7 @@ class Weeks:
             not rest
             or found.moves == room.moves
             or found.mib + sizes[rest[0]["instance"]] > room.mib
-            or rest[0]["instance"] in {move["instance"] for move in found.told()}
+            or rest[0]["instance"] in {move["instance"] for move in found.moves_to_json()}
         )
 
     def places(self) -> tuple[str, ...]:
@@ -158,7 +157,7 @@ def check(weeks: Weeks) -> None:
 
 @settings(max_examples=8)
 @given(st.integers(0, 1 << 32), SETTINGS)
-def test_weeks_of_changing_load(seed: int, wish: Rebalance) -> None:
+def test_weeks_of_changing_load(seed: int, wish: RebalanceSettings) -> None:
     random = Random(seed)
     weeks = Weeks(begun(random), wish)
     loads = drift(weeks.cluster, random)
@@ -166,14 +165,14 @@ def test_weeks_of_changing_load(seed: int, wish: Rebalance) -> None:
     for _ in range(2 * WEEK):
         why = weeks.go_on()
         # A score that was over the start for long enough is only left alone for other reasons.
-        assert why != "hold" or weeks.memory.of("rebalance", "default").over < wish.hold
+        assert why != "hold" or weeks.memory.rounds_of("rebalance", "default").streak < wish.hold
         weeks.cluster = loads.send(weeks.cluster)
     check(weeks)
 
 
 @settings(max_examples=8)
 @given(st.integers(0, 1 << 32), SETTINGS)
-def test_without_change_it_comes_to_rest(seed: int, wish: Rebalance) -> None:
+def test_without_change_it_comes_to_rest(seed: int, wish: RebalanceSettings) -> None:
     """It never comes back to what was, and once it has rested so long that all may move, it rests."""
     random = Random(seed)
     weeks = Weeks(begun(random), wish)
@@ -199,8 +198,8 @@ def test_what_hsqueeze_would_do_is_safe_for_policies(allowed: str) -> None:
     shape = Shape(nodes=6, instances=8, templates={"drbd": 3, "ext": 1}, fill=0.3, down=0)
     moves = 0
     for made in (in_phases(), *(with_master(seed, shape) for seed in range(6))):
-        group = part(made, made.groups[0].name)
-        options = options_for(made, group, Squeeze(max_nodes=9, **wish))
+        group = group_alone(made, made.groups[0].name)
+        options = options_for(made, group, SqueezeSettings(max_nodes=9, **wish))
         proposal = hsqueeze.propose(group, options, lambda _text: None)
         assert safe_steps(group, options, proposal) == len(proposal.found["steps"])
         moves += len(proposal.found["steps"])

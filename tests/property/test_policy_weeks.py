@@ -16,10 +16,10 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.options import BalancingOptions
 from ganeti_htools.planning import hbal, view
 from ganeti_htools.planning.view import View
-from htoolsd.policies.decision import BEGUN, Decision
+from htoolsd.policies.decision import BEGUN, PolicyDecision
 from htoolsd.policies.memory import DAY
-from htoolsd.policies.safety import safe, steps_of
-from htoolsd.policies.settings import Rebalance, Reserve, Settings, Squeeze
+from htoolsd.policies.safety import safe_moves, steps_of
+from htoolsd.policies.settings import PolicySettings, RebalanceSettings, Reserve, SqueezeSettings
 from tests.support.clocks import jumping
 from tests.support.days import Log, Site, lived
 
@@ -27,7 +27,7 @@ PACE = 7200.0  # seconds: of the load, and of rounds
 SEEN = PACE / 3 + PACE / 4  # seconds until such a daemon has seen a move
 SITE = Site(1, 5, 30)
 SQUEEZE = st.builds(
-    Squeeze,
+    SqueezeSettings,
     mode=st.just("act"),
     every_seconds=st.just(PACE),
     hold=st.integers(1, 2),
@@ -39,7 +39,7 @@ SQUEEZE = st.builds(
     target_resources=st.floats(2.0, 3.0),
 )
 REBALANCE = st.builds(
-    lambda start, share, **more: Rebalance(start=start, stop=start * share, **more),
+    lambda start, share, **more: RebalanceSettings(start=start, stop=start * share, **more),
     st.floats(0.5, 2.0),
     st.floats(0.2, 0.9),
     mode=st.just("act"),
@@ -52,7 +52,7 @@ REBALANCE = st.builds(
 )
 
 
-def weeks(seed: int, days: float, **wishes: Settings) -> Log:
+def weeks(seed: int, days: float, **wishes: PolicySettings) -> Log:
     """What comes of some days."""
 
     with TemporaryDirectory() as directory, jumping() as clock:
@@ -63,12 +63,12 @@ def weeks(seed: int, days: float, **wishes: Settings) -> Log:
         return trio.run(run, clock=clock)
 
 
-def begun(log: Log, policy: str | None = None) -> list[Decision]:
+def begun(log: Log, policy: str | None = None) -> list[PolicyDecision]:
     """The plans that were begun, by all policies or one."""
     return [each for each in log.decisions if each.outcome == BEGUN and policy in (None, each.policy)]
 
 
-def check_cool_downs(log: Log, wishes: dict[str, Settings]) -> None:
+def check_cool_downs(log: Log, wishes: dict[str, PolicySettings]) -> None:
     """No plan moves what has moved within the cool-down of its policy, and no plan moves anything twice.
 
     What a plan that was stopped has not come to has not moved. There is one group, so one plan at a time.
@@ -83,7 +83,7 @@ def check_cool_downs(log: Log, wishes: dict[str, Settings]) -> None:
         last |= {name: plan.time for when, name, _ in log.moves if plan.time <= when < end}
 
 
-def check_budgets(log: Log, wishes: dict[str, Settings], sizes: dict[str, int]) -> None:
+def check_budgets(log: Log, wishes: dict[str, PolicySettings], sizes: dict[str, int]) -> None:
     """Of each run, and of any 24 hours."""
     for policy, wish in wishes.items():
         plans = [(each.time, [str(move["instance"]) for move in each.moves]) for each in begun(log, policy)]
@@ -95,7 +95,7 @@ def check_budgets(log: Log, wishes: dict[str, Settings], sizes: dict[str, int]) 
             assert sum(sizes[name] for name in today if name in sizes) <= wish.mib_per_day
 
 
-def check_scores(log: Log, wish: Rebalance, reserve: Reserve) -> None:
+def check_scores(log: Log, wish: RebalanceSettings, reserve: Reserve) -> None:
     """What is over the start for long enough, and is left there, is what the budgets, cool-downs and what has
     to stay free do not let down.
     """
@@ -126,8 +126,8 @@ def check_scores(log: Log, wish: Rebalance, reserve: Reserve) -> None:
 
 
 # Why a group is not judged, and what goes first.
-UNJUDGED = ("what is known", "figures are older", "nodes do not report", "nodes are drained")
-BUSY = ("plan ", "jobs have not ended", "power up comes first")
+UNJUDGED = ("the daemon's data", "figures of nodes", "nodes do not report", "nodes are drained")
+BUSY = ("plan ", "unfinished jobs", "power up comes first")
 
 
 def reachable(cluster: Cluster, resting: set[str], room: int, reserve: Reserve, score: float) -> float:
@@ -137,7 +137,9 @@ def reachable(cluster: Cluster, resting: set[str], room: int, reserve: Reserve, 
     proposal = hbal.propose(cluster, options, lambda _text: None)
     state = view.state_of(cluster, options.view)
     everywhere, movable = np.ones(len(state.group), np.bool_), view.movable(state, options.view)
-    steps = proposal.found["steps"][: safe(state, everywhere, movable, steps_of(proposal.jobs), reserve)]
+    steps = proposal.found["steps"][
+        : safe_moves(state, everywhere, movable, steps_of(proposal.jobs), reserve)
+    ]
     names = [step["instance"] for step in steps]
     twice = next((at for at, name in enumerate(names) if name in names[:at]), len(names))
     return float(steps[twice - 1]["score"]) if twice else score
@@ -158,8 +160,10 @@ def flaps(power: Iterable[tuple[float, str, bool]], cool_down: float) -> int:
 @pytest.mark.slow
 @settings(max_examples=2)
 @given(st.integers(0, 1 << 16), SQUEEZE, REBALANCE)
-def test_weeks_of_load_that_comes_and_goes(seed: int, squeeze: Squeeze, rebalance: Rebalance) -> None:
-    wishes: dict[str, Settings] = {"squeeze": squeeze, "rebalance": rebalance}
+def test_weeks_of_load_that_comes_and_goes(
+    seed: int, squeeze: SqueezeSettings, rebalance: RebalanceSettings
+) -> None:
+    wishes: dict[str, PolicySettings] = {"squeeze": squeeze, "rebalance": rebalance}
     log = weeks(seed, 14, squeeze=squeeze, rebalance=rebalance)
     check_cool_downs(log, wishes)
     check_budgets(log, wishes, {name: mib for _, name, mib in log.moves})

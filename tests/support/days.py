@@ -24,9 +24,9 @@ from ganeti_htools.planning.hsqueeze import Options
 from ganeti_htools.planning.view import View, state_of
 from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, begin
-from htoolsd.policies.decision import Decision
-from htoolsd.policies.group_plans import part
-from htoolsd.policies.settings import Settings, Squeeze
+from htoolsd.policies.decision import PolicyDecision
+from htoolsd.policies.settings import PolicySettings, SqueezeSettings
+from htoolsd.policies.squeeze_plans import group_alone
 from tests.support.policies_at_work import BEGINNING, Working, now, working
 
 STANDARD = 2048  # MiB, the memory of a standard instance
@@ -135,8 +135,8 @@ class Log:
     moves: list[tuple[float, str, int]] = field(default_factory=list)
     power: list[tuple[float, str, bool]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
-    seen: list[tuple[Decision, Cluster | None]] = field(default_factory=list)  # with the cluster then
+    decisions: list[PolicyDecision] = field(default_factory=list)
+    seen: list[tuple[PolicyDecision, Cluster | None]] = field(default_factory=list)  # with the cluster then
     node_hours: float = 0.0  # of nodes that were offline
     refused: int = 0
 
@@ -162,24 +162,24 @@ class Log:
 
 def _wrong(world: World, group: str, reserve: Options) -> Iterable[str]:
     """What is wrong with a group."""
-    state = hsqueeze.seen(part(world.described(), group), reserve)
+    state = hsqueeze.seen(group_alone(world.described(), group), reserve)
     everywhere = np.ones(len(state.group), np.bool_)
     if hsqueeze.lacking(state, reserve):
         yield f"{group} lacks the reserve"
-    state = state_of(part(world.described(), group), View())
+    state = state_of(group_alone(world.described(), group), View())
     if bad_nodes(state, everywhere).any() or not redundant(state, everywhere):
         yield f"{group} has lost N+1"
 
 
 async def lived(
-    directory: Path, site: Site, random: Random, days: float, pace: float = 900.0, **settings: Settings
+    directory: Path, site: Site, random: Random, days: float, pace: float = 900.0, **settings: PolicySettings
 ) -> Log:
     """Some days of a site under policies, and what came of them. Load changes every ``pace`` seconds.
 
     What a daemon does every few seconds is done as seldom as that, and nothing waits for the disk.
     """
-    log, load, squeeze = Log(), Load(site, random), settings.get("squeeze", Squeeze())
-    assert isinstance(squeeze, Squeeze)
+    log, load, squeeze = Log(), Load(site, random), settings.get("squeeze", SqueezeSettings())
+    assert isinstance(squeeze, SqueezeSettings)
     reserve = Options(minimal_resources=squeeze.minimal_resources, target_resources=squeeze.target_resources)
 
     class Watched(Jobs):
@@ -191,12 +191,12 @@ async def lived(
                 log.note(self.world, value, reserve)
             super().__setattr__(name, value)
 
-    def noted(decision: Decision, cluster: Cluster | None) -> None:
+    def noted(decision: PolicyDecision, cluster: Cluster | None) -> None:
         log.seen.append((decision, cluster))
 
     world = load.changed(site.built(), 0.0)
     with (
-        patch("htoolsd.policies.watching._EVERY", pace / 4),
+        patch("htoolsd.policies.schedule._WATCH_SECONDS", pace / 4),
         patch("htoolsd.sync.storage_polls.PAUSE", pace),
         patch("os.fsync", lambda _file: None),
     ):

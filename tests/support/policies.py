@@ -13,39 +13,41 @@ from ganeti_htools.model.policy import DEFAULT_IPOLICY
 from ganeti_htools.model.tags import STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.proposal import Proposal
-from htoolsd.policies.bounds import Bounds
-from htoolsd.policies.conditions import Need
-from htoolsd.policies.looking import measured
-from htoolsd.policies.memory import Room
-from htoolsd.policies.policy import Facts, Planned, Remedy
-from htoolsd.policies.settings import Rebalance, Redistribute, Settings, Squeeze
+from htoolsd.policies.memory import Budget
+from htoolsd.policies.observe import measure
+from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy, RemedyPlan
+from htoolsd.policies.settings import PolicySettings, RebalanceSettings, RedistributeSettings, SqueezeSettings
 from tests.support.worlds import instance, node
 
-WIDE = Room(1000, 1 << 30)
+WIDE = Budget(1000, 1 << 30)
 
 
-def facts(score: float, n1: int = 0) -> Facts:
+def facts(score: float, n1: int = 0) -> GroupFacts:
     """A node group without nodes, of which only figures are known."""
     cluster = Cluster((Group("rack1", "uuid"),), (), ())
-    return Facts(cluster, "rack1", derive(cluster), np.zeros(0, np.bool_), score, n1)
+    return GroupFacts(cluster, "rack1", derive(cluster), np.zeros(0, np.bool_), score, n1)
 
 
 def planned(
-    remedy: Remedy, cluster: Cluster, settings: Settings, group: str = "default", **bounds: Any
-) -> Planned:
+    remedy: Remedy, cluster: Cluster, settings: PolicySettings, group: str = "default", **bounds: Any
+) -> RemedyPlan:
     """What would be done there, where budgets leave much room."""
     known: dict[str, Any] = {"room": WIDE} | bounds
-    return remedy.planned(cluster, settings, Bounds(group, **known), lambda _text: None)
+    return remedy.plan(cluster, settings, PlanBounds(group, **known), lambda _text: None)
 
 
-def needed(remedy: Remedy, cluster: Cluster, settings: Settings) -> dict[str, Need]:
+def needed(remedy: Remedy, cluster: Cluster, settings: PolicySettings) -> dict[str, Need]:
     """What is needed in each node group."""
-    return {found.group: found.need for found in measured(remedy, settings, cluster)}
+    return {found.group: found.need for found in measure(remedy, settings, cluster)}
 
 
-def all_off(**settings: Settings) -> dict[str, Settings]:
+def all_off(**settings: PolicySettings) -> dict[str, PolicySettings]:
     """The settings of all policies: those that are not told are off."""
-    return {"redistribute": Redistribute(), "squeeze": Squeeze(), "rebalance": Rebalance()} | settings
+    return {
+        "redistribute": RedistributeSettings(),
+        "squeeze": SqueezeSettings(),
+        "rebalance": RebalanceSettings(),
+    } | settings
 
 
 STANDARD = 512  # MiB

@@ -14,9 +14,9 @@ from ganeti_htools.simulator.jobs import Jobs
 from ganeti_htools.simulator.world import World, begin
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.decision import Decision
-from htoolsd.policies.policies import Policies
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.decision import PolicyDecision
+from htoolsd.policies.schedule import Policies
+from htoolsd.policies.settings import PolicySettings
 from htoolsd.sync.following import Sync
 from tests.support.memory_ganeti import MemoryGaneti, following, ganeti
 from tests.support.policies import all_off
@@ -39,15 +39,15 @@ class Working:
     plans: Plans
     policies: Policies
     path: Path
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[PolicyDecision] = field(default_factory=list)
 
-    async def decided(self, name: str = "rebalance") -> Decision:
+    async def decided(self, name: str = "rebalance") -> PolicyDecision:
         """The next decision after the policy was asked for one."""
         count = len(self.decisions)
-        self.policies.want(name, "asked")
+        self.policies.request(name, "asked")
         return await self.next(count)
 
-    async def next(self, count: int) -> Decision:
+    async def next(self, count: int) -> PolicyDecision:
         """The decision after so many."""
         while len(self.decisions) <= count:
             await trio.sleep(1)
@@ -78,8 +78,8 @@ async def working(
     job_seconds: float = 1.0,
     polls: float = 5.0,
     jobs: type[Jobs] = Jobs,
-    heed: Callable[[Decision, Cluster | None], None] = lambda _decision, _cluster: None,
-    **settings: Settings,
+    heed: Callable[[PolicyDecision, Cluster | None], None] = lambda _decision, _cluster: None,
+    **settings: PolicySettings,
 ) -> AsyncIterator[Working]:
     """Policies of a daemon that knows a cluster, usually one in which everything is on one node.
 
@@ -94,11 +94,11 @@ async def working(
         def note(plan: Plan) -> None:
             policies.ended(plan)
 
-        def decided(decision: Decision) -> None:
+        def decided(decision: PolicyDecision) -> None:
             decisions.append(decision)
             heed(decision, sync.model.cluster)
 
-        decisions: list[Decision] = []
+        decisions: list[PolicyDecision] = []
         plans = Plans(str(directory / "plans"), sync, note)
         path = directory / "policies.json"
         policies = Policies(str(path), sync, plans, all_off(**settings), decided, now)

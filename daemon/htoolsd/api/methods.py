@@ -14,7 +14,7 @@ from htoolsd.api.ledger import LedgerMethods
 from htoolsd.api.ledger_declared import of_ledger
 from htoolsd.api.plans import PlanMethods
 from htoolsd.api.policies import PolicyMethods
-from htoolsd.policies.order import POLICIES
+from htoolsd.policies.remedies import POLICIES
 from htoolsd.socket.methods import Handler, Method
 
 _NAMES = " or ".join(TOOLS)

@@ -17,8 +17,7 @@ from ganeti_htools.planning.options import from_json
 from ganeti_htools.planning.proposal import OnChange, Proposal, begin
 from ganeti_htools.planning.tools import TOOLS
 from ganeti_htools.sources.source import unheard
-from htoolsd.plans.making import made
-from htoolsd.plans.plan import Plan, PlanState
+from htoolsd.plans.plan import Plan, PlanState, new_plan
 from htoolsd.plans.plans import Plans
 from htoolsd.socket.methods import LONGEST as MOST_TEXT
 from htoolsd.socket.methods import Args, File
@@ -60,9 +59,9 @@ class PlanMethods:
         proposal = await self._proposed(tool, options, model.cluster)
         client = caller.get()
         by = {"uid": client.uid, "pid": client.pid}
-        plan = made(tool, options, proposal, model.generations, by)
+        plan = new_plan(tool, options, proposal, model.generations, by)
         await self._plans.add(plan)
-        return {**plan.document(), "found": proposal.found}
+        return {**plan.to_json(), "found": proposal.found}
 
     async def _proposed(self, tool: str, options: Any, cluster: Cluster) -> Proposal:
         """What a tool would do."""
@@ -130,14 +129,14 @@ class PlanMethods:
         with trio.move_on_after(LONGEST):
             while plan.serial == args.get("serial") and not self._plans.stopping:
                 await plan.news.wait()
-        return plan.document()
+        return plan.to_json()
 
     async def cancel(self, args: Args, _file: File) -> object:
         plan, now = self._known("cancel", args), args.get("now", False)
         if not isinstance(now, bool):
             raise RefusalError(Refusal.ARGUMENTS, "cancel: now: expected true or false")
         if not plan.state.going:
-            raise RefusalError(Refusal.PLAN, f"plan {plan.id} is {plan.state}, not being carried out")
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} is {plan.state}, not running")
         plan.cancel()
         if now:
             plan.scope.cancel()

@@ -2,8 +2,8 @@
 
 from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.policies.order import POLICIES
-from htoolsd.policies.policies import Policies
+from htoolsd.policies.remedies import POLICIES
+from htoolsd.policies.schedule import Policies
 from htoolsd.socket.methods import Args, File
 from htoolsd.sync.following import Sync
 
@@ -33,7 +33,7 @@ class PolicyMethods:
         if self._sync.master:
             if forget:
                 self._policies.forget_failures(name)
-            self._policies.want(name, "asked")
+            self._policies.request(name, "asked")
         (told,) = (each for each in self._policies.status() if each["name"] == name)
         return {"master": self._sync.master, "mode": told["mode"]}
 

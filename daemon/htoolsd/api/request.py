@@ -6,7 +6,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.commandline.parameters import parse_options
 from ganeti_htools.model.errors import UsageError
 from ganeti_htools.model.options import PlacementOptions
-from htoolsd import reading
+from htoolsd import regular_file
 from htoolsd.claims.claim import Claimant
 from htoolsd.socket.methods import Args, File, words
 from htoolsd.socket.peer import PassedFile
@@ -18,7 +18,7 @@ def read_request(file: PassedFile, largest: int) -> bytes:
     if descriptor is None:
         raise RefusalError(Refusal.FILE, "the request file was closed before it could be read")
     try:
-        return reading.contents(descriptor, largest)
+        return regular_file.read_descriptor(descriptor, largest)
     except OSError as err:
         raise RefusalError(Refusal.FILE, f"the request cannot be read: {err.strerror}") from None
     finally:

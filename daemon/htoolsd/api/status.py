@@ -13,7 +13,7 @@ from htoolsd.claims.follower import Follower
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.policies import Policies
+from htoolsd.policies.schedule import Policies
 from htoolsd.socket import alone
 from htoolsd.socket.methods import Args, File, Handler
 from htoolsd.socket.server import Server

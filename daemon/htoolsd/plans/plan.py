@@ -1,7 +1,8 @@
-"""One plan and how far it is carried out: in memory, as JSON for clients, and on disk."""
+"""One plan and its progress: in memory, as JSON for clients, and on disk."""
 
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
@@ -18,8 +19,9 @@ from ganeti_htools.execution.shape import Shape, fits
 from ganeti_htools.execution.wording import Say, complaint, summary
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import DataError
-from ganeti_htools.planning.proposal import OnChange
-from htoolsd import reading
+from ganeti_htools.planning.options import to_json
+from ganeti_htools.planning.proposal import OnChange, Proposal, begin
+from htoolsd import regular_file
 
 _LARGEST = 64 << 20  # bytes of a record
 
@@ -29,15 +31,15 @@ class PlanState(StrEnum):
 
     PLANNED = "planned"
     RUNNING = "running"
-    STOPPING = "stopping"  # once the jobs under way have ended
+    STOPPING = "stopping"  # ends with the jobs under way
     DONE = "done"
     FAILED = "failed"
-    STOPPED = "stopped"  # as somebody wished
-    INTERRUPTED = "interrupted"  # left with jobs under way: somebody wished it, or the daemon ended
+    STOPPED = "stopped"  # on request
+    INTERRUPTED = "interrupted"  # with jobs under way: on request, or because the daemon ended
 
     @property
     def going(self) -> bool:
-        """Whether it is being carried out."""
+        """Whether the plan is being carried out."""
         return self in (PlanState.RUNNING, PlanState.STOPPING)
 
 
@@ -46,13 +48,13 @@ _ENDED = {None: PlanState.INTERRUPTED, Ending.DONE: PlanState.DONE, Ending.STOPP
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """A plan. ``facts`` do not change: its id, tool, options, node groups, when and by whom it was made...
-    A score that is no finite number is null in JSON.
+    """A plan.
 
-    ``serial`` goes up whenever something changes. ``log`` has what the tool would say, with the kind of each
-    line; ``standing`` is how far it is, in words. ``review`` makes the check before each jobset; a plan of an
-    earlier daemon has none. ``over`` tells why nothing more of it is to be submitted, if that is so. Times
-    are seconds of the epoch.
+    ``facts`` never change: id, tool, options, node groups, time, caller and so on. A score that is not finite
+    is null in JSON. ``serial`` grows with every change. ``log`` has the lines that the tool would print, each
+    with its kind; ``standing`` is the progress in words. ``review`` makes the check before each jobset; None
+    for a plan of an earlier daemon. ``over`` returns why no more jobs are submitted, None if the plan
+    continues. Times are seconds of the epoch.
     """
 
     facts: dict[str, Any]
@@ -72,47 +74,47 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """Its name, which stands in the comments of its jobs."""
+        """The plan's id, which is also in the comments of its jobs."""
         return self.run.signature.run
 
     def say(self, *texts: str) -> None:
-        """What the tool would print."""
+        """Log lines that the tool would print."""
         self.log += [("said", text) for text in texts]
 
     def warn(self, *texts: str) -> None:
-        """What the tool would print on standard error."""
+        """Log lines that the tool would print on standard error."""
         self.log += [("warned", text) for text in texts]
 
     def stand(self, text: str) -> None:
-        """Say how far it is."""
+        """Set the progress, in words."""
         self.standing = text
 
     def changed(self) -> None:
-        """Wake those who wait for news."""
+        """Wake all who wait for ``news``."""
         self.serial += 1
         self.news.set()
         self.news = trio.Event()
 
     def begin(self, now: float) -> None:
-        """Count it as being carried out from now on."""
+        """Set the state to running."""
         self.state, self.began = PlanState.RUNNING, now
         self.changed()
 
     def cancel(self) -> None:
-        """Have it end once the jobs under way have ended."""
+        """Stop the plan after the jobs under way."""
         self.state = PlanState.STOPPING
         self.stop.set()
         self.changed()
 
     def end(self, now: float) -> None:
-        """Count it as over; its run tells how it ended."""
+        """Set the state in which the run has ended."""
         self.state, self.ended, self.standing = _ENDED.get(self.run.ending, PlanState.FAILED), now, ""
         self.error = complaint(record(self.run))
         self.say(*summary(self.run))
         self.changed()
 
-    def document(self) -> dict[str, Any]:
-        """All of it as JSON."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole plan as JSON."""
         outcome = record(self.run)
         if self.state.going or self.state is PlanState.PLANNED:
             outcome["ending"] = None
@@ -126,7 +128,7 @@ class Plan:
         }
 
     def summary(self) -> dict[str, Any]:
-        """What it is and how far it is, in short."""
+        """Return the facts, the state and counts of jobs as JSON."""
         tasks, rest = self.run.tasks, sum(map(len, self.run.rest))
         done = sum(task.status is JobStatus.SUCCESS for task in tasks)
         failed = sum(task.error is not None for task in tasks)
@@ -137,8 +139,35 @@ class Plan:
         return {"state": self.state, "error": self.error, "began": self.began, "ended": self.ended}
 
     def text(self) -> str:
-        """What is kept on disk."""
-        return orjson.dumps(versioned(self.document()), option=orjson.OPT_INDENT_2).decode() + "\n"
+        """Return the content of the plan's file."""
+        return orjson.dumps(versioned(self.to_json()), option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def new_plan(
+    tool: str,
+    options: Any,
+    proposal: Proposal,
+    generations: Mapping[str, int],
+    by: Mapping[str, int],
+    **more: Any,
+) -> Plan:
+    """Return a new plan. ``by`` has the caller's ``uid`` and ``pid``; ``more`` are more facts."""
+    run = begin(tool, proposal.purpose, proposal.jobs, options.execution)
+    facts = {
+        "id": run.signature.run,
+        "tool": tool,
+        "options": to_json(options),
+        "groups": list(proposal.groups),
+        "made": time.time(),
+        "by": dict(by),
+        "generations": generations,
+        "score": proposal.score,
+        "cost": proposal.cost,
+        "on_change": options.execution.on_change,
+        "wait_for_nodes": options.execution.wait_for_nodes,
+        **more,
+    }
+    return Plan(facts, run, proposal.review)
 
 
 _CHANGING = ("state", "error", "began", "ended", "serial", "log", "standing", "execution")
@@ -167,8 +196,8 @@ _RECORD: Shape = {
 }
 
 
-def restored(text: bytes) -> Plan:
-    """A plan that was kept. If it was being carried out then, it is interrupted. Raises DataError."""
+def plan_from_json(text: bytes) -> Plan:
+    """Return the plan of a file. Raises DataError."""
     try:
         document = current(orjson.loads(text))
         if not fits(document, _RECORD):
@@ -186,24 +215,25 @@ def restored(text: bytes) -> Plan:
             serial=document["serial"],
             log=[(kind, line) for kind, line in document["log"]],
         )
-        plan.text()  # so that it can be told, whatever else there is in it
+        plan.text()  # fails now rather than in an answer
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"no record of a plan: {type(error).__name__}: {error}") from None
+        raise DataError(f"not the record of a plan: {type(error).__name__}: {error}") from None
     return plan
 
 
-def kept(directory: str) -> Iterator[tuple[str, Plan | DataError | OSError]]:
-    """All plans in a directory, which is made if it is not there, by the names of their files; or why one
-    cannot be read. What a daemon was writing when it was killed is removed. Raises OSError.
+def read_plans(directory: str) -> Iterator[tuple[str, Plan | DataError | OSError]]:
+    """Yield the path of each file in a directory, and its plan or the error.
+
+    A missing directory is created. Temporary files of a killed daemon are removed. Raises OSError.
     """
     os.makedirs(directory, 0o750, exist_ok=True)
     for name in sorted(os.listdir(directory)):
         path = os.path.join(directory, name)
         try:
             if name.endswith(".json"):
-                plan = restored(reading.whole(path, _LARGEST))
+                plan = plan_from_json(regular_file.read(path, _LARGEST))
                 if name != f"{plan.id}.json":
-                    raise DataError(f"no record of a plan: id: {plan.id} belongs into another file")
+                    raise DataError(f"not the record of a plan: id: {plan.id} does not match the file's name")
                 yield path, plan
             elif name.endswith(".tmp"):
                 os.unlink(path)

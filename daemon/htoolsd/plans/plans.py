@@ -1,8 +1,8 @@
-"""Plans: carried out by the daemon, told of while that goes on, and kept.
+"""Plans: carried out by the daemon, reported while they run, and recorded on disk.
 
-A plan is on disk once it is made, and one that is carried out before each set of its jobs is submitted and
-after each change, so whatever happens to the daemon, it can be told what was done and what was not. One that
-was interrupted is not taken up again; what became of its jobs is found out.
+Invariant: everything that is submitted is on disk before. A plan is recorded when it is made, before each
+jobset is submitted, and after each change. So after a crash the next daemon can report what was done and what
+was not. It does not resume an interrupted plan, but follows the plan's jobs to their end.
 """
 
 import math
@@ -30,12 +30,12 @@ from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.planning.proposal import OnChange
 from ganeti_htools.sources.source import unheard
 from htoolsd.claims.plan_claims import PlanClaims
-from htoolsd.plans.plan import Plan, PlanState, kept
+from htoolsd.plans.plan import Plan, PlanState, read_plans
 from htoolsd.sync.following import Sync
 
 _log = structlog.get_logger()
 
-KEPT = 100  # plans that are over
+MAX_PLANS = 100  # kept of those that have ended, and of those that nobody executed
 _FOR_EVER = Patience(away=math.inf)
 
 
@@ -44,8 +44,10 @@ class NotRecordedError(HtoolsError):
 
 
 class Plans:
-    """All plans that are known, by id. They are kept in ``directory``; ``note`` is told of each that has been
-    made or has ended. With ``claims``, what a plan's jobs need is claimed, and what others claim is left.
+    """All plans, recorded in ``directory``.
+
+    ``note`` is called with each plan that was made or has ended. With ``claims``, plans claim what their jobs
+    need, and respect the claims of others.
     """
 
     def __init__(
@@ -66,29 +68,29 @@ class Plans:
 
     @property
     def all(self) -> Iterable[Plan]:
-        """All of them, the oldest first."""
+        """All plans, the oldest first."""
         return self._plans.values()
 
     @property
     def stopping(self) -> bool:
-        """Whether they were told to stop."""
+        """Whether the plans are stopping with the daemon."""
         return self._stopping.is_set()
 
     async def add(self, plan: Plan) -> None:
-        """Keep a new plan."""
+        """Add a new plan and record it."""
         self._plans[plan.id] = plan
         self._note(plan)
-        await self._record_if_possible(plan)
+        await self._try_to_record(plan)
         await self._forget_old()
-        _log.info("planned", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
+        _log.info("plan made", plan=plan.id, tool=plan.facts["tool"], jobs=sum(map(len, plan.run.rest)))
 
     def status(self) -> dict[str, Any]:
-        """How many plans are in each state."""
+        """Return the number of plans by state."""
         states = [plan.state for plan in self._plans.values()]
         return {state.value: states.count(state) for state in PlanState if state in states}
 
     def stop(self) -> None:
-        """Stop each plan after its jobs under way; no other begins from now on."""
+        """Stop each plan after its jobs under way, and begin no other."""
         self._stopping.set()
         for plan in self._plans.values():
             if plan.state.going:
@@ -96,8 +98,8 @@ class Plans:
             plan.changed()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Carry out plans until they are stopped and have ended. Started when the kept ones are known."""
-        await self._recall()
+        """Carry out plans until they are stopped and have ended. Started once the recorded plans are read."""
+        await self._read_recorded()
         async with trio.open_nursery() as self._executions, trio.open_nursery() as self._traces:
             for plan in self._plans.values():
                 if plan.run.current:
@@ -106,10 +108,10 @@ class Plans:
             await self._stopping.wait()
             self._traces.cancel_scope.cancel()
 
-    async def _recall(self) -> None:
-        """Read the plans that earlier daemons have kept."""
+    async def _read_recorded(self) -> None:
+        """Read the plans of earlier daemons."""
         try:
-            found = await trio.to_thread.run_sync(lambda: list(kept(self._directory)))
+            found = await trio.to_thread.run_sync(lambda: list(read_plans(self._directory)))
         except OSError as error:
             _log.error("plans cannot be read", path=error.filename, error=error.strerror)
             return
@@ -122,14 +124,14 @@ class Plans:
                 plan.end(time.time())
                 self._note(plan)
                 _log.warning("plan was interrupted", plan=plan.id)
-                await self._record_if_possible(plan)
+                await self._try_to_record(plan)
         self._plans = dict(sorted(self._plans.items(), key=lambda item: item[1].facts["made"]))
 
-    def living(self) -> set[str]:
-        """The ids of the plans of which jobs may be under way, or are about to be."""
+    def active_ids(self) -> set[str]:
+        """Return the ids of the plans whose jobs may be under way or are about to be."""
         return {plan.id for plan in self._plans.values() if plan.state.going or plan.run.current}
 
-    # Carrying out
+    # Execution
 
     async def begin(self, plan: Plan, on_change: OnChange, wait_for_nodes: bool) -> None:
         """Begin to carry out a plan. Raises RefusalError."""
@@ -138,16 +140,17 @@ class Plans:
         if self._sync.master is False:
             raise RefusalError(Refusal.CLUSTER, "this is not the master node")
         if plan.state is not PlanState.PLANNED or plan.review is None:
-            raise RefusalError(Refusal.PLAN, f"plan {plan.id} is {plan.state} already")
+            raise RefusalError(Refusal.PLAN, f"plan {plan.id} is already {plan.state}")
         if self._sync.model.silent and not wait_for_nodes:
             raise RefusalError(Refusal.CLUSTER, unheard(self._sync.model.silent))
         for other in self._plans.values():
             common = set(plan.facts["groups"]) & set(other.facts["groups"])
             where = f"node group {', '.join(sorted(common))}"
             if other.state.going and common:
-                raise RefusalError(Refusal.BUSY, f"plan {other.id} is being carried out in {where}")
+                raise RefusalError(Refusal.BUSY, f"plan {other.id} is running in {where}")
             if other.run.current and common and plan.run.switches:
-                raise RefusalError(Refusal.BUSY, f"jobs of plan {other.id}, which was left, go on in {where}")
+                why = f"jobs of interrupted plan {other.id} are still running in {where}"
+                raise RefusalError(Refusal.BUSY, why)
         with trio.CancelScope(shield=True):
             plan.begin(time.time())
             try:
@@ -156,7 +159,7 @@ class Plans:
                 plan.state, plan.began = PlanState.PLANNED, None
                 plan.changed()
                 raise RefusalError(
-                    Refusal.PLAN, f"a plan that cannot be recorded is not executed: {error}"
+                    Refusal.PLAN, f"the plan is not executed because it cannot be recorded: {error}"
                 ) from None
         check = plan.review(on_change, plan.say)
         self._executions.start_soon(self._carry_out, plan, check, wait_for_nodes)
@@ -183,14 +186,14 @@ class Plans:
             run.ending, run.reason = Ending.LOST, f"the plan could not be recorded: {error}"
         except HtoolsError as error:
             run.ending, run.reason = Ending.LOST, str(error)
-        except Exception as error:  # a defect, and no reason to end the daemon
+        except Exception as error:  # a defect must not end the daemon
             _log.exception("plan failed", plan=plan.id)
             run.ending, run.reason = Ending.LOST, f"{type(error).__name__}: {error}"
         finally:
             plan.end(time.time())
             self._note(plan)
             with trio.CancelScope(shield=True):
-                await self._record_if_possible(plan)
+                await self._try_to_record(plan)
                 await self._forget_old()
                 if not run.current:
                     await self._claim(plan, ())
@@ -200,7 +203,7 @@ class Plans:
             self._traces.start_soon(self._trace, plan)
 
     async def _trace(self, plan: Plan) -> None:
-        """Find out what becomes of the jobs of a plan that is not carried out any more."""
+        """Follow the jobs of an interrupted plan to their end."""
         try:
             async with self._sync.client() as ganeti:
                 await trace(plan.run, ganeti, self._teller(plan), _FOR_EVER)
@@ -209,11 +212,13 @@ class Plans:
         else:
             await self._claim(plan, ())
         plan.stand("")
-        await self._record_if_possible(plan)
+        await self._try_to_record(plan)
 
     async def _read(self, wait_for_nodes: bool) -> Cluster:
-        """The cluster as it is now. Raises NotSyncedError; HtoolsError for nodes that do not report, a
-        DataError if they are to be waited for.
+        """Return the cluster as it is now.
+
+        Raises NotSyncedError. Raises HtoolsError for nodes that do not report: DataError with
+        ``wait_for_nodes``, then the caller tries again.
         """
         await self._sync.refresh()
         model = self._sync.model
@@ -222,7 +227,7 @@ class Plans:
         return model.cluster if self._claims is None else await self._claims.look() or model.cluster
 
     async def _claim(self, plan: Plan, jobs: Sequence[Job]) -> str | None:
-        """Claim what jobs need, nothing for none; why the plan has to be reviewed once more, if it has."""
+        """Claim what jobs need (no jobs: release); return why the plan must be reviewed again, if it must."""
         if self._claims is None:
             return None
         if jobs:
@@ -231,7 +236,7 @@ class Plans:
         return None
 
     def claimed(self) -> set[str]:
-        """The nodes of which somebody has claimed something."""
+        """Return the nodes with resources that somebody has claimed."""
         return self._claims.claimed() if self._claims is not None else set()
 
     def _teller(self, plan: Plan) -> Tell:
@@ -242,12 +247,12 @@ class Plans:
             if isinstance(event, Submitting):
                 await self._record(plan)
             elif not isinstance(event, News) or event.said is None:
-                await self._record_if_possible(plan)
+                await self._try_to_record(plan)
             plan.changed()
 
         return tell
 
-    # Keeping
+    # Recording
 
     async def _record(self, plan: Plan) -> None:
         """Raises NotRecordedError."""
@@ -257,22 +262,22 @@ class Plans:
         except HtoolsError as error:
             raise NotRecordedError(str(error)) from None
 
-    async def _record_if_possible(self, plan: Plan) -> None:
-        """Record what has happened already; if that fails, it is only logged."""
+    async def _try_to_record(self, plan: Plan) -> None:
+        """Record what has already happened. Failures are logged."""
         try:
             await self._record(plan)
         except NotRecordedError as error:
-            _log.error("plan not recorded", plan=plan.id, error=str(error))
+            _log.error("plan cannot be recorded", plan=plan.id, error=str(error))
 
     async def _forget_old(self) -> None:
-        """Forget all but the newest of those that are over, and of those that nobody executed."""
+        """Remove all but the newest ended plans, and all but the newest that nobody executed."""
         planned = [plan for plan in self._plans.values() if plan.state is PlanState.PLANNED]
-        over = [plan for plan in self._plans.values() if plan not in planned and not plan.state.going]
-        for plan in planned[:-KEPT]:  # at once, so that none of them is begun meanwhile
+        ended = [plan for plan in self._plans.values() if plan not in planned and not plan.state.going]
+        for plan in planned[:-MAX_PLANS]:  # at once, so that none of them begins meanwhile
             del self._plans[plan.id]
-        old = [*planned[:-KEPT], *over[:-KEPT]]
+        old = [*planned[:-MAX_PLANS], *ended[:-MAX_PLANS]]
         await trio.to_thread.run_sync(_remove, [self._path(plan) for plan in old])
-        for plan in over[:-KEPT]:
+        for plan in ended[:-MAX_PLANS]:
             self._plans.pop(plan.id, None)
 
     def _path(self, plan: Plan) -> str:

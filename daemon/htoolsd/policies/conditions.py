@@ -1,59 +1,54 @@
-"""The conditions under which a policy does something in a node group. Pure functions over plain data."""
+"""Conditions that hold a policy back in a node group, and hysteresis. Pure functions over plain data.
+
+A policy begins after ``hold`` rounds in a row with a reason, and goes on until the need says stop. To add a
+condition, write a function here and put it into ``_CONDITIONS``; ``htoolsctl explain`` then shows it as well.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
 
-from htoolsd.policies.bounds import Bounds
-from htoolsd.policies.memory import Memory, Rounds
-from htoolsd.policies.settings import WEEKDAYS, Settings
+from htoolsd.policies.memory import PolicyMemory, Rounds
+from htoolsd.policies.remedy import Need, PlanBounds
+from htoolsd.policies.settings import WEEKDAYS, PolicySettings
 
-_LONG = 3  # rounds: what was longer ago was not in a row
-_SHORT = 60.0  # seconds: what is considered sooner belongs to the same round
-_NONE = Rounds()
-
-
-class Need(NamedTuple):
-    """Whether there is a reason to begin something in a node group, whether to stop, and the reason in words,
-    or why there is none. Between the two what goes on goes on.
-    """
-
-    begin: bool
-    stop: bool
-    why: str
+_LONG_ROUNDS = 3  # a pause of more rounds begins a new streak
+_SHORT_SECONDS = 60.0  # a look sooner after the last one belongs to the same round
+_MOST_NAMES = 5  # in a reason
+_NO_ROUNDS = Rounds()
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What is known of a node group when something is thought of there.
+    """The situation of a node group when a remedy is considered for it.
 
-    ``local`` is the local time of ``now`` (seconds of the epoch); ``bounds`` are those of a plan.
-    ``drained``, ``silent`` and ``updating`` (figures older than their instances) are nodes, ``left`` those
-    that somebody is squeezing, or was; ``late`` whether the cluster is not known well enough. ``paused`` is
-    until when the watcher is, 0 if it is not. ``jobs`` have not ended and touch the group. ``plan`` is one
-    that is carried out there, ``proposal`` one of a policy that waits. ``others`` says what has just been
-    done there, or would be. ``rounds`` tell for how long there has been a reason. ``moves``: whether nothing
-    can be done without moves.
+    ``now`` is seconds of the epoch, ``local`` the same as local time. ``bounds`` are for a plan.
+
+    Nodes: ``drained`` by somebody; ``unfinished``, left by an hsqueeze that runs or was interrupted;
+    ``silent``, without reports; ``updating``, whose figures are older than their instances. ``outdated``:
+    the daemon's data is too old. ``paused`` is the end of the watcher's pause, 0 without one. ``jobs`` are
+    unfinished jobs that touch the group. ``plan`` is carried out there; ``proposal`` is a policy's plan that
+    waits to be executed. ``conflict`` says which other remedy acts, or would act. ``needs_moves``: the remedy
+    does nothing without moves.
     """
 
     now: float
     local: datetime
-    bounds: Bounds
+    bounds: PlanBounds
     score: float
     need: Need
     drained: Sequence[str] = ()
-    left: Sequence[str] = ()
+    unfinished: Sequence[str] = ()
     silent: Sequence[str] = ()
     updating: Sequence[str] = ()
-    late: bool = False
+    outdated: bool = False
     paused: float = 0.0
     jobs: Sequence[int] = ()
     plan: str | None = None
     proposal: str | None = None
-    others: str | None = None
-    rounds: Rounds = _NONE
-    moves: bool = True
+    conflict: str | None = None
+    rounds: Rounds = _NO_ROUNDS
+    needs_moves: bool = True
 
     @property
     def group(self) -> str:
@@ -61,62 +56,67 @@ class Situation:
         return self.bounds.group
 
     @property
-    def calm(self) -> bool:
+    def quiet(self) -> bool:
         """Whether nothing goes on in the group."""
-        return not (self.drained or self.left or self.silent or self.updating or self.jobs or self.plan)
+        busy = self.drained or self.unfinished or self.silent or self.updating or self.jobs or self.plan
+        return not busy
 
 
-def counted(settings: Settings, seen: Situation) -> Situation:
-    """The situation after one more round: hysteresis between beginning and stopping. Rounds in which the
-    group cannot be judged, in which somebody else squeezes it, or that are too long ago, begin the count
-    anew; events make no more rounds than the timer and those who ask now and then.
+def with_next_round(settings: PolicySettings, situation: Situation) -> Situation:
+    """Return the situation with one more round counted.
+
+    The streak begins anew when the group cannot be judged, when somebody else squeezes it, and after a long
+    pause. Looks within a short time count as one round, so events and requests do not speed a policy up.
     """
-    rounds, none = seen.rounds, seen.rounds._replace(over=0, working=False, last=seen.now)
-    squeezed = seen.left and seen.jobs and seen.plan is None
-    if seen.late or seen.silent or seen.drained or squeezed:
-        return replace(seen, rounds=none)
-    if seen.now - rounds.last > _LONG * settings.every_seconds:
+    rounds, now = situation.rounds, situation.now
+    none = rounds._replace(streak=0, active=False, last=now)
+    squeezed = situation.unfinished and situation.jobs and situation.plan is None
+    if situation.outdated or situation.silent or situation.drained or squeezed:
+        return replace(situation, rounds=none)
+    if now - rounds.last > _LONG_ROUNDS * settings.every_seconds:
         rounds = none
-    again = rounds.over > 0 and seen.now - rounds.last < min(_SHORT, settings.every_seconds / 2)
-    over = min(rounds.over + (not again), settings.hold) if seen.need.begin else 0
-    working = not seen.need.stop and (rounds.working or over >= settings.hold)
-    last = rounds.last if again else seen.now
-    return replace(seen, rounds=rounds._replace(over=over, working=working, last=last))
+    same = rounds.streak > 0 and now - rounds.last < min(_SHORT_SECONDS, settings.every_seconds / 2)
+    streak = min(rounds.streak + (not same), settings.hold) if situation.need.begin else 0
+    active = not situation.need.stop and (rounds.active or streak >= settings.hold)
+    last = rounds.last if same else now
+    return replace(situation, rounds=rounds._replace(streak=streak, active=active, last=last))
 
 
-def holding(settings: Settings, memory: Memory, seen: Situation) -> Iterator[tuple[str, str]]:
-    """The conditions that hold a policy back, each with the reason; none if it may go on."""
+def obstacles(
+    settings: PolicySettings, memory: PolicyMemory, situation: Situation
+) -> Iterator[tuple[str, str]]:
+    """Yield the conditions that hold a policy back, each with its reason; none if the policy may act."""
     for name, condition in _CONDITIONS.items():
-        reason = condition(settings, memory, seen)
+        reason = condition(settings, memory, situation)
         if reason is not None:
             yield name, reason
 
 
-def over(settings: Settings, local: datetime) -> str | None:
-    """Why nothing more is submitted of a plan that the policy has begun; None if it goes on."""
+def stop_reason(settings: PolicySettings, local: datetime) -> str | None:
+    """Return why a running plan of a policy submits no more jobs; None if it continues."""
     if settings.mode != "act":
         return f"the policy's mode is {settings.mode}"
-    return "its hours are over" if _outside(settings, local) else None
+    return "the policy's hours are over" if _outside_hours(settings, local) else None
 
 
-def _mode(settings: Settings, _memory: Memory, _seen: Situation) -> str | None:
+def _mode(settings: PolicySettings, _memory: PolicyMemory, _situation: Situation) -> str | None:
     return "the policy is off" if settings.mode == "off" else None
 
 
-def _failures(settings: Settings, memory: Memory, seen: Situation) -> str | None:
-    if memory.off(settings):
-        return f"switched off after {memory.failed} plans that failed, the last one: {memory.error}"
-    if memory.failed and seen.now < memory.rests_until:
-        return f"pauses for {memory.rests_until - seen.now:.0f} s after a plan that failed: {memory.error}"
+def _failures(settings: PolicySettings, memory: PolicyMemory, situation: Situation) -> str | None:
+    if memory.is_off(settings):
+        plans = "plan" if memory.failed == 1 else "plans"
+        return f"switched off after {memory.failed} failed {plans}; the last error: {memory.error}"
+    if memory.failed and situation.now < memory.rests_until:
+        return f"pauses for {memory.rests_until - situation.now:.0f} s after a failed plan: {memory.error}"
     return None
 
 
-def _hours(settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    return _outside(settings, seen.local)
+def _hours(settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+    return _outside_hours(settings, situation.local)
 
 
-def _outside(settings: Settings, local: datetime) -> str | None:
-    """Why a policy does nothing at a time, by its hours and weekdays."""
+def _outside_hours(settings: PolicySettings, local: datetime) -> str | None:
     minute = f"{local:%H:%M}"
     if not settings.within_hours(minute):
         return f"it is {minute}, not within {settings.hours}"
@@ -127,56 +127,58 @@ def _outside(settings: Settings, local: datetime) -> str | None:
     return f"{'this is the night of' if night else 'today is'} {day}, not {' or '.join(settings.weekdays)}"
 
 
-def _data(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    if seen.late:
-        return "what is known of the cluster is too old"
-    return f"figures are older than their instances: {_some(seen.updating)}" if seen.updating else None
-
-
-def _silent(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    return f"nodes do not report: {_some(seen.silent)}" if seen.silent else None
-
-
-def _drained(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    return f"nodes are drained: {_some(seen.drained)}" if seen.drained else None
-
-
-def _watcher(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    seconds = seen.paused - seen.now
-    return f"the watcher is paused for another {seconds:.0f} s" if seconds > 0 else None
-
-
-def _jobs(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    return f"jobs have not ended: {_some([str(job) for job in seen.jobs])}" if seen.jobs else None
-
-
-def _plan(settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    if seen.plan is not None:
-        return f"plan {seen.plan} is being carried out"
-    if seen.proposal is not None and settings.mode == "propose":
-        return f"plan {seen.proposal} waits for htoolsctl execute"
+def _data(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+    if situation.outdated:
+        return "the daemon's data about the cluster is too old"
+    if situation.updating:
+        return f"figures of nodes are older than their instances: {_some(situation.updating)}"
     return None
 
 
-def _budget(settings: Settings, memory: Memory, seen: Situation) -> str | None:
-    left = memory.left(settings, seen.now)
-    if not seen.moves or (left.moves and left.mib):
+def _silent(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+    return f"nodes do not report: {_some(situation.silent)}" if situation.silent else None
+
+
+def _drained(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+    return f"nodes are drained: {_some(situation.drained)}" if situation.drained else None
+
+
+def _watcher(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+    seconds = situation.paused - situation.now
+    return f"the watcher is paused for another {seconds:.0f} s" if seconds > 0 else None
+
+
+def _jobs(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+    return f"unfinished jobs: {_some([str(job) for job in situation.jobs])}" if situation.jobs else None
+
+
+def _plan(settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+    if situation.plan is not None:
+        return f"plan {situation.plan} is running"
+    if situation.proposal is not None and settings.mode == "propose":
+        return f"plan {situation.proposal} waits for htoolsctl execute"
+    return None
+
+
+def _budget(settings: PolicySettings, memory: PolicyMemory, situation: Situation) -> str | None:
+    rest = memory.rest_of_day(settings, situation.now)
+    if not situation.needs_moves or (rest.moves and rest.mib):
         return None
-    return f"the day's budget is spent: {left.moves} moves and {left.mib} MiB are left"
+    return f"the day's budget is spent: moves left: {rest.moves}, MiB left: {rest.mib}"
 
 
-def _others(_settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    return seen.others
+def _conflict(_settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+    return situation.conflict
 
 
-def _hold(settings: Settings, _memory: Memory, seen: Situation) -> str | None:
-    if seen.rounds.working:
+def _hold(settings: PolicySettings, _memory: PolicyMemory, situation: Situation) -> str | None:
+    if situation.rounds.active:
         return None
-    over, why = seen.rounds.over, seen.need.why
-    return f"{why} for {over} of {settings.hold} rounds" if over else why
+    streak, why = situation.rounds.streak, situation.need.why
+    return f"{why}, for {streak} of {settings.hold} rounds" if streak else why
 
 
-Condition = Callable[[Settings, Memory, Situation], str | None]  # why it holds back
+Condition = Callable[[PolicySettings, PolicyMemory, Situation], str | None]  # the reason, None for none
 
 _CONDITIONS: Mapping[str, Condition] = {
     "mode": _mode,
@@ -188,12 +190,12 @@ _CONDITIONS: Mapping[str, Condition] = {
     "watcher": _watcher,
     "jobs": _jobs,
     "plan": _plan,
-    "others": _others,
+    "others": _conflict,
     "budget": _budget,
     "hold": _hold,
 }
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more

@@ -1,18 +1,27 @@
-"""What a policy has decided about a node group."""
+"""Decisions of policies, and reports about a policy as JSON. Pure functions."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from htoolsd.policies.memory import PolicyMemory
+from htoolsd.policies.remedies import POLICIES
+from htoolsd.policies.settings import PolicySettings
+
+HELD, WOULD, PROPOSED, BEGUN, FAILED = "held back", "would act", "proposed", "begun", "failed"
+_SUMMARY = ("time", "remedy", "group", "outcome", "reason")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What was decided about a node group (empty: about none, for the cluster could not be judged), and why.
+class PolicyDecision:
+    """The decision of a policy about a node group, and its reason.
 
-    ``remedy`` is what was thought of. ``outcome`` is "held back", "would act", "proposed", "begun" or
-    "failed"; ``plan`` the id of the plan that was made, ``moves`` what it does, ``powered`` the nodes that it
-    powers down or up. ``since`` tells how the last moves that were only computed (in the mode shadow) compare
-    with what came: the score that was expected, and what has moved without them.
+    ``group`` is empty when the cluster could not be judged. ``remedy`` is the title of the remedy.
+    ``outcome`` is "held back", "would act", "proposed", "begun" or "failed". ``plan`` is the id of the new
+    plan, ``moves`` are its moves, ``powered`` the nodes that it powers down or up.
+
+    ``since`` compares the last decision in the mode shadow with the present: its time, the expected score,
+    and the instances that have moved meanwhile.
     """
 
     time: float
@@ -30,4 +39,53 @@ class Decision:
     since: Mapping[str, Any] | None = None
 
 
-HELD, WOULD, PROPOSED, BEGUN, FAILED = "held back", "would act", "proposed", "begun", "failed"
+def since_shadow(last: PolicyDecision | None, moved: Mapping[str, float]) -> dict[str, Any] | None:
+    """Compare the last decision with the present; None unless the policy would have acted.
+
+    ``moved`` has the times of moves by instance.
+    """
+    if last is None or last.outcome != WOULD:
+        return None
+    instances = sorted(name for name, when in moved.items() if when >= last.time)
+    return {"time": last.time, "expected": last.score["after"], "moved": instances}
+
+
+def policy_to_json(
+    name: str,
+    settings: PolicySettings,
+    memory: PolicyMemory,
+    last: Sequence[PolicyDecision],
+    due: float | None,
+    now: float,
+) -> dict[str, Any]:
+    """Return a policy as JSON. ``due`` is the time of its next round."""
+    return {
+        "name": name,
+        "tool": POLICIES[name][0].tool,
+        "mode": settings.mode,
+        "last": [asdict(decision) for decision in last],
+        "next": due,
+        "left": memory.rest_of_day(settings, now)._asdict(),
+        "failed": memory.failed,
+        "error": memory.error or None,
+        "off": memory.is_off(settings),
+    }
+
+
+def policy_summary(
+    name: str, settings: PolicySettings, memory: PolicyMemory, last: Sequence[PolicyDecision], now: float
+) -> dict[str, Any]:
+    """Return a policy's mode, health and last decision as JSON.
+
+    Of the decisions of the last round, one that was not held back is preferred.
+    """
+    begin = max((each.time for each in last), default=now) - settings.every_seconds / 2
+    latest = (each for each in last if each.time > begin)
+    newest = max(latest, key=lambda each: (each.outcome != HELD, each.time), default=None)
+    return {
+        "name": name,
+        "mode": settings.mode,
+        "health": memory.health(settings, now),
+        "error": memory.error or None,
+        "last": newest and {key: getattr(newest, key) for key in _SUMMARY},
+    }

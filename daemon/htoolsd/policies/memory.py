@@ -1,91 +1,120 @@
-"""What a policy remembers: what it has spent, what failed, and how long there has been a reason to act.
+"""Memory of the policies: spent budgets, failures, rounds and cool-downs, and the file that keeps them.
 
-Plain data and pure functions; times are seconds of the epoch.
+Invariant: what a plan takes of a budget is on disk before the plan begins, so budgets and cool-downs hold
+after a crash. Each step keeps it:
+
+* :meth:`PolicyMemories.charge` counts the whole plan in memory, :meth:`MemoryFile.save` writes that or
+  raises. Only then may the plan begin. A crash in between spends budget for nothing, which is safe.
+* :meth:`PolicyMemories.refund` is allowed only while no job of the plan has been submitted.
+* :meth:`PolicyMemories.release` ends the cool-downs of what an ended plan did not reach. The budget stays
+  spent.
+
+Times are seconds of the epoch. Only :class:`MemoryFile` has effects.
 """
 
-from collections.abc import Iterable, Mapping
+import os
+import time
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import orjson
+import structlog
+import trio
+
 from ganeti_htools.execution.shape import Shape, fits
-from htoolsd.policies.settings import Settings
+from ganeti_htools.files import write_text
+from ganeti_htools.model.errors import HtoolsError
+from htoolsd import regular_file
+from htoolsd.policies.settings import PolicySettings
+
+_log = structlog.get_logger()
 
 DAY = 86400.0
+_VERSION = 1
+_LARGEST = 64 << 20  # bytes
+_MAX_DOUBLINGS = 10  # of the pause after plans that failed
 
 
-class Spent(NamedTuple):
-    """What a plan takes of the budgets: when it began, how many moves it makes and how many MiB it copies."""
+class Expense(NamedTuple):
+    """The share of a plan in the budgets: the time when it began, its moves, and the MiB that they copy."""
 
     time: float
     moves: int
     mib: int
 
 
-class Room(NamedTuple):
-    """How much more may be done: moves, and MiB."""
+class Budget(NamedTuple):
+    """The moves and MiB that may still be spent."""
 
     moves: int
     mib: int
 
 
 class Rounds(NamedTuple):
-    """For how many rounds in a row there was a reason in a group, no more than it takes; whether it is being
-    acted upon; when the last round was; and when there was last acted, or would have been.
+    """The rounds of a remedy in one node group.
+
+    ``streak`` counts rounds in a row with a reason to act, up to the policy's ``hold``. ``active`` is whether
+    the policy acts on the reason. ``last`` is the time of the last round, ``acted`` the time when the remedy
+    last acted or would have acted.
     """
 
-    over: int = 0
-    working: bool = False
+    streak: int = 0
+    active: bool = False
     last: float = 0.0
     acted: float = 0.0
 
 
 @dataclass(slots=True)
-class Memory:
-    """What one policy remembers. ``failed`` are plans that failed in a row, ``error`` is why the last one
-    did, ``rests_until`` when it may go on. ``rounds`` are by what is done (the title of a remedy) and node
-    group.
+class PolicyMemory:
+    """Memory of one policy.
+
+    ``failed`` counts plans that failed in a row, ``error`` is the error of the last one. The policy pauses
+    until ``rests_until``. ``rounds`` are by title of the remedy and name of the node group.
     """
 
-    spent: list[Spent] = field(default_factory=list)
+    spent: list[Expense] = field(default_factory=list)
     failed: int = 0
     error: str = ""
     rests_until: float = 0.0
     rounds: dict[str, dict[str, Rounds]] = field(default_factory=dict)
 
-    def of(self, title: str, group: str) -> Rounds:
-        """The rounds of a remedy in a group."""
+    def rounds_of(self, title: str, group: str) -> Rounds:
+        """Return the rounds of a remedy in a group."""
         return self.rounds.get(title, {}).get(group, Rounds())
 
-    def note(self, title: str, group: str, rounds: Rounds) -> None:
-        """Remember the rounds of a remedy in a group."""
-        self.rounds.setdefault(title, {})[group] = rounds
+    def note_action(self, title: str, groups: Iterable[str], now: float) -> None:
+        """Remember that a remedy acts in these groups, or would act."""
+        for group in groups:
+            acted = self.rounds_of(title, group)._replace(acted=now)
+            self.rounds.setdefault(title, {})[group] = acted
 
-    def spend(self, spent: Spent) -> None:
-        """Count a plan that is about to begin, and forget what does not count any more."""
-        self.spent = [each for each in self.spent if each.time > spent.time - DAY] + [spent]
+    def spend(self, expense: Expense) -> None:
+        """Count a plan that is about to begin. Expenses of more than a day ago are dropped."""
+        self.spent = [each for each in self.spent if each.time > expense.time - DAY] + [expense]
 
-    def left(self, settings: Settings, now: float) -> Room:
-        """What is left of the day's budgets."""
+    def rest_of_day(self, settings: PolicySettings, now: float) -> Budget:
+        """Return the rest of the day's budget."""
         recent = [each for each in self.spent if each.time > now - DAY]
         moves, mib = sum(each.moves for each in recent), sum(each.mib for each in recent)
-        return Room(max(0, settings.moves_per_day - moves), max(0, settings.mib_per_day - mib))
+        return Budget(max(0, settings.moves_per_day - moves), max(0, settings.mib_per_day - mib))
 
-    def room(self, settings: Settings, now: float) -> Room:
-        """What the next plan may do."""
-        left = self.left(settings, now)
-        return Room(min(settings.max_moves, left.moves), min(settings.max_mib, left.mib))
+    def plan_budget(self, settings: PolicySettings, now: float) -> Budget:
+        """Return the budget of the next plan."""
+        rest = self.rest_of_day(settings, now)
+        return Budget(min(settings.max_moves, rest.moves), min(settings.max_mib, rest.mib))
 
-    def fail(self, settings: Settings, now: float, error: str) -> None:
-        """Count a plan that failed."""
+    def count_failure(self, settings: PolicySettings, now: float, error: str) -> None:
+        """Count a plan that failed, and pause."""
         self.failed += 1
         self.error = error
         self.rests_until = now + self._pause(settings)
 
-    def _pause(self, settings: Settings) -> float:
-        return settings.back_off_seconds * 2.0 ** min(self.failed - 1, 10)
+    def _pause(self, settings: PolicySettings) -> float:
+        return settings.back_off_seconds * 2.0 ** min(self.failed - 1, _MAX_DOUBLINGS)
 
-    def not_after(self, now: float, settings: Settings) -> None:
-        """Take what was later than now for what is now: the clock was wrong then."""
+    def clamp_times(self, now: float, settings: PolicySettings) -> None:
+        """Replace times in the future by ``now``. They come from a clock that was wrong."""
         self.spent = [each._replace(time=min(each.time, now)) for each in self.spent]
         self.rests_until = min(self.rests_until, now + self._pause(settings))
         self.rounds = {
@@ -96,60 +125,96 @@ class Memory:
             for title, groups in self.rounds.items()
         }
 
-    def off(self, settings: Settings) -> bool:
-        """Whether plans that failed have switched the policy off."""
+    def is_off(self, settings: PolicySettings) -> bool:
+        """Whether failed plans have switched the policy off."""
         return self.failed >= settings.failures
 
-    def health(self, settings: Settings, now: float) -> str:
-        """How the policy is, in a word or two."""
-        if self.off(settings):
+    def health(self, settings: PolicySettings, now: float) -> str:
+        """Return the policy's health: ``healthy``, ``pauses`` or ``switched off``."""
+        if self.is_off(settings):
             return "switched off"
         return "pauses" if self.failed and now < self.rests_until else "healthy"
 
     def forget_failures(self) -> None:
-        """Count from 0 again."""
+        """Reset the count of failed plans."""
         self.failed, self.error, self.rests_until = 0, "", 0.0
 
-    def document(self) -> dict[str, Any]:
-        """What has to survive a restart, as JSON."""
-        return {
-            "spent": [list(each) for each in self.spent],
-            "failed": self.failed,
-            "error": self.error,
-            "rests_until": self.rests_until,
-            "rounds": {
-                title: {group: list(each) for group, each in rounds.items()}
-                for title, rounds in self.rounds.items()
-            },
-        }
 
+class Charge(NamedTuple):
+    """What :meth:`PolicyMemories.charge` changed: the expense, and the cool-downs before."""
 
-class Rests(NamedTuple):
-    """When instances have moved, and when nodes were powered or came back, by name."""
-
+    policy: str
+    expense: Expense
     moved: dict[str, float]
     switched: dict[str, float]
 
 
-def without(
+@dataclass(slots=True)
+class PolicyMemories:
+    """Memories of all policies by name, and the cool-downs that they share.
+
+    ``moved`` has the time of the last move by instance, ``switched`` the time when a node was powered or came
+    back.
+    """
+
+    memories: dict[str, PolicyMemory] = field(default_factory=dict)
+    moved: dict[str, float] = field(default_factory=dict)
+    switched: dict[str, float] = field(default_factory=dict)
+
+    def forget(self, before: float) -> None:
+        """Drop cool-downs that began before a time."""
+        self.moved = {name: when for name, when in self.moved.items() if when > before}
+        self.switched = {name: when for name, when in self.switched.items() if when > before}
+
+    def clamp_times(self, now: float, settings: Mapping[str, PolicySettings]) -> None:
+        """Replace times in the future by ``now``. They come from a clock that was wrong."""
+        self.moved = {name: min(when, now) for name, when in self.moved.items()}
+        self.switched = {name: min(when, now) for name, when in self.switched.items()}
+        for name, memory in self.memories.items():
+            memory.clamp_times(now, settings[name])
+
+    def charge(self, policy: str, expense: Expense, instances: Iterable[str], nodes: Iterable[str]) -> Charge:
+        """Count a plan that moves ``instances`` and powers ``nodes``; the result can undo that."""
+        charge = Charge(policy, expense, self.moved, self.switched)
+        self.memories[policy].spend(expense)
+        self.moved = self.moved | dict.fromkeys(instances, expense.time)
+        self.switched = self.switched | dict.fromkeys(nodes, expense.time)
+        return charge
+
+    def refund(self, charge: Charge) -> None:
+        """Undo the charge of a plan that could not begin."""
+        self.memories[charge.policy].spent.remove(charge.expense)
+        self.moved, self.switched = charge.moved, charge.switched
+
+    def release(self, charge: Charge, instances: Iterable[str], nodes: Iterable[str]) -> None:
+        """End the cool-downs of instances and nodes that an ended plan did not reach."""
+        when = charge.expense.time
+        self.moved = cool_downs_before(self.moved, instances, when, charge.moved)
+        self.switched = cool_downs_before(self.switched, nodes, when, charge.switched)
+
+
+def cool_downs_before(
     since: Mapping[str, float], names: Iterable[str], when: float, before: Mapping[str, float]
 ) -> dict[str, float]:
-    """``since`` without what it says of these names of that time: it is again as it was before."""
-    taken = [name for name in names if since.get(name) == when]
-    left = {name: time for name, time in since.items() if name not in taken}
-    return left | {name: before[name] for name in taken if name in before}
+    """Return ``since`` with these names as they were ``before``, if their cool-down began at ``when``."""
+    reset = {name for name in names if since.get(name) == when}
+    rest = {name: time for name, time in since.items() if name not in reset}
+    return rest | {name: before[name] for name in reset if name in before}
 
 
-def resting(since: Mapping[str, float], settings: Settings, now: float) -> list[str]:
-    """Of instances that have moved, or nodes that came back (by name: when), those that stay for now."""
+def resting(since: Mapping[str, float], settings: PolicySettings, now: float) -> list[str]:
+    """Return the names (of instances or nodes) whose cool-down has not ended."""
     return [name for name, when in since.items() if when > now - settings.cool_down_seconds]
+
+
+# The file
 
 
 def _number(value: object) -> bool:
     return type(value) in (int, float)
 
 
-MEMORY: Shape = {
+_MEMORY: Shape = {
     "spent": [[_number]],
     "failed": int,
     "error": str,
@@ -159,16 +224,119 @@ MEMORY: Shape = {
 _ROUNDS: Shape = [(bool, _number)]
 
 
-def restored(document: Mapping[str, Any]) -> Memory:
-    """What was remembered. Raises ValueError, TypeError."""
-    if not fits(document, MEMORY):
-        raise ValueError(f"expected {', '.join(MEMORY)}, and each of its type")
-    told: Mapping[str, Mapping[str, Any]] = document["rounds"]
-    if not all(fits(each, _ROUNDS) for groups in told.values() for each in groups.values()):
-        raise ValueError("expected rounds to be numbers, and whether there is acted upon them")
-    spent: Iterable[Any] = document["spent"]
-    rounds = {
-        title: {group: Rounds(*each) for group, each in groups.items()} for title, groups in told.items()
+def _memory_to_json(memory: PolicyMemory) -> dict[str, Any]:
+    return {
+        "spent": [list(each) for each in memory.spent],
+        "failed": memory.failed,
+        "error": memory.error,
+        "rests_until": memory.rests_until,
+        "rounds": {
+            title: {group: list(each) for group, each in rounds.items()}
+            for title, rounds in memory.rounds.items()
+        },
     }
-    plain = {key: document[key] for key in ("failed", "error", "rests_until")}
-    return Memory([Spent(*each) for each in spent], **plain, rounds=rounds)
+
+
+def _memory_from_json(document: Mapping[str, Any]) -> PolicyMemory:
+    """Raises ValueError, TypeError."""
+    if not fits(document, _MEMORY):
+        raise ValueError(f"expected {', '.join(_MEMORY)}, each of its type")
+    rounds: Mapping[str, Mapping[str, Any]] = document["rounds"]
+    if not all(fits(each, _ROUNDS) for groups in rounds.values() for each in groups.values()):
+        raise ValueError("rounds: expected lists of numbers and booleans")
+    spent: Iterable[Any] = document["spent"]
+    return PolicyMemory(
+        [Expense(*each) for each in spent],
+        document["failed"],
+        document["error"],
+        document["rests_until"],
+        {title: {group: Rounds(*each) for group, each in groups.items()} for title, groups in rounds.items()},
+    )
+
+
+def to_text(memories: PolicyMemories) -> str:
+    """Return the content of the file: JSON with a version."""
+    document = {
+        "version": _VERSION,
+        "policies": {name: _memory_to_json(memory) for name, memory in memories.memories.items()},
+        "moved": memories.moved,
+        "switched": memories.switched,
+    }
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def read(path: str) -> PolicyMemories:
+    """Read the file; empty memories if it does not exist.
+
+    A damaged file is renamed to ``PATH.damaged-TIME``. Raises HtoolsError for a file that cannot be read, and
+    for one of a newer htoolsd.
+    """
+    try:
+        content = regular_file.read(path, _LARGEST)
+    except FileNotFoundError:
+        return PolicyMemories()
+    except OSError as error:
+        raise HtoolsError(f"{path}: {error.strerror}") from None
+    try:
+        document = orjson.loads(content)
+        if document["version"] > _VERSION:
+            raise HtoolsError(f"{path} was written by a newer htoolsd; upgrade this one")
+        return PolicyMemories(
+            {str(name): _memory_from_json(each) for name, each in document["policies"].items()},
+            {str(name): float(when) for name, when in document["moved"].items()},
+            {str(name): float(when) for name, when in document["switched"].items()},
+        )
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        copy = f"{path}.damaged-{time.strftime('%Y%m%dT%H%M%S')}"
+        _log.error("policy memory is damaged; policies start with an empty one", error=str(error), copy=copy)
+        try:
+            os.replace(path, copy)
+        except OSError as unmovable:
+            raise HtoolsError(f"{path}: {unmovable.strerror}") from None
+        return PolicyMemories()
+
+
+class MemoryFile:
+    """The memories of the policies ``names``, and their file at ``path``.
+
+    ``unreadable`` is the error of a file that could not be read. Then nothing is written, and policies hold
+    back.
+    """
+
+    def __init__(self, path: str, names: Collection[str]) -> None:
+        self._path = path
+        self.content = PolicyMemories({name: PolicyMemory() for name in names})
+        self.unreadable: str | None = None
+        self.dirty = False
+        self._writing = trio.Lock()
+
+    async def load(self) -> None:
+        """Read what earlier daemons wrote. Failures are logged."""
+        try:
+            found = await trio.to_thread.run_sync(read, self._path)
+        except HtoolsError as error:
+            self.unreadable = str(error)
+            _log.error("policy memory cannot be read; policies hold back", error=self.unreadable)
+            return
+        names = self.content.memories
+        known = {name: memory for name, memory in found.memories.items() if name in names}
+        self.content = PolicyMemories(names | known, found.moved, found.switched)
+
+    async def save(self) -> None:
+        """Write the file. Raises HtoolsError."""
+        async with self._writing:
+            self.dirty = False
+            try:
+                await trio.to_thread.run_sync(write_text, self._path, to_text(self.content))
+            except BaseException:  # cancellation included
+                self.dirty = True
+                raise
+
+    async def save_changes(self) -> None:
+        """Write the file if its content has changed. Failures are logged."""
+        if not self.dirty or self.unreadable is not None:
+            return
+        try:
+            await self.save()
+        except HtoolsError as error:
+            _log.error("policy memory cannot be written", error=str(error))

@@ -1,40 +1,65 @@
-"""What no single move of a policy may cost: redundancy, and what has to stay free. Pure functions."""
+"""Safety of the single moves of a policy's plan: budget, redundancy, reserve. Pure functions.
 
-from collections.abc import Sequence
+Invariant: if a node holds N+1 before a move of a policy, it does so afterwards; likewise if the node can be
+lost, and if all nodes have the reserve. :func:`safe_moves` cuts a plan before the first move that would break
+this. :func:`in_order` lets no move overtake another. :func:`guarded` checks the next jobset again on the
+cluster as it is then.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ganeti_htools.engine.balancing.recheck import retrace
+from ganeti_htools.engine.balancing.traffic import copied
 from ganeti_htools.engine.redundancy.check import fragile_nodes
 from ganeti_htools.engine.redundancy.n1 import bad_nodes
 from ganeti_htools.execution.jobs import Job, Jobsets
 from ganeti_htools.execution.review import Check, Review
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.columns import Bools
-from ganeti_htools.model.moves import NamedStep
+from ganeti_htools.model.moves import MoveKind, NamedStep
 from ganeti_htools.model.state import State
 from ganeti_htools.planning import hsqueeze, view
 from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.planning.view import View
+from htoolsd.policies.memory import Budget
 from htoolsd.policies.settings import Reserve
 
-_NONE = Reserve(0.0)
-UNSAFE = "the next move would cost redundancy, or what is kept free"
+_NO_RESERVE = Reserve(0.0)
+UNSAFE = "the next move would cost redundancy or the reserve"
 
 
 def steps_of(jobs: Jobsets) -> list[NamedStep]:
-    """The moves within groups that jobs make, in order."""
+    """Return the moves within groups that jobs make, in order."""
     return [job.step for each in jobs for job in each if isinstance(job.step, NamedStep)]
 
 
-def safe(
-    state: State, scope: Bools, movable: Bools, steps: Sequence[NamedStep], reserve: Reserve = _NONE
-) -> int:
-    """How many of the first steps of a plan for the group in scope keep what is there.
+def affordable(cluster: Cluster, steps: Sequence[Mapping[str, Any]], budget: Budget) -> Iterator[int]:
+    """Yield the MiB that each of the first steps copies, as far as the budget goes.
 
-    Each node goes on to hold N+1 and can be lost, and all have the ``reserve``, if it is so before each step.
-    Raises DataError for steps that cannot be made.
+    ``steps`` are those of a proposal as JSON. The result ends before an instance would move twice.
+    """
+    rows = {instance.name: instance for instance in cluster.instances}
+    moved, total = set[str](), 0
+    for step in steps:
+        name = step["instance"]
+        mib = sum(copied(MoveKind(step["move"]), rows[name]))
+        if name in moved or len(moved) == budget.moves or total + mib > budget.mib:
+            return
+        moved.add(name)
+        total += mib
+        yield mib
+
+
+def safe_moves(
+    state: State, scope: Bools, movable: Bools, steps: Sequence[NamedStep], reserve: Reserve = _NO_RESERVE
+) -> int:
+    """Count the first steps that keep redundancy and reserve in the group of nodes ``scope``.
+
+    What a node lacked before a step does not count against the step. Raises DataError for impossible steps.
     """
     after = state.copy()
     keep = hsqueeze.Options(minimal_resources=reserve.instances, allow_drbd=reserve.disks)
@@ -49,23 +74,21 @@ def safe(
 
 
 def in_order(proposal: Proposal) -> Proposal:
-    """A plan that makes its moves one after the other: what is safe in this order need not be in another, and
-    nobody knows which of several jobs ends first.
+    """Return the plan with one move per jobset.
+
+    Moves that are safe in one order need not be in another, and jobs of one set end in any order.
     """
-    sets = [part for jobs in proposal.jobs for part in _apart(jobs)]
+    sets = [part for jobs in proposal.jobs for part in _one_by_one(jobs)]
     moving = sum(any(job.step for job in jobs) for jobs in sets)
     return replace(proposal, jobs=sets, cost={**proposal.cost, "jobsets": moving})
 
 
-def _apart(jobs: Sequence[Job]) -> Jobsets:
+def _one_by_one(jobs: Sequence[Job]) -> Jobsets:
     return [[job] for job in jobs] if sum(job.step is not None for job in jobs) > 1 else [jobs]
 
 
-def guarded(check: Check, options: View, group: str, reserve: Reserve = _NONE) -> Check:
-    """A review that also finds out whether the next jobs are safe in the group.
-
-    Those after them are looked at again before they begin.
-    """
+def guarded(check: Check, options: View, group: str, reserve: Reserve = _NO_RESERVE) -> Check:
+    """Return a review that also refuses the next jobset if one of its moves is not safe in the group."""
 
     def guard(cluster: Cluster, rest: Jobsets, made: int) -> Review:
         found, steps = check(cluster, rest, made), steps_of(rest[:1])
@@ -73,17 +96,15 @@ def guarded(check: Check, options: View, group: str, reserve: Reserve = _NONE) -
             return found
         state = view.state_of(cluster, options)
         scope = state.group == view.group(state, group, f"node group {group} is gone")
-        kept = safe(state, scope, view.movable(state, options), steps, reserve)
-        return found if kept == len(steps) else Review(UNSAFE)
+        count = safe_moves(state, scope, view.movable(state, options), steps, reserve)
+        return found if count == len(steps) else Review(UNSAFE)
 
     return guard
 
 
 def _weak(state: State, scope: Bools) -> Bools:
-    """Nodes that fail N+1, or that cannot be lost; those that are offline take nothing.
-
-    Instances leave a lost node in the order in which they will be read, whichever came to it first.
-    """
+    """Select nodes that fail N+1 or cannot be lost. Offline nodes take no instances."""
+    # A lost node's instances are placed in the order of the next reading of the cluster.
     state = replace(state, stamp=np.arange(len(state.pnode)))
     found: Bools = bad_nodes(state, scope) | fragile_nodes(state, scope & ~state.columns.offline)
     return found

@@ -10,9 +10,9 @@ from ganeti_htools.backends.storage import pool
 from ganeti_htools.client.protocol import DEFAULT_SOCKET
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import Pool
-from htoolsd import reading
-from htoolsd.keys import checked, key, one_of, text
-from htoolsd.policies.settings import Rebalance, Redistribute, Squeeze
+from htoolsd import regular_file
+from htoolsd.keys import check_table, key, one_of, text
+from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 
 _LARGEST = 1 << 20  # bytes of the file
 _HEAD = """\
@@ -83,9 +83,9 @@ class Config:
     wait_seconds: float = key(30.0, "how long a decision may wait for those before it")
     decision_seconds: float = key(60.0, "how long a decision may take, then it is given up")
     stop_seconds: float = key(30.0, "how long a stop waits for what is under way")
-    redistribute: Redistribute = key(Redistribute(), "the policy that repairs node groups")  # noqa: RUF009
-    squeeze: Squeeze = key(Squeeze(), "the policy that powers nodes down and up")  # noqa: RUF009
-    rebalance: Rebalance = key(Rebalance(), "the policy that balances node groups")  # noqa: RUF009
+    redistribute: RedistributeSettings = key(RedistributeSettings(), "the policy that repairs node groups")  # noqa: RUF009
+    squeeze: SqueezeSettings = key(SqueezeSettings(), "the policy that powers nodes down and up")  # noqa: RUF009
+    rebalance: RebalanceSettings = key(RebalanceSettings(), "the policy that balances node groups")  # noqa: RUF009
 
 
 def _parts() -> Iterator[tuple[str, list[Field[Any]]]]:
@@ -142,12 +142,12 @@ def load(path: str | None, given: Mapping[str, str | None]) -> Config:
 
 def _read(path: str) -> dict[str, Any]:
     try:
-        values = tomllib.loads(reading.whole(path, _LARGEST).decode())
+        values = tomllib.loads(regular_file.read(path, _LARGEST).decode())
     except OSError as err:
         raise DataError(f"{path}: {err.strerror}") from None
     except (ValueError, RecursionError) as err:
         raise DataError(f"{path}: not TOML: {err}") from None
-    return checked(Config, path, values)
+    return check_table(Config, path, values)
 
 
 def _toml(value: object) -> str:

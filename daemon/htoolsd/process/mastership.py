@@ -14,7 +14,7 @@ from ganeti_htools.client.protocol import Refusal, RefusalError
 from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.storage import DesiredUnit
 from ganeti_htools.planning.decision import Known
-from htoolsd import reading
+from htoolsd import regular_file
 from htoolsd.sync.following import Sync
 from htoolsd.sync.model import LIVE, STORAGE
 from htoolsd.sync.storage import furnished
@@ -38,7 +38,7 @@ class Ssconf:
         """The master node's name, None where there is no Ganeti. Raises OSError."""
         path = os.path.join(self.directory, "ssconf_master_node")
         try:
-            name = reading.whole(path, _LONGEST).decode().strip()
+            name = regular_file.read(path, _LONGEST).decode().strip()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except UnicodeDecodeError:
@@ -50,7 +50,7 @@ class Ssconf:
     def cluster(self) -> str | None:
         """The cluster's name, None where that cannot be told."""
         try:
-            name = reading.whole(os.path.join(self.directory, "ssconf_cluster_name"), _LONGEST).decode()
+            name = regular_file.read(os.path.join(self.directory, "ssconf_cluster_name"), _LONGEST).decode()
         except (OSError, UnicodeDecodeError):
             return None
         return name.strip() or None

@@ -34,9 +34,9 @@ from htoolsd.ledger import urls
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plan import Plan
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.order import POLICIES
-from htoolsd.policies.policies import Policies
-from htoolsd.policies.settings import Settings as PolicySettings
+from htoolsd.policies.remedies import POLICIES
+from htoolsd.policies.schedule import Policies
+from htoolsd.policies.settings import PolicySettings
 from htoolsd.process import logs, mastership, signals, watching
 from htoolsd.process.arguments import parser
 from htoolsd.process.config import Config, load
@@ -138,12 +138,12 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
     server = Server(offered, _limits(config))
 
     def noted(plan: Plan) -> None:
-        history.note(entries.plan(time.time(), plan.document()))
+        history.note(entries.plan(time.time(), plan.to_json()))
         policies.ended(plan)
 
     plan_claims = PlanClaims(sync, ledger, follower, claims)
     plans = Plans(os.path.join(config.state_dir, "plans"), sync, noted, plan_claims)
-    follower.follow(plans.living)
+    follower.follow(plans.active_ids)
     policies = Policies(
         os.path.join(config.state_dir, "policies.json"),
         sync,
@@ -155,7 +155,7 @@ async def _run(config: Config, read_config: Callable[[], Config], ssconf: Ssconf
         *methods.declared(
             decisions,
             ClusterMethods(sync),
-            PlanMethods(plans, sync, policies.again),
+            PlanMethods(plans, sync, policies.remake_proposal),
             PolicyMethods(policies, sync),
             HistoryMethods(history, sync),
             LedgerMethods(ledger, named, lambda: sync.master is False, follower.heed, claims.cancel),

@@ -15,7 +15,7 @@ from ganeti_htools.files import write_text
 from ganeti_htools.model.cluster import Cluster, Node
 from ganeti_htools.model.errors import DataError, HtoolsError
 from ganeti_htools.model.without_instances import reports, without_instances
-from htoolsd import reading
+from htoolsd import regular_file
 
 _log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class LastSeenFile:
         if not self._path:
             return {}
         try:
-            written = await trio.to_thread.run_sync(reading.whole, self._path, _LARGEST)
+            written = await trio.to_thread.run_sync(regular_file.read, self._path, _LARGEST)
             return {node.name: node for node in standby.parse(written.decode(), self._path)}
         except FileNotFoundError:
             return {}

@@ -19,7 +19,7 @@ from ganeti_htools.model.errors import HtoolsError, on_one_line
 from ganeti_htools.model.known_storage import DisksByInstance, queryable_types
 from ganeti_htools.model.storage import Pool
 from ganeti_htools.sources.storage import INSTANCES, NODES, SECONDS, disks_of, units_of
-from htoolsd import reading
+from htoolsd import regular_file
 from htoolsd.sync.asking import aside
 from htoolsd.sync.model import Model
 from htoolsd.sync.polls import Polls
@@ -162,7 +162,7 @@ class StoragePolls:
             version = (found.st_ino, found.st_size, found.st_mtime_ns)
             if version == self._seen:
                 return
-            data = await aside(found.st_size, lambda: reading.whole(self._file, _LARGEST))
+            data = await aside(found.st_size, lambda: regular_file.read(self._file, _LARGEST))
         except OSError as error:
             if self._readable or self._seen is None:
                 _log.info("Ganeti's configuration is not read", file=self._file, error=error.strerror)

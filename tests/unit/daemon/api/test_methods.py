@@ -14,8 +14,8 @@ from htoolsd.api.policies import PolicyMethods
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.policies import Policies
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.schedule import Policies
+from htoolsd.policies.settings import PolicySettings
 from htoolsd.socket.methods import Args, File, Method
 from htoolsd.sync.following import Sync
 from tests.support.policies import none_again
@@ -35,7 +35,7 @@ def methods(tmp_path: Path) -> tuple[Method, ...]:
     kept = Plans(str(tmp_path), sync)
     plans = PlanMethods(kept, sync, none_again)
     policies = Policies(
-        str(tmp_path / "policies"), sync, kept, {"rebalance": Settings()}, lambda _decision: None
+        str(tmp_path / "policies"), sync, kept, {"rebalance": PolicySettings()}, lambda _decision: None
     )
     history = HistoryMethods(History(str(tmp_path / "history"), 1.0, 1), sync)
     decisions = Decisions(1.0, 1.0, 1, lambda: (None, {}))

@@ -15,8 +15,8 @@ from htoolsd.claims.follower import Follower
 from htoolsd.history.history import History
 from htoolsd.ledger.worker import Worker
 from htoolsd.plans.plans import Plans
-from htoolsd.policies.order import POLICIES
-from htoolsd.policies.policies import Policies
+from htoolsd.policies.remedies import POLICIES
+from htoolsd.policies.schedule import Policies
 from htoolsd.socket.clients import Limits
 from htoolsd.socket.methods import Method, Methods
 from htoolsd.socket.server import Server

@@ -102,7 +102,7 @@ async def daemon(directory: Path, luxid: MemoryGaneti) -> AsyncIterator[Daemon]:
         await sync.refresh()
         async with trio.open_nursery() as nursery:
             await nursery.start(plans.run)
-            follower.follow(plans.living)
+            follower.follow(plans.active_ids)
             nursery.start_soon(follower.run)
             await follower.again()
             yield Daemon(luxid, sync, worker, follower, claims, plans)

@@ -14,7 +14,7 @@ from ganeti_htools.execution.record import VERSION
 from ganeti_htools.execution.run import Ending, Run
 from ganeti_htools.luxi.job_queries import JobStatus
 from ganeti_htools.model.errors import DataError
-from htoolsd.plans.plan import Plan, PlanState, kept, restored
+from htoolsd.plans.plan import Plan, PlanState, plan_from_json, read_plans
 from tests.unit.execution.test_execute import BACK, MIRRORED, SHARED, new
 
 
@@ -53,7 +53,7 @@ def test_one_that_is_over() -> None:
     plan.end(3.0)
     assert plan.state is PlanState.FAILED
     assert plan.error == "Not all jobs completed successfully: it failed"
-    again = restored(plan.text().encode())
+    again = plan_from_json(plan.text().encode())
     assert again.text() == plan.text()
     assert [task.place for task in again.run.tasks] == ["1/1", "2/1", "2/2"]
     assert not again.run.current
@@ -63,36 +63,36 @@ def test_one_that_is_over() -> None:
 def test_one_with_any_score(score: float) -> None:
     plan = begun()
     plan.facts["score"] = {"before": score, "after": score}
-    assert restored(plan.text().encode()).text() == plan.text()
+    assert plan_from_json(plan.text().encode()).text() == plan.text()
 
 
 def test_one_that_was_going_on() -> None:
     plan = begun()
-    again = restored(plan.text().encode())
+    again = plan_from_json(plan.text().encode())
     assert again.state is PlanState.RUNNING
     again.end(4.0)
     assert (again.state, again.error) == (PlanState.INTERRUPTED, None)
     (task,) = again.run.current
     assert again.run.signature.comment(task.place) == plan.run.signature.comment("2/1")
-    assert again.document()["execution"]["going_on"] == "perhaps 1 jobs with 'run beef' in their comments"
+    assert again.to_json()["execution"]["going_on"] == "perhaps 1 jobs with 'run beef' in their comments"
     assert again.summary()["jobs"] == {"succeeded": 1, "failed": 1, "going": 1, "left": 0}
 
 
 def test_one_of_a_daemon_that_wrote_no_version() -> None:
     document = orjson.loads(begun().text())
     del document["version"], document["options"]
-    plan = restored(orjson.dumps({**document, "arguments": ["-l3"]}))
+    plan = plan_from_json(orjson.dumps({**document, "arguments": ["-l3"]}))
     assert (plan.facts["options"], plan.facts["arguments"]) == (None, ["-l3"])
-    assert restored(plan.text().encode()).text() == plan.text()
+    assert plan_from_json(plan.text().encode()).text() == plan.text()
 
 
 def test_one_of_a_later_version() -> None:
-    with pytest.raises(DataError, match="no record of a plan: ValueError: version: expected at most "):
-        restored(orjson.dumps({**orjson.loads(begun().text()), "version": VERSION + 1}))
+    with pytest.raises(DataError, match="not the record of a plan: ValueError: version: expected at most "):
+        plan_from_json(orjson.dumps({**orjson.loads(begun().text()), "version": VERSION + 1}))
 
 
 def test_the_version_is_not_told() -> None:
-    assert "version" not in restored(begun().text().encode()).document()
+    assert "version" not in plan_from_json(begun().text().encode()).to_json()
 
 
 def test_news() -> None:
@@ -106,8 +106,8 @@ def test_news() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"tool": "hbal", "execution": []}'])
 def test_what_is_no_plan(text: bytes) -> None:
-    with pytest.raises(DataError, match="no record of a plan"):
-        restored(text)
+    with pytest.raises(DataError, match="not the record of a plan"):
+        plan_from_json(text)
 
 
 @pytest.mark.parametrize("key", ["state", "log", "execution", "tool"])
@@ -116,8 +116,8 @@ def test_what_is_damaged(key: str) -> None:
     document[key] = 7
     if key == "tool":
         del document[key]
-    with pytest.raises(DataError, match="no record of a plan"):
-        restored(orjson.dumps(document))
+    with pytest.raises(DataError, match="not the record of a plan"):
+        plan_from_json(orjson.dumps(document))
 
 
 def parts(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -160,14 +160,14 @@ def test_a_record_can_be_told_whatever_is_in_it() -> None:
             owner, key = list(parts(damaged))[number]
             owner[key] = strange
             try:
-                plan = restored(json.dumps(damaged).encode())
+                plan = plan_from_json(json.dumps(damaged).encode())
             except DataError:
                 continue
             read += 1
             assert plan.id.isalnum()
             plan.end(5.0)
             plan.summary()
-            assert restored(plan.text().encode()).text() == plan.text()
+            assert plan_from_json(plan.text().encode()).text() == plan.text()
     assert read
 
 
@@ -178,8 +178,8 @@ def test_files_are_read_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "a.json").mkdir()
     (tmp_path / "\udcff.json").write_bytes(b"\xff")
     (tmp_path / "beef.json.0123.tmp").write_text("")
-    found = {Path(path).name: plan for path, plan in kept(str(tmp_path))}
+    found = {Path(path).name: plan for path, plan in read_plans(str(tmp_path))}
     assert found.keys() == {"beef.json", "dead.json", "a.json", "\udcff.json"}
     assert isinstance(found["beef.json"], Plan)
-    assert str(found["dead.json"]) == "no record of a plan: id: beef belongs into another file"
+    assert str(found["dead.json"]) == "not the record of a plan: id: beef does not match the file's name"
     assert not (tmp_path / "beef.json.0123.tmp").exists()

@@ -161,7 +161,7 @@ async def test_an_interrupted_plan_is_known_to_the_next_daemon(
 async def test_only_the_newest_are_kept(
     autojump_clock: MockClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject, "KEPT", 2)
+    monkeypatch.setattr(subject, "MAX_PLANS", 2)
     async with kept(tmp_path) as daemon:
         over = await daemon.begun()
         await daemon.over(over)

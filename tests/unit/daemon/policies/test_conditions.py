@@ -7,23 +7,25 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from htoolsd.policies.bounds import Bounds
-from htoolsd.policies.conditions import Need, Situation, counted, holding, over
-from htoolsd.policies.memory import Memory, Rounds, Spent, without
+from htoolsd.policies.conditions import Situation, obstacles, stop_reason, with_next_round
+from htoolsd.policies.memory import Expense, PolicyMemory, Rounds, cool_downs_before
+from htoolsd.policies.observe import touches
 from htoolsd.policies.rebalance import need
-from htoolsd.policies.settings import Rebalance, Settings
-from htoolsd.policies.touching import touching
+from htoolsd.policies.remedy import Need, PlanBounds
+from htoolsd.policies.settings import PolicySettings, RebalanceSettings
 from tests.support.policies import facts
 
 SATURDAY = datetime(2026, 1, 31, 23, 30)
 NOW = 1e6
-ACTING = Rebalance(mode="act", start=2.0, stop=1.0, hold=2)
+ACTING = RebalanceSettings(mode="act", start=2.0, stop=1.0, hold=2)
 HIGH = Need(True, False, "it is high")
-SEEN = Situation(NOW, SATURDAY, Bounds("rack1"), 3.0, HIGH, rounds=Rounds(2, True))
+SEEN = Situation(NOW, SATURDAY, PlanBounds("rack1"), 3.0, HIGH, rounds=Rounds(2, True))
 
 
-def held(settings: Settings = ACTING, memory: Memory | None = None, **seen: Any) -> dict[str, str]:
-    return dict(holding(settings, memory or Memory(), replace(SEEN, **seen)))
+def held(
+    settings: PolicySettings = ACTING, memory: PolicyMemory | None = None, **seen: Any
+) -> dict[str, str]:
+    return dict(obstacles(settings, memory or PolicyMemory(), replace(SEEN, **seen)))
 
 
 def test_nothing_holds_it_back() -> None:
@@ -33,8 +35,8 @@ def test_nothing_holds_it_back() -> None:
 @pytest.mark.parametrize(
     ("seen", "condition", "reason"),
     [
-        ({"late": True}, "data", "what is known of the cluster is too old"),
-        ({"updating": ["node1"]}, "data", "figures are older than their instances: node1"),
+        ({"outdated": True}, "data", "the daemon's data about the cluster is too old"),
+        ({"updating": ["node1"]}, "data", "figures of nodes are older than their instances: node1"),
         (
             {"silent": ["a", "b", "c", "d", "e", "f"]},
             "silent",
@@ -42,9 +44,9 @@ def test_nothing_holds_it_back() -> None:
         ),
         ({"drained": ["node1"]}, "drained", "nodes are drained: node1"),
         ({"paused": NOW + 60}, "watcher", "the watcher is paused for another 60 s"),
-        ({"jobs": [7]}, "jobs", "jobs have not ended: 7"),
-        ({"plan": "beef"}, "plan", "plan beef is being carried out"),
-        ({"others": "rebalance comes first"}, "others", "rebalance comes first"),
+        ({"jobs": [7]}, "jobs", "unfinished jobs: 7"),
+        ({"plan": "beef"}, "plan", "plan beef is running"),
+        ({"conflict": "rebalance comes first"}, "others", "rebalance comes first"),
     ],
 )
 def test_what_is_seen_may_hold_it_back(seen: dict[str, Any], condition: str, reason: str) -> None:
@@ -107,20 +109,20 @@ def test_hours_are_those_of_the_clock_when_summer_time_begins_and_ends(utc: str,
     [
         ({}, None),
         ({"hours": "22:00-06:00", "weekdays": ("sat",)}, None),
-        ({"hours": "22:00-23:30"}, "its hours are over"),
-        ({"hours": "22:00-06:00", "weekdays": ("fri",)}, "its hours are over"),
+        ({"hours": "22:00-23:30"}, "the policy's hours are over"),
+        ({"hours": "22:00-06:00", "weekdays": ("fri",)}, "the policy's hours are over"),
         ({"mode": "propose"}, "the policy's mode is propose"),
     ],
 )
 def test_when_a_plan_goes_no_further(settings: dict[str, Any], why: str | None) -> None:
-    assert over(replace(ACTING, **settings), SATURDAY) == why
+    assert stop_reason(replace(ACTING, **settings), SATURDAY) == why
 
 
 def test_what_did_not_move_rests_as_before() -> None:
     """What has moved since then, by whomever, still counts."""
-    since = {"done": 5.0, "left": 5.0, "again": 5.0, "by_hand": 7.0}
+    since = {"done": 5.0, "unfinished": 5.0, "again": 5.0, "by_hand": 7.0}
     before = {"again": 2.0, "by_hand": 1.0}
-    assert without(since, ["left", "again", "by_hand", "gone"], 5.0, before) == {
+    assert cool_downs_before(since, ["unfinished", "again", "by_hand", "gone"], 5.0, before) == {
         "done": 5.0,
         "again": 2.0,
         "by_hand": 7.0,
@@ -138,27 +140,25 @@ def test_a_watcher_that_acts_again_holds_nothing_back() -> None:
 
 
 def test_a_budget_that_is_spent_comes_back_after_a_day() -> None:
-    memory = Memory()
-    memory.spend(Spent(NOW - 86399, 30, 5))
-    memory.spend(Spent(NOW - 10, 10, 5))
-    assert held(memory=memory) == {"budget": "the day's budget is spent: 0 moves and 1048566 MiB are left"}
+    memory = PolicyMemory()
+    memory.spend(Expense(NOW - 86399, 30, 5))
+    memory.spend(Expense(NOW - 10, 10, 5))
+    assert held(memory=memory) == {"budget": "the day's budget is spent: moves left: 0, MiB left: 1048566"}
     assert held(memory=memory, now=NOW + 2) == {}
-    assert held(memory=memory, moves=False) == {}
-    assert tuple(memory.room(ACTING, NOW + 2)) == (10, 262144)
-    assert tuple(memory.room(replace(ACTING, moves_per_day=12), NOW + 2)) == (2, 262144)
+    assert held(memory=memory, needs_moves=False) == {}
+    assert tuple(memory.plan_budget(ACTING, NOW + 2)) == (10, 262144)
+    assert tuple(memory.plan_budget(replace(ACTING, moves_per_day=12), NOW + 2)) == (2, 262144)
 
 
 def test_a_plan_that_failed_makes_it_pause_and_some_switch_it_off() -> None:
-    memory, settings = Memory(), replace(ACTING, back_off_seconds=100, failures=3)
-    memory.fail(settings, NOW, "no")
-    assert held(settings, memory) == {"failures": "pauses for 100 s after a plan that failed: no"}
+    memory, settings = PolicyMemory(), replace(ACTING, back_off_seconds=100, failures=3)
+    memory.count_failure(settings, NOW, "no")
+    assert held(settings, memory) == {"failures": "pauses for 100 s after a failed plan: no"}
     assert held(settings, memory, now=NOW + 100) == {}
-    memory.fail(settings, NOW, "no")
-    assert held(settings, memory, now=NOW + 199) == {
-        "failures": "pauses for 1 s after a plan that failed: no"
-    }
-    memory.fail(settings, NOW, "never")
-    off = {"failures": "switched off after 3 plans that failed, the last one: never"}
+    memory.count_failure(settings, NOW, "no")
+    assert held(settings, memory, now=NOW + 199) == {"failures": "pauses for 1 s after a failed plan: no"}
+    memory.count_failure(settings, NOW, "never")
+    off = {"failures": "switched off after 3 failed plans; the last error: never"}
     assert held(settings, memory, now=NOW + 1e9) == off
     memory.forget_failures()
     assert held(settings, memory) == {}
@@ -169,8 +169,8 @@ def rounds(*scores: float, n1: int = 0, apart: float = 600.0, **seen: Any) -> li
     found, now = [], replace(SEEN, rounds=Rounds(), **seen)
     for score in scores:
         then = replace(now, now=now.now + apart, need=need(facts(score, n1), ACTING))
-        now = counted(ACTING, then)
-        found.append(now.rounds.working)
+        now = with_next_round(ACTING, then)
+        found.append(now.rounds.active)
     return found
 
 
@@ -183,7 +183,7 @@ def test_lost_redundancy_counts_like_a_high_score() -> None:
     assert rounds(0.5, 0.5, 0.5, n1=1) == [False, True, True]
 
 
-@pytest.mark.parametrize("seen", [{"drained": ["node1"]}, {"silent": ["node1"]}, {"late": True}])
+@pytest.mark.parametrize("seen", [{"drained": ["node1"]}, {"silent": ["node1"]}, {"outdated": True}])
 def test_rounds_that_say_nothing_do_not_count(seen: dict[str, Any]) -> None:
     assert rounds(9.0, 9.0, 9.0, **seen) == [False, False, False]
 
@@ -200,7 +200,7 @@ def test_a_score_that_is_no_number_is_none_to_act_on() -> None:
 
 def test_what_has_been_done_is_not_forgotten_by_counting() -> None:
     done = replace(SEEN, rounds=Rounds(acted=5.0), silent=["node1"])
-    assert counted(ACTING, done).rounds == Rounds(last=NOW, acted=5.0)
+    assert with_next_round(ACTING, done).rounds == Rounds(last=NOW, acted=5.0)
 
 
 def test_what_is_considered_again_at_once_is_the_same_round() -> None:
@@ -211,9 +211,9 @@ def test_what_is_considered_again_at_once_is_the_same_round() -> None:
 
 def test_rounds_do_not_count_while_somebody_else_squeezes() -> None:
     """Between two sets of its jobs there are none."""
-    squeezed: dict[str, Any] = {"left": ["node1"], "jobs": [7]}
+    squeezed: dict[str, Any] = {"unfinished": ["node1"], "jobs": [7]}
     assert rounds(9.0, 9.0, 9.0, **squeezed) == [False, False, False]
-    assert rounds(9.0, 9.0, 9.0, left=["node1"]) == [False, True, True]
+    assert rounds(9.0, 9.0, 9.0, unfinished=["node1"]) == [False, True, True]
     assert rounds(9.0, 9.0, 9.0, **squeezed, plan="beef") == [False, True, True]
 
 
@@ -222,13 +222,13 @@ def test_how_far_the_rounds_are_is_told() -> None:
     assert held(rounds=Rounds(), need=calm) == {"hold": "score 1.00000000 is below the start, 2"}
     over, lost = need(facts(3.0), ACTING), need(facts(3.0, 1), ACTING)
     assert held(rounds=Rounds(1), need=over) == {
-        "hold": "score 3.00000000 is over the start for 1 of 2 rounds"
+        "hold": "score 3.00000000 is at or above the start, 2, for 1 of 2 rounds"
     }
-    assert held(rounds=Rounds(1), need=lost) == {"hold": "N+1 is lost for 1 of 2 rounds"}
+    assert held(rounds=Rounds(1), need=lost) == {"hold": "N+1 redundancy is lost, for 1 of 2 rounds"}
 
 
 @pytest.mark.parametrize(
-    ("opcode", "touches"),
+    ("opcode", "expected"),
     [
         ({"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "web"}, True),
         ({"OP_ID": "OP_INSTANCE_MOVE", "instance_name": "mail", "target_node": "node1"}, True),
@@ -244,14 +244,14 @@ def test_how_far_the_rounds_are_is_told() -> None:
         ({"OP_ID": "OP_GROUP_EVACUATE", "group_name": "rack2", "target_groups": None}, True),
     ],
 )
-def test_jobs_that_touch_a_group(opcode: dict[str, Any], touches: bool) -> None:
+def test_jobs_that_touch_a_group(opcode: dict[str, Any], expected: bool) -> None:
     here = frozenset({"rack1", "node1", "web"})
-    assert touching([opcode], here, here | {"rack2", "node2", "mail"}) is touches
+    assert touches([opcode], here, here | {"rack2", "node2", "mail"}) is expected
 
 
 def test_each_opcode_of_a_job_counts() -> None:
     here = frozenset({"rack1", "node1", "web"})
     elsewhere = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": "mail"}
     new = {"OP_ID": "OP_TAGS_SET", "kind": "cluster", "tags": ["tag"]}
-    assert touching([elsewhere, new], here, here | {"mail"})
-    assert not touching([elsewhere, elsewhere], here, here | {"mail"})
+    assert touches([elsewhere, new], here, here | {"mail"})
+    assert not touches([elsewhere, elsewhere], here, here | {"mail"})

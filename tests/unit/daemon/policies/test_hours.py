@@ -12,13 +12,13 @@ from ganeti_htools.model.cluster import Cluster, Group
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, begin
 from htoolsd.plans.plan import Plan, PlanState
-from htoolsd.policies.settings import Rebalance, Squeeze
+from htoolsd.policies.settings import RebalanceSettings, SqueezeSettings
 from tests.support.policies import all_off
 from tests.support.policies_at_work import Working, now, working
 from tests.support.worlds import ANY, instance, node
 
-EAGER = Rebalance(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
-SQUEEZE = Squeeze(mode="act", hold=1, max_nodes=1, never=("a",))
+EAGER = RebalanceSettings(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
+SQUEEZE = SqueezeSettings(mode="act", hold=1, max_nodes=1, never=("a",))
 JOB = 100.0  # seconds
 
 
@@ -35,7 +35,7 @@ def left(plan: Plan) -> set[str]:
 
 def stopped(daemon: Working, plan: Plan, name: str, why: str) -> None:
     """A plan of a policy was stopped, which is no failure."""
-    assert (plan.state, plan.error, plan.document()["execution"]["reason"]) == (PlanState.STOPPED, why, why)
+    assert (plan.state, plan.error, plan.to_json()["execution"]["reason"]) == (PlanState.STOPPED, why, why)
     assert (daemon.told(name)["failed"], daemon.told(name)["error"]) == (0, None)
 
 
@@ -44,7 +44,7 @@ async def test_nothing_is_submitted_once_they_are_over(autojump_clock: MockClock
     async with working(tmp_path, job_seconds=JOB, rebalance=replace(EAGER, hours=hours())) as daemon:
         assert len((await daemon.decided()).moves) == 4
         plan = await daemon.over()
-        stopped(daemon, plan, "rebalance", "its hours are over")
+        stopped(daemon, plan, "rebalance", "the policy's hours are over")
         assert [task.done for task in plan.run.tasks] == [True, True]
         assert "not within" in (await daemon.decided()).reason
         daemon.policies.limit(all_off(rebalance=EAGER))
@@ -89,10 +89,10 @@ async def test_nodes_that_were_drained_are_back_in_use(
     """Also if they are empty by then; later they are powered down all the same. Draining is two opcodes."""
     settings = replace(SQUEEZE, hours=hours(jobs))
     async with working(tmp_path, world=busy(), job_seconds=JOB, squeeze=settings) as daemon:
-        daemon.policies.want("squeeze", "asked")
+        daemon.policies.request("squeeze", "asked")
         await trio.sleep(1)
         plan = await daemon.over()
-        stopped(daemon, plan, "squeeze", "its hours are over")
+        stopped(daemon, plan, "squeeze", "the policy's hours are over")
         assert [task.job.title for task in plan.run.tasks if task.job.step is None] == [
             "drain b",
             "undrain b",
@@ -104,7 +104,7 @@ async def test_nodes_that_were_drained_are_back_in_use(
         assert {row.pnode for row in world.cluster.instances} == {place}
         daemon.policies.limit(all_off(squeeze=SQUEEZE))
         await trio.sleep(1)
-        daemon.policies.want("squeeze", "asked")
+        daemon.policies.request("squeeze", "asked")
         await trio.sleep(1)
         assert (await daemon.over()).state is PlanState.DONE
         assert daemon.luxid.jobs.world.offline == {"b"}

@@ -15,17 +15,17 @@ from ganeti_htools.planning.proposal import Proposal
 from htoolsd.history import entries
 from htoolsd.plans.plan import PlanState
 from htoolsd.policies import rebalance
-from htoolsd.policies.settings import Rebalance
+from htoolsd.policies.settings import RebalanceSettings
 from tests.support.policies import all_off
 from tests.support.policies_at_work import now, working
 from tests.support.worlds import delay, migrate, role
 
-EAGER = Rebalance(mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6)
+EAGER = RebalanceSettings(mode="act", every_seconds=600, start=0.02, stop=0.001, hold=1, min_gain=1e-6)
 
 
 async def test_off_it_does_nothing(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=replace(EAGER, mode="off")) as daemon:
-        daemon.policies.want("rebalance", "asked")
+        daemon.policies.request("rebalance", "asked")
         await trio.sleep(10000)
         assert (daemon.decisions, daemon.submitted, daemon.told()["next"]) == ([], 0, None)
         assert "QueryConfigValues" not in {what for _, what in daemon.luxid.asked}
@@ -99,7 +99,7 @@ async def test_what_a_daemon_spent_the_next_one_knows(autojump_clock: MockClock,
         await daemon.over()
     daemon.path.write_text(kept)  # as if it had been killed when the plan had begun
     async with working(tmp_path, rebalance=settings) as again:
-        assert (await again.decided()).reason.startswith("the day's budget is spent: 0 moves")
+        assert (await again.decided()).reason.startswith("the day's budget is spent: moves left: 0")
         again.policies.limit(all_off(rebalance=replace(settings, moves_per_day=3)))
         rested = {move["instance"] for move in daemon.decisions[0].moves}
         second = await again.decided()
@@ -113,7 +113,7 @@ async def test_what_cannot_be_recorded_does_not_begin(autojump_clock: MockClock,
         (tmp_path / "state").rename(tmp_path / "gone")
         decision = await daemon.decided()
         assert decision.outcome == "failed"
-        assert "not begun" in decision.reason
+        assert "the plan did not begin: " in decision.reason
         assert daemon.submitted == 0
         assert daemon.told()["left"]["moves"] == EAGER.moves_per_day
 
@@ -124,7 +124,10 @@ async def test_what_is_refused_takes_nothing_of_the_budgets(
     async with working(tmp_path, rebalance=EAGER) as daemon:
         daemon.plans.stop()
         decision = await daemon.decided()
-        assert (decision.outcome, decision.reason) == ("failed", "not begun: htoolsd is stopping")
+        assert (decision.outcome, decision.reason) == (
+            "failed",
+            "the plan did not begin: htoolsd is stopping",
+        )
         assert daemon.told()["left"]["moves"] == EAGER.moves_per_day
         assert daemon.submitted == 0
     assert json.loads(daemon.path.read_text())["moved"] == {}
@@ -140,7 +143,7 @@ async def test_a_file_of_a_newer_daemon_holds_it_back(autojump_clock: MockClock,
 async def test_jobs_hold_it_back(autojump_clock: MockClock, tmp_path: Path) -> None:
     async with working(tmp_path, rebalance=EAGER) as daemon:
         daemon.luxid.jobs.submit([[delay(1000, on_nodes=["two"])]])
-        assert (await daemon.decided()).reason == "jobs have not ended: 1"
+        assert (await daemon.decided()).reason == "unfinished jobs: 1"
 
 
 async def test_a_paused_watcher_holds_it_back(autojump_clock: MockClock, tmp_path: Path) -> None:
@@ -188,7 +191,7 @@ async def test_plans_that_fail_switch_it_off(autojump_clock: MockClock, tmp_path
                 assert (await daemon.decided()).outcome == "begun"
                 assert (await daemon.over()).state is PlanState.FAILED
                 assert (await daemon.decided()).reason.startswith(
-                    ("pauses for", "switched off after 2 plans")
+                    ("pauses for", "switched off after 2 failed plans")
                 )
                 await trio.sleep(301)
         assert [each["event"] for each in log if each["log_level"] == "error"] == ["policy switched off"]

@@ -9,27 +9,27 @@ from ganeti_htools.model.cluster import Cluster
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.planning import hbal
-from htoolsd.policies.looking import measured
-from htoolsd.policies.memory import Room
-from htoolsd.policies.policy import Planned
+from htoolsd.policies.memory import Budget
+from htoolsd.policies.observe import measure
 from htoolsd.policies.rebalance import REBALANCE
-from htoolsd.policies.settings import Rebalance
+from htoolsd.policies.remedy import RemedyPlan
+from htoolsd.policies.settings import RebalanceSettings
 from tests.support import policies
 from tests.support.worlds import uneven
 
-EAGER = Rebalance(mode="act", start=0.02, stop=0.001, min_gain=1e-6)
+EAGER = RebalanceSettings(mode="act", start=0.02, stop=0.001, min_gain=1e-6)
 
 
-def planned(cluster: Cluster, settings: Rebalance = EAGER, **seen: Any) -> Planned:
+def planned(cluster: Cluster, settings: RebalanceSettings = EAGER, **seen: Any) -> RemedyPlan:
     return policies.planned(REBALANCE, cluster, settings, **seen)
 
 
-def names(found: Planned) -> list[str]:
-    return [move["instance"] for move in found.told()]
+def names(found: RemedyPlan) -> list[str]:
+    return [move["instance"] for move in found.moves_to_json()]
 
 
 def test_it_measures_each_group() -> None:
-    ((name, score, n1, need),) = measured(REBALANCE, EAGER, uneven())
+    ((name, score, n1, need),) = measure(REBALANCE, EAGER, uneven())
     assert (name, n1) == ("default", 0)
     assert score > 0
     assert (need.begin, need.stop) == (True, False)
@@ -51,20 +51,20 @@ def test_it_stops_where_that_is_enough() -> None:
     assert planned(uneven(), enough, n1=1).moves == len(whole)
 
 
-@pytest.mark.parametrize("room", [Room(1, 1 << 30), Room(100, 999)])
-def test_budgets_bound_it(room: Room) -> None:
+@pytest.mark.parametrize("room", [Budget(1, 1 << 30), Budget(100, 999)])
+def test_budgets_bound_it(room: Budget) -> None:
     assert planned(uneven(), room=room).moves == 1
 
 
 def test_what_has_no_room_at_all_is_refused() -> None:
-    assert planned(uneven(), room=Room(100, 10)).refusal == "no move fits into the budget"
-    assert planned(uneven(), room=Room(100, 10)).told() == []
+    assert planned(uneven(), room=Budget(100, 10)).refusal == "no move fits into the budget"
+    assert planned(uneven(), room=Budget(100, 10)).moves_to_json() == []
 
 
 def test_a_small_gain_is_refused() -> None:
     found = planned(uneven(), replace(EAGER, min_gain=1000.0))
     assert found.refusal is not None
-    assert found.refusal.endswith("less than 1000")
+    assert found.refusal.endswith("less than min_gain, 1000")
 
 
 def test_what_rests_is_excluded_or_pinned_stays() -> None:

@@ -4,15 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from ganeti_htools.model.cluster import Cluster
-from htoolsd.policies.memory import Room
-from htoolsd.policies.policy import Planned
+from htoolsd.policies.memory import Budget
 from htoolsd.policies.redistribute import REDISTRIBUTE
-from htoolsd.policies.settings import Redistribute
+from htoolsd.policies.remedy import RemedyPlan
+from htoolsd.policies.settings import RedistributeSettings
 from tests.support import policies
 from tests.support.policies import needed
 from tests.support.worlds import grouped
 
-EAGER = Redistribute(mode="act")
+EAGER = RedistributeSettings(mode="act")
 
 
 def broken(full: bool = True) -> Cluster:
@@ -28,7 +28,7 @@ def broken(full: bool = True) -> Cluster:
     return replace(cluster, instances=rows, nodes=tuple(map(node, cluster.nodes)))
 
 
-def planned(cluster: Cluster, settings: Redistribute = EAGER, **seen: Any) -> Planned:
+def planned(cluster: Cluster, settings: RedistributeSettings = EAGER, **seen: Any) -> RemedyPlan:
     return policies.planned(REDISTRIBUTE, cluster, settings, **{"quiet": ("second",), **seen})
 
 
@@ -45,7 +45,7 @@ def test_what_groups_need() -> None:
 def test_it_repairs_the_group_with_the_room_of_quiet_ones() -> None:
     found = planned(broken())
     assert found.refusal is None
-    (move,) = found.told()
+    (move,) = found.moves_to_json()
     assert (move["instance"], move["from"]) == ("shared", ["one"])
     assert set(move["to"]) <= {"four", "five"}
     assert found.proposal.groups == ("default", "second")
@@ -55,17 +55,17 @@ def test_it_repairs_the_group_with_the_room_of_quiet_ones() -> None:
 def test_groups_in_which_something_goes_on_give_no_room() -> None:
     refused = planned(broken(), quiet=())
     assert refused.refusal is not None
-    assert refused.refusal.startswith("it cannot be repaired: ")
-    assert refused.told() == []
+    assert refused.refusal.startswith("the group cannot be repaired: ")
+    assert refused.moves_to_json() == []
     assert planned(broken(full=False), quiet=()).proposal.groups == ("default",)
 
 
 def test_budgets_and_what_rests() -> None:
-    assert planned(broken(), room=Room(5, 100)).refusal is not None
+    assert planned(broken(), room=Budget(5, 100)).refusal is not None
     assert planned(broken(), resting=("shared",)).refusal is not None
     assert planned(broken(), replace(EAGER, exclude_instances=("shared",))).refusal is not None
 
 
 def test_there_may_be_nothing_to_repair() -> None:
     refused = planned(grouped().cluster)
-    assert refused.refusal == "it cannot be repaired: there is nothing to repair"
+    assert refused.refusal == "the group cannot be repaired: nothing to repair"

@@ -13,8 +13,8 @@ from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.planning.proposal import Proposal
 from ganeti_htools.planning.view import View, movable, state_of
 from htoolsd.policies.rebalance import REBALANCE
-from htoolsd.policies.safety import UNSAFE, guarded, in_order, safe
-from htoolsd.policies.settings import Rebalance, Reserve
+from htoolsd.policies.safety import UNSAFE, guarded, in_order, safe_moves
+from htoolsd.policies.settings import RebalanceSettings, Reserve
 from tests.support import policies
 from tests.support.worlds import instance, node
 
@@ -37,7 +37,7 @@ def step(name: str, was: str, now: str) -> NamedStep:
 
 def kept(rows: Cluster, *steps: NamedStep, reserve: float = 0.0) -> int:
     state = state_of(rows, View())
-    return safe(state, state.group == 0, movable(state, View()), steps, Reserve(reserve))
+    return safe_moves(state, state.group == 0, movable(state, View()), steps, Reserve(reserve))
 
 
 LARGE = cluster(one=("a", 2000), two=("a", 1500), three=("c", 3000))
@@ -85,7 +85,7 @@ def test_the_reserve_is_one_of_disks_as_well_where_those_move(disks: bool, count
     nodes = tuple(replace(row, f_dsk=1500 if row.name == "c" else 8000) for row in rows.nodes)
     state = state_of(replace(rows, instances=(drbd,), nodes=nodes), View())
     new = NamedStep("one", MoveKind.REPLACE_SECONDARY, "c", ("a", "b"), ("a", "c"))
-    assert safe(state, state.group == 0, movable(state, View()), [new], Reserve(1.0, disks)) == count
+    assert safe_moves(state, state.group == 0, movable(state, View()), [new], Reserve(1.0, disks)) == count
 
 
 def test_the_rest_of_a_plan_is_looked_at_again() -> None:
@@ -100,7 +100,7 @@ def test_the_rest_of_a_plan_is_looked_at_again() -> None:
 
 
 def test_balancing_does_without_moves_that_cost_redundancy() -> None:
-    eager = Rebalance(mode="act", start=1e-3, stop=0.0, min_gain=1e-9)
+    eager = RebalanceSettings(mode="act", start=1e-3, stop=0.0, min_gain=1e-9)
     found = policies.planned(REBALANCE, LARGE, eager)
     assert found.refusal == UNSAFE
 

@@ -11,23 +11,22 @@ from ganeti_htools.model.cluster import Cluster, Disk, Instance
 from ganeti_htools.model.errors import HtoolsError
 from ganeti_htools.model.tags import PINNED
 from ganeti_htools.model.types import DiskTemplate
-from htoolsd.policies.memory import Room
-from htoolsd.policies.policy import Planned
-from htoolsd.policies.power_down import POWER_DOWN
-from htoolsd.policies.power_up import POWER_UP
-from htoolsd.policies.settings import Squeeze
+from htoolsd.policies.memory import Budget
+from htoolsd.policies.remedy import RemedyPlan
+from htoolsd.policies.settings import SqueezeSettings
+from htoolsd.policies.squeeze import POWER_DOWN, POWER_UP
 from tests.support import policies
 from tests.support.policies import asleep, needed, racks
 from tests.support.worlds import instance, node
 
-EAGER = Squeeze(mode="act", max_nodes=3)
+EAGER = SqueezeSettings(mode="act", max_nodes=3)
 
 
-def down(cluster: Cluster, settings: Squeeze = EAGER, **seen: Any) -> Planned:
+def down(cluster: Cluster, settings: SqueezeSettings = EAGER, **seen: Any) -> RemedyPlan:
     return policies.planned(POWER_DOWN, cluster, settings, **seen)
 
 
-def up(cluster: Cluster, settings: Squeeze = EAGER, **seen: Any) -> Planned:
+def up(cluster: Cluster, settings: SqueezeSettings = EAGER, **seen: Any) -> RemedyPlan:
     return policies.planned(POWER_UP, cluster, settings, **seen)
 
 
@@ -43,7 +42,7 @@ def test_what_a_group_needs() -> None:
         True,
     ]
     assert needed(POWER_DOWN, asleep(tight, "d"), EAGER)["default"].why == (
-        "nodes have less than the minimal resources free"
+        "some nodes have less than the minimal resources free"
     )
 
 
@@ -58,7 +57,7 @@ def test_between_the_two_thresholds_nothing_is_needed() -> None:
 def test_only_what_empties_nodes_is_moved() -> None:
     found = down(racks(3, 1, 1, 1))
     assert found.refusal is None
-    assert {move["instance"][0] for move in found.told()} == set(found.nodes) <= {*"bcd"}
+    assert {move["instance"][0] for move in found.moves_to_json()} == set(found.nodes) <= {*"bcd"}
     assert found.moves == len(found.nodes) == 2
     assert found.mib == 1000
     assert found.proposal.groups == ("default",)
@@ -76,12 +75,12 @@ def test_each_group_is_looked_at_by_itself() -> None:
 def test_a_budget_makes_it_fewer_nodes() -> None:
     whole = down(racks(2, 1, 1, 1))
     assert len(whole.nodes) == 2
-    assert len(down(racks(2, 1, 1, 1), room=Room(1, 1 << 30)).nodes) == 1
-    assert len(down(racks(2, 1, 1, 1), room=Room(9, 999)).nodes) == 1
+    assert len(down(racks(2, 1, 1, 1), room=Budget(1, 1 << 30)).nodes) == 1
+    assert len(down(racks(2, 1, 1, 1), room=Budget(9, 999)).nodes) == 1
     pair = replace(EAGER, min_nodes=2)
-    refused = down(racks(2, 1, 1, 1), pair, room=Room(1, 1 << 30))
+    refused = down(racks(2, 1, 1, 1), pair, room=Budget(1, 1 << 30))
     assert refused.refusal is not None
-    assert "takes more than the budget" in refused.refusal
+    assert "would exceed the budget" in refused.refusal
 
 
 def test_too_few_nodes_are_not_worth_it() -> None:
@@ -97,7 +96,7 @@ def test_nodes_that_stay_up() -> None:
     assert set(down(cluster, switched=("a", "b", "c", "gone")).nodes) == {"d"}
     assert set(down(cluster, claimed=("a", "b", "d", "gone")).nodes) == {"c"}
     assert down(cluster, replace(EAGER, prefer=("d",), max_nodes=1)).nodes == ("d",)
-    with pytest.raises(HtoolsError, match="never: nobody is neither a node nor a tag of one"):
+    with pytest.raises(HtoolsError, match="never: nobody is neither a node nor a tag of a node"):
         down(cluster, replace(EAGER, never=("nobody",)))
 
 
@@ -107,7 +106,7 @@ def test_what_rests_or_is_pinned_keeps_its_node_up() -> None:
     assert "b" not in down(cluster, replace(EAGER, prefer=("b",)), resting=("b0", "gone")).nodes
     assert "b" not in down(cluster, replace(EAGER, prefer=("b",), exclude_instances=("b0",))).nodes
     rows = tuple(replace(row, tags=(PINNED,)) for row in cluster.instances)
-    assert down(replace(cluster, instances=rows)).refusal == "fewer than 1 nodes can be powered down"
+    assert down(replace(cluster, instances=rows)).refusal == "no node can be powered down"
 
 
 def test_local_disks_leave_their_nodes_only_where_that_is_allowed() -> None:
@@ -123,14 +122,14 @@ def test_local_disks_leave_their_nodes_only_where_that_is_allowed() -> None:
 
     plain, drbd = with_disks(DiskTemplate.PLAIN), with_disks(DiskTemplate.DRBD)
     some = replace(EAGER, never=("a",))
-    few = "fewer than 1 nodes can be powered down"
+    few = "no node can be powered down"
     assert [down(each, some).refusal for each in (plain, drbd)] == [few, few]
     mirrored = replace(some, allow_drbd=True)
     assert (down(plain, mirrored).refusal, down(drbd, mirrored).refusal) == (few, None)
     found = down(plain, replace(some, allow_all=True))
     assert found.refusal is None
     assert found.stops == found.moves > 0
-    assert found.summary.endswith(f", {found.stops} instances are stopped for it")
+    assert found.summary.endswith(f", stops {found.stops} instances")
     assert found.mib == sum(row.dsk for row in plain.instances if row.pnode in found.nodes)
 
 
@@ -148,21 +147,21 @@ TIGHT = asleep(racks(7, 7, 7, 0, 0), "d", "e")
 def test_as_many_nodes_wake_up_as_it_takes() -> None:
     found = up(TIGHT)
     assert (found.refusal, found.nodes) == (None, ("d",))
-    assert found.moves == len({move["instance"] for move in found.told()}) > 0
-    assert all(move["to"] == ["d"] for move in found.told())
+    assert found.moves == len({move["instance"] for move in found.moves_to_json()}) > 0
+    assert all(move["to"] == ["d"] for move in found.moves_to_json())
 
 
 def test_moves_for_which_there_is_no_room_are_left_to_later_plans() -> None:
-    found = up(TIGHT, room=Room(1, 1 << 30))
+    found = up(TIGHT, room=Budget(1, 1 << 30))
     assert (found.nodes, found.moves) == (("d",), 1)
-    assert up(TIGHT, room=Room(0, 0)).nodes == ("d",)
+    assert up(TIGHT, room=Budget(0, 0)).nodes == ("d",)
     awake = replace(
         TIGHT,
         nodes=tuple(node("d", t_cpu=16.0) if row.name == "d" else row for row in TIGHT.nodes),
     )
-    later = up(awake, room=Room(1, 1 << 30))
+    later = up(awake, room=Budget(1, 1 << 30))
     assert (later.refusal, later.nodes, later.moves) == (None, (), 1)
-    assert up(awake, room=Room(1, 10)).refusal == "no move fits into the budget"
+    assert up(awake, room=Budget(1, 10)).refusal == "no move fits into the budget"
 
 
 def test_what_rests_does_not_wake_more_nodes() -> None:
@@ -177,7 +176,7 @@ def test_nothing_is_moved_where_no_node_can_wake_up() -> None:
     assert up(racks(1, 1, 1)).refusal == "every node has the minimal resources free"
 
 
-def reviewed(found: Planned, cluster: Cluster, rest: Jobsets | None = None) -> Review:
+def reviewed(found: RemedyPlan, cluster: Cluster, rest: Jobsets | None = None) -> Review:
     check = found.proposal.review("stop", lambda *_lines: None)
     return check(cluster, found.proposal.jobs if rest is None else rest, 0)
 
@@ -186,7 +185,7 @@ def reviewed(found: Planned, cluster: Cluster, rest: Jobsets | None = None) -> R
 def test_a_plan_is_looked_at_again_on_the_whole_cluster(plan: Any, cluster: Cluster) -> None:
     found = plan(cluster)
     assert reviewed(found, cluster).obstacle is None
-    first = found.told()[0]["instance"]
+    first = found.moves_to_json()[0]["instance"]
     gone = tuple(row for row in cluster.instances if row.name != first)
     assert reviewed(found, replace(cluster, instances=gone)).obstacle == f"instance {first} is gone"
 

@@ -14,15 +14,15 @@ from ganeti_htools.model.tags import SQUEEZING, STANDBY_AUTO
 from ganeti_htools.model.types import DiskTemplate
 from ganeti_htools.simulator.world import World, begin
 from htoolsd.plans.plan import PlanState
-from htoolsd.policies.decision import Decision
-from htoolsd.policies.settings import Rebalance, Redistribute, Squeeze
+from htoolsd.policies.decision import PolicyDecision
+from htoolsd.policies.settings import RebalanceSettings, RedistributeSettings, SqueezeSettings
 from tests.support.policies import all_off
 from tests.support.policies_at_work import Working, working
 from tests.support.worlds import ANY, grouped, instance, node, opcode, role, uneven
 
-SQUEEZE = Squeeze(mode="act", hold=1, max_nodes=1, cool_down_seconds=7200.0)
-REBALANCE = Rebalance(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
-REDISTRIBUTE = Redistribute(mode="act", hold=1)
+SQUEEZE = SqueezeSettings(mode="act", hold=1, max_nodes=1, cool_down_seconds=7200.0)
+REBALANCE = RebalanceSettings(mode="act", hold=1, start=0.02, stop=0.001, min_gain=1e-6)
+REDISTRIBUTE = RedistributeSettings(mode="act", hold=1)
 
 
 def idle() -> World:
@@ -37,16 +37,16 @@ def offline(daemon: Working) -> set[str]:
     return set(daemon.luxid.jobs.world.offline)
 
 
-async def rounds(daemon: Working, *names: str) -> list[Decision]:
+async def rounds(daemon: Working, *names: str) -> list[PolicyDecision]:
     """What comes of a round in which these policies are considered at once."""
     count = len(daemon.decisions)
     for name in names:
-        daemon.policies.want(name, "asked")
+        daemon.policies.request(name, "asked")
     await trio.sleep(0.5)
     return daemon.decisions[count:]
 
 
-def told(decisions: list[Decision]) -> list[tuple[str, str]]:
+def told(decisions: list[PolicyDecision]) -> list[tuple[str, str]]:
     return [(each.remedy, each.outcome) for each in decisions]
 
 
@@ -56,7 +56,7 @@ async def test_a_node_goes_to_sleep_and_wakes_up_when_it_is_needed(
     async with working(tmp_path, world=idle(), squeeze=replace(SQUEEZE, never=("a", "b"))) as daemon:
         done = await rounds(daemon, "squeeze")
         assert told(done) == [("power up", "held back"), ("power down", "begun")]
-        assert (done[1].powered, done[1].reason) == (("c",), "1 nodes (c), 0 moves, 0 MiB")
+        assert (done[1].powered, done[1].reason) == (("c",), "1 node (c), 0 moves, 0 MiB")
         assert (await daemon.over()).state is PlanState.DONE
         assert offline(daemon) == {"c"}
         # Load comes: no node has room any more.
@@ -73,7 +73,7 @@ async def test_a_node_goes_to_sleep_and_wakes_up_when_it_is_needed(
         done = await rounds(daemon, "squeeze")
         assert told(done) == [("power up", "begun"), ("power down", "held back")]
         plan = await daemon.over()
-        assert (done[0].powered, done[1].reason) == (("c",), f"plan {plan.id} is being carried out")
+        assert (done[0].powered, done[1].reason) == (("c",), f"plan {plan.id} is running")
         assert plan.state is PlanState.DONE
         world = daemon.luxid.jobs.world
         assert not offline(daemon)
@@ -103,7 +103,7 @@ async def test_where_another_policy_acts_nothing_is_powered_down(
         done = await rounds(daemon, "rebalance", "squeeze")
         outcome = "begun" if mode == "act" else "would act"
         assert told(done)[1:] == [("rebalance", outcome), ("power down", "held back")]
-        plans = [f"plan {plan.id} is being carried out" for plan in daemon.plans.all]
+        plans = [f"plan {plan.id} is running" for plan in daemon.plans.all]
         assert [done[2].reason] == (plans or ["rebalance comes first"])
         (last,) = [each for each in await rounds(daemon, "squeeze") if each.remedy == "power down"]
         assert last.outcome == "held back"
@@ -126,10 +126,10 @@ async def test_what_would_act_counts_though_it_is_not_its_time(
         await rounds(daemon, "rebalance")
         daemon.luxid.jobs.paused = None
         done = await rounds(daemon, "squeeze")
-        assert (done[1].remedy, done[1].reason) == ("power down", "rebalance would act there")
+        assert (done[1].remedy, done[1].reason) == ("power down", "rebalance would act in the group")
         explained = await daemon.policies.explain("squeeze")
         (down,) = [each for each in explained["groups"] if each["remedy"] == "power down"]
-        assert {"condition": "others", "reason": "rebalance would act there"} in down["held"]
+        assert {"condition": "others", "reason": "rebalance would act in the group"} in down["held"]
 
 
 async def test_a_group_gets_one_plan_and_repairs_come_first(
@@ -196,7 +196,7 @@ async def test_a_lost_n1_is_an_event(autojump_clock: MockClock, tmp_path: Path) 
         two = replace(next(row for row in cluster.nodes if row.name == "two"), f_mem=100)
         daemon.luxid.jobs.change(world.with_nodes([two]))
         await daemon.sync.refresh()
-        assert (await daemon.next(0)).trigger == "group default has lost N+1"
+        assert (await daemon.next(0)).trigger == "group default has lost N+1 redundancy"
         count = len(daemon.decisions)
         await trio.sleep(600)
         assert len(daemon.decisions) == count
@@ -295,7 +295,7 @@ async def test_what_is_finished_meanwhile_by_somebody_else_is_left_alone(
         await trio.sleep(10)
         await daemon.plans.begin(plan, "stop", False)
         await daemon.over()
-        assert "what an earlier hsqueeze has left there has changed" in str(plan.error)
+        assert "the leftovers of an earlier hsqueeze have changed" in str(plan.error)
         assert daemon.luxid.jobs.world.drained == {"a"}
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from ganeti_htools.model.errors import DataError
 from ganeti_htools.model.storage import DesiredUnit, Pool, StorageType
-from htoolsd.policies.settings import Rebalance, Redistribute, Settings, Squeeze
+from htoolsd.policies.settings import PolicySettings, RebalanceSettings, RedistributeSettings, SqueezeSettings
 from htoolsd.process.config import Config, describe, load, reloaded, sample
 
-TABLES: dict[str, type[Settings]] = {
-    "redistribute": Redistribute,
-    "squeeze": Squeeze,
-    "rebalance": Rebalance,
+TABLES: dict[str, type[PolicySettings]] = {
+    "redistribute": RedistributeSettings,
+    "squeeze": SqueezeSettings,
+    "rebalance": RebalanceSettings,
 }
 SAMPLE = Path(__file__).resolve().parents[4] / "systemd" / "htoolsd.toml"
 
@@ -32,7 +32,7 @@ def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("colour = 1", "unknown key 'colour'; known are socket, "),
+        ("colour = 1", "unknown key 'colour'; expected one of socket, "),
         ("socket = 1", "socket: expected a string"),
         ("connections = 1.5", "connections: expected a whole number greater than 0"),
         ("connections = true", "connections: expected a whole number greater than 0"),
@@ -62,16 +62,16 @@ def test_the_command_line_wins_over_the_file_and_that_over_the_defaults(tmp_path
             "pool 1: key 'reserved': Unable to read Int, expected a whole number from 0 to 5, got 6",
         ),
         ("rebalance = 5", "rebalance: expected a table, [rebalance]"),
-        ("[rebalance]\nspeed = 1", "rebalance: unknown key 'speed'; known are mode, "),
+        ("[rebalance]\nspeed = 1", "rebalance: unknown key 'speed'; expected one of mode, "),
         ('[rebalance]\nmode = "on"', "rebalance: mode: expected one of off, shadow, propose, act, not 'on'"),
         ("[rebalance]\nhold = 0", "rebalance: hold: expected a whole number greater than 0"),
-        ("[rebalance]\nstop = 3", "rebalance: stop: expected no more than start, which is 2"),
+        ("[rebalance]\nstop = 3", "rebalance: stop: expected at most start, which is 2"),
         ("[squeeze]\nallow_drbd = 1", "squeeze: allow_drbd: expected true or false"),
         (
             "[squeeze]\ntarget_resources = 0.5",
-            "squeeze: target_resources: expected no less than minimal_resources, which is 1",
+            "squeeze: target_resources: expected at least minimal_resources, which is 1",
         ),
-        ("[squeeze]\nmin_nodes = 3", "squeeze: max_nodes: expected no less than min_nodes, which is 3"),
+        ("[squeeze]\nmin_nodes = 3", "squeeze: max_nodes: expected at least min_nodes, which is 3"),
         ('[rebalance]\nhours = "8-24"', "rebalance: hours: expected local times like 22:00-06:00"),
         ('[rebalance]\nweekdays = ["sunday"]', "rebalance: weekdays: expected a list of strings from mon, "),
         ("[rebalance]\ngroups = [1]", "rebalance: groups: expected a list of strings"),
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(DataError, match=r"binary: not TOML"):
         load(str(tmp_path / "binary"), {})
-    with pytest.raises(DataError, match=r"/dev/zero: no regular file"):
+    with pytest.raises(DataError, match=r"/dev/zero: not a regular file"):
         load("/dev/zero", {})
 
 
@@ -152,5 +152,5 @@ def test_the_provider_of_a_pool_has_a_name(tmp_path: Path, provider: str) -> Non
 def test_a_policy(tmp_path: Path) -> None:
     file = tmp_path / "htoolsd.toml"
     file.write_text('[rebalance]\nmode = "act"\nhours = "22:00-06:00"\nweekdays = ["sat", "sun"]\nhold = 1')
-    expected = Rebalance(mode="act", hours="22:00-06:00", weekdays=("sat", "sun"), hold=1)
+    expected = RebalanceSettings(mode="act", hours="22:00-06:00", weekdays=("sat", "sun"), hold=1)
     assert load(str(file), {}).rebalance == expected

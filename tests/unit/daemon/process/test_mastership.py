@@ -20,7 +20,7 @@ def test_where_nobody_is_named_nobody_is_in_the_way(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
     (tmp_path / "ssconf_master_node").mkdir()
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         Ssconf("node1", str(tmp_path)).leads()
 
 

@@ -8,22 +8,20 @@ import pytest
 import structlog
 
 from ganeti_htools.model.errors import HtoolsError
-from htoolsd.policies import kept
-from htoolsd.policies.kept import Remembered
-from htoolsd.policies.memory import Memory, Rounds, Spent, resting
-from htoolsd.policies.settings import Settings
+from htoolsd.policies.memory import Expense, PolicyMemories, PolicyMemory, Rounds, read, resting, to_text
+from htoolsd.policies.settings import PolicySettings
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     rounds = {"power up": {"rack1": Rounds(1, False, 5.5, 0.0)}, "power down": {"rack1": Rounds(3, True)}}
-    memory = Memory([Spent(1.5, 2, 3)], 1, "no", 7.5, rounds)
-    known = Remembered({"squeeze": memory}, {"web": 2.5}, {"node1": 3.5})
-    (tmp_path / "kept").write_text(kept.text(known))
-    assert kept.read(str(tmp_path / "kept")) == known
+    memory = PolicyMemory([Expense(1.5, 2, 3)], 1, "no", 7.5, rounds)
+    known = PolicyMemories({"squeeze": memory}, {"web": 2.5}, {"node1": 3.5})
+    (tmp_path / "kept").write_text(to_text(known))
+    assert read(str(tmp_path / "kept")) == known
 
 
 def test_at_first_there_is_nothing(tmp_path: Path) -> None:
-    assert kept.read(str(tmp_path / "kept")) == Remembered()
+    assert read(str(tmp_path / "kept")) == PolicyMemories()
 
 
 MEMORY = {"spent": [], "failed": 0, "error": "", "rests_until": 0, "rounds": {}}
@@ -37,8 +35,8 @@ def written(**changes: Any) -> str:
 
 def test_what_is_wanted_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text(written(rounds={"rebalance": {"rack1": [1, False, 2.5, 0]}}))
-    known = kept.read(str(tmp_path / "kept"))
-    assert known.memories["rebalance"].of("rebalance", "rack1") == Rounds(1, False, 2.5)
+    known = read(str(tmp_path / "kept"))
+    assert known.memories["rebalance"].rounds_of("rebalance", "rack1") == Rounds(1, False, 2.5)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +55,7 @@ def test_what_is_wanted_of_a_file(tmp_path: Path) -> None:
 def test_what_is_damaged_is_set_aside(tmp_path: Path, text: str) -> None:
     (tmp_path / "kept").write_text(text)
     with structlog.testing.capture_logs() as log:
-        assert kept.read(str(tmp_path / "kept")) == Remembered()
+        assert read(str(tmp_path / "kept")) == PolicyMemories()
     assert [line["log_level"] for line in log] == ["error"]
     (aside,) = tmp_path.iterdir()
     assert aside.name.startswith("kept.damaged-")
@@ -67,27 +65,27 @@ def test_what_is_damaged_is_set_aside(tmp_path: Path, text: str) -> None:
 def test_what_a_newer_daemon_wrote_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text('{"version": 2}')
     with pytest.raises(HtoolsError, match="newer htoolsd"):
-        kept.read(str(tmp_path / "kept"))
-    with pytest.raises(HtoolsError, match="no regular file"):
-        kept.read(str(tmp_path))
+        read(str(tmp_path / "kept"))
+    with pytest.raises(HtoolsError, match="not a regular file"):
+        read(str(tmp_path))
 
 
 def test_what_is_old_is_forgotten() -> None:
-    known = Remembered({}, {"web": 10.0, "mail": 20.0}, {"node1": 10.0, "node2": 20.0})
+    known = PolicyMemories({}, {"web": 10.0, "mail": 20.0}, {"node1": 10.0, "node2": 20.0})
     known.forget(15.0)
     assert (known.moved, known.switched) == ({"mail": 20.0}, {"node2": 20.0})
 
 
 def test_what_a_wrong_clock_noted_counts_from_now_on() -> None:
     rounds = {"rebalance": {"rack1": Rounds(2, True, 9e9, 9e9)}}
-    memory = Memory([Spent(9e9, 2, 3), Spent(5.0, 1, 1)], 2, "no", 9e9, rounds)
-    known = Remembered({"rebalance": memory}, {"web": 9e9, "mail": 7.0}, {"node1": 9e9})
-    known.not_after(10.0, {"rebalance": Settings(back_off_seconds=100.0)})
+    memory = PolicyMemory([Expense(9e9, 2, 3), Expense(5.0, 1, 1)], 2, "no", 9e9, rounds)
+    known = PolicyMemories({"rebalance": memory}, {"web": 9e9, "mail": 7.0}, {"node1": 9e9})
+    known.clamp_times(10.0, {"rebalance": PolicySettings(back_off_seconds=100.0)})
     assert (known.moved, known.switched) == ({"web": 10.0, "mail": 7.0}, {"node1": 10.0})
     assert [each.time for each in memory.spent] == [10.0, 5.0]
     assert memory.rests_until == 210.0
-    assert memory.of("rebalance", "rack1") == Rounds(2, True, 10.0, 10.0)
+    assert memory.rounds_of("rebalance", "rack1") == Rounds(2, True, 10.0, 10.0)
 
 
 def test_instances_rest_for_a_while() -> None:
-    assert resting({"web": 10.0, "mail": 20.0}, Settings(cool_down_seconds=15.0), 30.0) == ["mail"]
+    assert resting({"web": 10.0, "mail": 20.0}, PolicySettings(cool_down_seconds=15.0), 30.0) == ["mail"]

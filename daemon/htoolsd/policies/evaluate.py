@@ -1,0 +1,125 @@
+"""Evaluation: what remedies would do in node groups now, and what holds them back.
+
+Nothing here acts or remembers. Decisions and explanations come from the same functions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning.proposal import Proposal
+from htoolsd.policies.conditions import Situation, obstacles, with_next_round
+from htoolsd.policies.observe import PolicyInputs, observe
+from htoolsd.policies.remedies import ORDER, POLICIES
+from htoolsd.policies.remedy import PlanBounds, Remedy, RemedyPlan, bounds_from_json
+from htoolsd.policies.safety import in_order
+
+
+def obstacles_to(inputs: PolicyInputs, remedy: Remedy, situation: Situation) -> list[tuple[str, str]]:
+    """Return the conditions that hold a remedy back in a group, each with its reason."""
+    memory = inputs.memory.content.memories[remedy.policy]
+    return list(obstacles(inputs.settings[remedy.policy], memory, situation))
+
+
+async def obstacle_now(inputs: PolicyInputs, remedy: Remedy, group: str) -> str | None:
+    """Observe the group again; return what holds the remedy back, if anything. Raises HtoolsError."""
+    _, situations = await observe(inputs, remedy)
+    for situation in situations:
+        if situation.group == group:
+            return next((why for _, why in obstacles_to(inputs, remedy, situation)), None)
+    return "nothing is left to do"
+
+
+async def make_plan(inputs: PolicyInputs, remedy: Remedy, cluster: Cluster, bounds: PlanBounds) -> RemedyPlan:
+    """Plan what a remedy would do in a group, one move per jobset. Raises HtoolsError."""
+    found = await trio.to_thread.run_sync(
+        remedy.plan,
+        cluster,
+        inputs.settings[remedy.policy],
+        bounds,
+        lambda _text: trio.from_thread.check_cancelled(),
+        abandon_on_cancel=True,
+        limiter=inputs.turn,
+    )
+    return replace(found, proposal=in_order(found.proposal))
+
+
+async def remake_proposal(inputs: PolicyInputs, facts: Mapping[str, Any]) -> Proposal:
+    """Make the plan of a policy of an earlier daemon again, from the facts in its record.
+
+    The plan is for the cluster as it is now, within the same bounds. Raises HtoolsError if there is none.
+    """
+    remedy = next((each for each in ORDER if each.title == facts["remedy"]), None)
+    bounds, cluster = bounds_from_json(facts.get("bounds")), inputs.sync.model.cluster
+    if remedy is None or bounds is None or cluster is None:
+        raise HtoolsError("its record lacks a known remedy or bounds, or the cluster is not known yet")
+    if all(row.name != bounds.group for row in cluster.groups):
+        raise HtoolsError(f"node group {bounds.group} is gone")
+    found = await make_plan(inputs, remedy, cluster, bounds)
+    if found.refusal is not None:
+        raise HtoolsError(found.refusal)
+    return found.proposal
+
+
+async def conflict_of(inputs: PolicyInputs, remedy: Remedy, situation: Situation) -> str | None:
+    """Return the earlier remedy that acted lately in the group, or would act now.
+
+    Only a remedy that yields has conflicts. "Lately" is the time that the policy takes to begin. Raises
+    HtoolsError.
+    """
+    settings = inputs.settings[remedy.policy]
+    since = situation.now - settings.hold * settings.every_seconds
+    for other in ORDER[: ORDER.index(remedy)] if remedy.yields else ():
+        if inputs.settings[other.policy].mode == "off":
+            continue
+        rounds = inputs.memory.content.memories[other.policy].rounds_of(other.title, situation.group)
+        if rounds.acted > since:
+            return f"{other.title} acted {situation.now - rounds.acted:.0f} s ago"
+        if rounds.active and await _would_act(inputs, other, situation.group):
+            return f"{other.title} would act in the group"
+    return None
+
+
+async def _would_act(inputs: PolicyInputs, remedy: Remedy, group: str) -> bool:
+    cluster, situations = await observe(inputs, remedy)
+    for situation in situations:
+        if situation.group == group and not obstacles_to(inputs, remedy, situation):
+            return (await make_plan(inputs, remedy, cluster, situation.bounds)).refusal is None
+    return False
+
+
+async def explain_groups(inputs: PolicyInputs, policy: str) -> list[dict[str, Any]]:
+    """Return as JSON what each remedy would do in each group, and all that holds it back.
+
+    Raises HtoolsError.
+    """
+    explained = []
+    for remedy in POLICIES[policy]:
+        cluster, situations = await observe(inputs, remedy)
+        for each in situations:
+            conflict = await conflict_of(inputs, remedy, each)
+            situation = replace(with_next_round(inputs.settings[policy], each), conflict=conflict)
+            plan, held = None, obstacles_to(inputs, remedy, situation)
+            try:
+                plan = await make_plan(inputs, remedy, cluster, situation.bounds)
+            except HtoolsError as error:
+                held.append(("error", str(error)))
+            if plan is not None and plan.refusal is not None:
+                held.append(("gain", plan.refusal))
+            explained.append(
+                {
+                    "group": situation.group,
+                    "remedy": remedy.title,
+                    "score": {"before": situation.score, "after": plan and plan.after},
+                    "n1": situation.bounds.n1,
+                    "held": [{"condition": name, "reason": reason} for name, reason in held],
+                    "moves": plan.moves_to_json() if plan else [],
+                    "mib": plan.mib if plan else 0,
+                    "powered": list(plan.nodes) if plan else [],
+                }
+            )
+    return explained

@@ -1,0 +1,239 @@
+"""Observation: the situation of each node group, from model, luxid and plans; changes of the cluster."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import trio
+
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.redundancy.n1 import bad_nodes
+from ganeti_htools.luxi import job_queries, queries
+from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.tags import SQUEEZING
+from ganeti_htools.planning.view import View, state_of
+from htoolsd.plans.plan import Plan, PlanState
+from htoolsd.plans.plans import Plans
+from htoolsd.policies.conditions import Situation
+from htoolsd.policies.memory import DAY, MemoryFile, resting
+from htoolsd.policies.remedy import GroupFacts, Need, PlanBounds, Remedy
+from htoolsd.policies.settings import PolicySettings, Reserve, SqueezeSettings
+from htoolsd.sync.following import Sync
+from htoolsd.sync.model import Model
+
+# Opcodes that may change any group unless this parameter names where.
+_ANYWHERE = {
+    "OP_INSTANCE_CREATE": "pnode",
+    "OP_INSTANCE_CHANGE_GROUP": "target_groups",
+    "OP_GROUP_EVACUATE": "target_groups",
+}
+_FREE_TEXT = ("reason", "comment")  # parameters in which names mean nothing
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyInputs:
+    """Everything from which policies decide. ``settings`` are by policy and may change at any time."""
+
+    sync: Sync
+    plans: Plans
+    memory: MemoryFile
+    settings: dict[str, PolicySettings]
+    clock: Callable[[], float]
+    turn: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(1))  # to make a plan
+
+
+class GroupMeasure(NamedTuple):
+    """A node group's name, its score, the number of its nodes that fail N+1, and the need for a remedy."""
+
+    group: str
+    score: float
+    n1: int
+    need: Need
+
+
+def measure(remedy: Remedy, settings: PolicySettings, cluster: Cluster) -> list[GroupMeasure]:
+    """Measure the node groups that have nodes, that ``settings`` name, and about which the remedy reports.
+
+    Raises HtoolsError.
+    """
+    state = state_of(cluster, View())
+    found = []
+    for number, row in enumerate(cluster.groups):
+        scope = state.group == number
+        if not scope.any() or (settings.groups and row.name not in settings.groups):
+            continue
+        score, n1 = score_of(state, scope), int(bad_nodes(state, scope).sum())
+        try:
+            need = remedy.need(GroupFacts(cluster, row.name, state, scope, score, n1), settings)
+        except HtoolsError as error:
+            need = Need(False, True, str(error))
+        if need is not None:
+            found.append(GroupMeasure(row.name, score, n1, need))
+    return found
+
+
+async def observe(inputs: PolicyInputs, remedy: Remedy) -> tuple[Cluster, list[Situation]]:
+    """Return the cluster, and the situation of each node group. Raises HtoolsError."""
+    sync, settings = inputs.sync, inputs.settings[remedy.policy]
+    model, cluster = sync.model, sync.model.cluster
+    if not sync.master or cluster is None:
+        raise HtoolsError("the cluster is not known yet" if sync.master else "this is not the master node")
+    if unknown := {*settings.groups} - {group.name for group in cluster.groups}:
+        raise HtoolsError(f"groups: there is no node group {', '.join(sorted(unknown))}")
+    async with sync.client() as ganeti:
+        paused = await queries.watcher_pause(ganeti)
+        jobs = await job_queries.unfinished(ganeti)
+    measures = await trio.to_thread.run_sync(measure, remedy, settings, cluster, abandon_on_cancel=True)
+    now, names, known = inputs.clock(), _names(cluster), inputs.memory.content
+    all_names = frozenset[str]().union(*names.values())
+    memory = known.memories[remedy.policy]
+    shared = PlanBounds(
+        "",
+        room=memory.plan_budget(settings, now),
+        resting=tuple(resting(known.moved, settings, now)),
+        switched=tuple(resting(known.switched, settings, now)),
+        claimed=tuple(sorted(inputs.plans.claimed())),
+    )
+    found = []
+    for name, score, n1, need in measures:
+        group_names = names[name]
+        plans = [plan for plan in inputs.plans.all if name in plan.facts["groups"]]
+        nodes = [node for node in cluster.nodes if node.name in group_names]
+        unfinished = [node.name for node in nodes if remedy.resumes and SQUEEZING in node.tags]
+        found.append(
+            Situation(
+                now,
+                datetime.fromtimestamp(now),
+                shared._replace(group=name, n1=n1, reserve=_reserve(inputs.settings, name)),
+                score,
+                need,
+                drained=[node.name for node in nodes if node.drained and node.name not in unfinished],
+                unfinished=unfinished,
+                silent=model.silent,
+                updating=[node for node in model.updating if node in group_names],
+                outdated=sync.late,
+                paused=paused or 0.0,
+                jobs=[number for number, opcodes in jobs if touches(opcodes, group_names, all_names)],
+                plan=next((plan.id for plan in plans if plan.state.going), None),
+                proposal=next((plan.id for plan in plans if _is_proposal(plan, now)), None),
+                rounds=memory.rounds_of(remedy.title, name),
+                needs_moves=remedy.needs_moves,
+            )
+        )
+    return cluster, _with_quiet_groups(found)
+
+
+def _reserve(settings: Mapping[str, PolicySettings], group: str) -> Reserve:
+    """Return the reserve of ``[squeeze]``, which no policy may use up."""
+    squeeze = settings["squeeze"]
+    assert isinstance(squeeze, SqueezeSettings)
+    on = squeeze.mode != "off" and (not squeeze.groups or group in squeeze.groups)
+    return squeeze.reserve if on else Reserve(0.0)
+
+
+def _with_quiet_groups(situations: Sequence[Situation]) -> list[Situation]:
+    """Return the situations, each with the other groups in which nothing goes on and nothing is needed."""
+    quiet = [each.group for each in situations if each.quiet and not each.need.begin]
+    return [
+        replace(each, bounds=each.bounds._replace(quiet=tuple(name for name in quiet if name != each.group)))
+        for each in situations
+    ]
+
+
+def _is_proposal(plan: Plan, now: float) -> bool:
+    """Whether a policy has made the plan in the last 24 hours and nobody has executed it."""
+    of_policy = plan.facts.get("policy") is not None and plan.state is PlanState.PLANNED
+    return of_policy and plan.facts["made"] > now - DAY
+
+
+def _names(cluster: Cluster) -> dict[str, set[str]]:
+    """Return by group the names of the group, its nodes and their instances, and the group's uuid."""
+    found = {group.uuid: {group.name, group.uuid} for group in cluster.groups}
+    groups = {node.name: found[node.group] for node in cluster.nodes}
+    for name, names in groups.items():
+        names.add(name)
+    for row in cluster.instances:
+        for node in (row.pnode, row.snode):
+            if node is not None and node in groups:
+                groups[node].add(row.name)
+    return {group.name: found[group.uuid] for group in cluster.groups}
+
+
+# Jobs
+
+
+def touches(opcodes: Sequence[Mapping[str, Any]], group_names: Set[str], all_names: Set[str]) -> bool:
+    """Whether a job touches a node group.
+
+    ``group_names`` are the names of the group, its nodes and its instances, ``all_names`` those of the
+    cluster. An opcode touches the group if it has one of its names, if it has no name of the cluster, or if
+    Ganeti chooses the group. Queries touch nothing.
+    """
+    changing = (each for each in opcodes if "_QUERY" not in str(each.get("OP_ID")))
+    return any(_opcode_touches(each, group_names, all_names) for each in changing)
+
+
+def _opcode_touches(opcode: Mapping[str, Any], group_names: Set[str], all_names: Set[str]) -> bool:
+    names = {text for key, value in opcode.items() if key not in _FREE_TEXT for text in _texts(value)}
+    target = _ANYWHERE.get(str(opcode.get("OP_ID")))
+    anywhere = target is not None and not opcode.get(target)
+    return anywhere or bool(names & group_names) or not names & all_names
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for each in value.values():
+                yield from _texts(each)
+        case list() | tuple():
+            for each in value:
+                yield from _texts(each)
+
+
+# Changes of the cluster
+
+
+def moved_instances(before: Cluster, now: Cluster) -> Iterator[str]:
+    """Yield instances that are on other nodes than before. New instances have not moved."""
+    places = {instance.name: (instance.pnode, instance.snode) for instance in before.instances}
+    for instance in now.instances:
+        place = instance.pnode, instance.snode
+        if places.get(instance.name, place) != place:
+            yield instance.name
+
+
+def returned_nodes(before: Cluster, now: Cluster) -> list[str]:
+    """Return nodes that were offline and are not now.
+
+    Nodes that were drained to be powered down, and then stayed up, have not returned.
+    """
+    offline = {node.name for node in before.nodes if node.offline and not _is_being_emptied(node)}
+    return [node.name for node in now.nodes if not node.offline and node.name in offline]
+
+
+def groups_without_n1(cluster: Cluster) -> set[str]:
+    """Return the names of the node groups with nodes that fail N+1. Raises HtoolsError."""
+    state = state_of(cluster, View())
+    bad = bad_nodes(state, state.group == state.group)
+    return {cluster.groups[row].name for row in state.group[bad].tolist()}
+
+
+def node_events(before: Model, now: Model) -> Iterator[str]:
+    """Yield the changes of nodes for which policies look at once, in words."""
+    drained = _drained_nodes(before)
+    yield from (f"node {name} was drained" for name in _drained_nodes(now) if name not in drained)
+    if before.cluster is not None and now.cluster is not None:
+        yield from (f"node {name} is back" for name in returned_nodes(before.cluster, now.cluster))
+
+
+def _drained_nodes(model: Model) -> list[str]:
+    nodes = model.cluster.nodes if model.cluster else ()
+    return [node.name for node in nodes if node.drained and not _is_being_emptied(node)]
+
+
+def _is_being_emptied(node: Node) -> bool:
+    return node.drained and SQUEEZING in node.tags

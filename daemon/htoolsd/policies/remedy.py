@@ -1,0 +1,168 @@
+"""Remedies: the things that policies do about a node group, and the bounds and plans of a remedy.
+
+To add a remedy, write a module with a :class:`Remedy`, and put it into ``ORDER`` of
+:mod:`htoolsd.policies.remedies`. A new policy also needs its table of settings in
+:mod:`htoolsd.policies.settings` and in ``Config``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ganeti_htools.execution.shape import Shape, fits
+from ganeti_htools.model.cluster import Cluster
+from ganeti_htools.model.columns import Bools
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.model.state import State
+from ganeti_htools.model.tags import PINNED
+from ganeti_htools.planning import view
+from ganeti_htools.planning.proposal import Progress, Proposal
+from htoolsd.policies.memory import Budget
+from htoolsd.policies.settings import PolicySettings, Reserve
+
+
+class GroupFacts(NamedTuple):
+    """A node group for :attr:`Remedy.need`.
+
+    ``state`` is of the whole cluster, ``scope`` selects the group's nodes. ``n1`` counts nodes that fail N+1.
+    """
+
+    cluster: Cluster
+    group: str
+    state: State
+    scope: Bools
+    score: float
+    n1: int
+
+
+class Need(NamedTuple):
+    """Need for a remedy in a group: begin now, stop now, or neither (hysteresis); ``why`` is the reason."""
+
+    begin: bool
+    stop: bool
+    why: str
+
+
+class PlanBounds(NamedTuple):
+    """Bounds of a plan for ``group``, besides the settings.
+
+    ``n1`` counts the group's nodes that fail N+1. ``room`` is the budget of the plan, ``reserve`` stays free
+    on each node. ``quiet`` are the other groups in which nothing goes on. The plan leaves alone ``resting``
+    instances (moved lately), ``switched`` nodes (powered or returned lately) and ``claimed`` nodes (with
+    resources that somebody has claimed).
+    """
+
+    group: str
+    n1: int = 0
+    room: Budget = Budget(0, 0)
+    reserve: Reserve = Reserve(0.0)
+    resting: tuple[str, ...] = ()
+    switched: tuple[str, ...] = ()
+    claimed: tuple[str, ...] = ()
+    quiet: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bounds as JSON, by the names of the fields."""
+        return {**self._asdict(), "room": self.room._asdict(), "reserve": self.reserve._asdict()}
+
+
+_BOUNDS: Shape = {
+    "group": str,
+    "n1": int,
+    "room": {"moves": int, "mib": int},
+    "reserve": {"instances": (int, float), "disks": bool},
+    **{name: [str] for name in ("resting", "switched", "claimed", "quiet")},
+}
+
+
+def bounds_from_json(document: Any) -> PlanBounds | None:
+    """Return the bounds in a plan's record; None if it has none."""
+    if not fits(document, _BOUNDS):
+        return None
+    values: Mapping[str, Any] = {name: document[name] for name in PlanBounds._fields}
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    room, reserve = Budget(**document["room"]), Reserve(**document["reserve"])
+    return PlanBounds(**{**values, **lists, "room": room, "reserve": reserve})
+
+
+@dataclass(frozen=True, slots=True)
+class RemedyPlan:
+    """A plan of a remedy for one group.
+
+    ``options`` are those of the tool, ``proposal`` is the tool's plan: ``moves`` that copy ``mib`` MiB.
+    ``after`` is the group's score afterwards. ``nodes`` are powered down or up; ``stops`` counts instances
+    that are stopped while they are copied. ``refusal`` is the reason not to carry the plan out, if there is
+    one.
+    """
+
+    options: Any
+    proposal: Proposal
+    moves: int
+    mib: int
+    after: float | None = None
+    nodes: tuple[str, ...] = ()
+    stops: int = 0
+    refusal: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """The nodes, moves and MiB in words."""
+        parts = [f"{self.moves} {_plural('move', self.moves)}", f"{self.mib} MiB"]
+        if self.nodes:
+            parts.insert(0, f"{len(self.nodes)} {_plural('node', len(self.nodes))} ({', '.join(self.nodes)})")
+        if self.stops:
+            parts.append(f"stops {self.stops} {_plural('instance', self.stops)}")
+        return ", ".join(parts)
+
+    def refused(self, why: str | None) -> "RemedyPlan":
+        """Return the plan with a refusal (None: without one)."""
+        return replace(self, refusal=why)
+
+    def moves_to_json(self) -> list[dict[str, Any]]:
+        """Return the moves as JSON; none if the plan is refused."""
+        steps = (job.step for jobs in self.proposal.jobs for job in jobs if job.step)
+        return [
+            {"instance": step.instance, "move": step.title, "from": list(step.was), "to": list(step.now)}
+            for step in steps
+            if self.refusal is None
+        ]
+
+
+def _plural(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One thing that a policy does about a node group. This declaration is all that the daemon knows of it.
+
+    * ``title``: its name for people; ``policy``: the table of its settings; ``tool``: the tool that plans.
+    * ``need`` returns the need in a group, None if there is nothing to report. ``plan`` returns the plan.
+      Both are pure functions, run in a thread, and may raise HtoolsError.
+    * ``yields``: leave a group alone where an earlier remedy has just acted or would act.
+    * ``needs_moves=False``: worth doing even when the budget for moves is spent.
+    * ``resumes``: can take over nodes that an interrupted hsqueeze has left drained or offline.
+    """
+
+    title: str
+    policy: str
+    tool: str
+    need: Callable[[GroupFacts, Any], Need | None]
+    plan: Callable[[Cluster, Any, PlanBounds, Progress], RemedyPlan]
+    yields: bool = False
+    needs_moves: bool = True
+    resumes: bool = False
+
+
+def fixed_instances(cluster: Cluster, settings: PolicySettings, resting: Iterable[str]) -> tuple[str, ...]:
+    """Return the instances that a policy does not move: excluded, pinned, or moved lately.
+
+    Raises HtoolsError for an excluded name without an instance.
+    """
+    try:
+        excluded = view.full_names(cluster, settings.exclude_instances)
+    except HtoolsError as error:
+        raise HtoolsError(f"exclude_instances: {error}") from None
+    pinned = {instance.name for instance in cluster.instances if PINNED in instance.tags}
+    moved_lately = {instance.name for instance in cluster.instances} & {*resting}
+    return (*excluded, *sorted(pinned | moved_lately))

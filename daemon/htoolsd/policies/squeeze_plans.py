@@ -1,0 +1,153 @@
+"""Plans of ``hsqueeze`` for one node group as a cluster of its own. Pure functions.
+
+What another group lacks does not change the plan. Whatever forbids emptying a node stands in
+:func:`_nodes_kept_up`.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ganeti_htools.engine.balancing.balance import score_of
+from ganeti_htools.engine.balancing.recheck import retrace
+from ganeti_htools.engine.squeezing.candidates import pool_left_to
+from ganeti_htools.engine.squeezing.power_group import switched
+from ganeti_htools.engine.squeezing.power_plan import Action, Allowed, PowerPlan
+from ganeti_htools.execution.jobs import Jobsets
+from ganeti_htools.execution.review import Check, Review
+from ganeti_htools.execution.wording import Say
+from ganeti_htools.model.cluster import Cluster, Node
+from ganeti_htools.model.errors import HtoolsError
+from ganeti_htools.planning import hsqueeze, view
+from ganeti_htools.planning.hsqueeze import Options
+from ganeti_htools.planning.leftovers import leftovers
+from ganeti_htools.planning.proposal import Execution, OnChange, Proposal
+from ganeti_htools.planning.view import View
+from htoolsd.policies.remedy import PlanBounds, RemedyPlan, fixed_instances
+from htoolsd.policies.safety import guarded, safe_moves, steps_of
+from htoolsd.policies.settings import Reserve, SqueezeSettings
+
+
+def group_alone(cluster: Cluster, name: str) -> Cluster:
+    """Return a node group as a cluster. Raises HtoolsError for an instance that is also in another group."""
+    row = next(row for row in cluster.groups if row.name == name)
+    nodes = {node.name: node for node in cluster.nodes if node.group == row.uuid}
+    rows = [each for each in cluster.instances if each.pnode in nodes or each.snode in nodes]
+    for each in rows:
+        if each.pnode not in nodes or not (each.snode is None or each.snode in nodes):
+            raise HtoolsError(f"instance {each.name} is in group {name} and in another one")
+    group_nodes = tuple(nodes.values())
+    pool = pool_left_to(cluster, group_nodes)
+    return replace(cluster, groups=(row,), nodes=group_nodes, instances=tuple(rows), candidate_pool=pool)
+
+
+def options_for(
+    cluster: Cluster, group: Cluster, settings: SqueezeSettings, bounds: PlanBounds | None = None
+) -> Options:
+    """Return hsqueeze's options for a group that is :func:`group_alone` of ``cluster``.
+
+    Without ``bounds`` no instance rests, and no node has to stay up. Raises HtoolsError for unknown names.
+    """
+    names = {instance.name for instance in group.instances}
+    fixed = fixed_instances(cluster, settings, bounds.resting if bounds else ())
+    never = _of_group(cluster, group, "never", settings.never)
+    return Options(
+        View(exclude_instances=tuple(name for name in fixed if name in names)),
+        Execution(on_change="stop", reason="policy squeeze of htoolsd"),
+        minimal_resources=settings.minimal_resources,
+        target_resources=settings.target_resources,
+        prefer=_of_group(cluster, group, "prefer", settings.prefer),
+        never=(*never, *(_nodes_kept_up(group, bounds) if bounds else ())),
+        max_nodes=settings.max_nodes,
+        allow_drbd=settings.allow_drbd,
+        allow_all=settings.allow_all,
+    )
+
+
+def _nodes_kept_up(group: Cluster, bounds: PlanBounds) -> Iterator[str]:
+    yield from (node.name for node in group.nodes if node.name in (*bounds.switched, *bounds.claimed))
+
+
+def _of_group(cluster: Cluster, group: Cluster, key: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names and tags of nodes at ``key`` that match a node of the group.
+
+    Raises HtoolsError for those that match no node of the cluster.
+    """
+
+    def matches(name: str, node: Node) -> bool:
+        return name in (node.name, *node.tags) or node.name.startswith(f"{name}.")
+
+    for name in names:
+        if not any(matches(name, node) for node in cluster.nodes):
+            raise HtoolsError(f"{key}: {name} is neither a node nor a tag of a node")
+    return tuple(name for name in names if any(matches(name, node) for node in group.nodes))
+
+
+def _rebuild(group: Cluster, options: Options, found: Mapping[str, Any]) -> tuple[PowerPlan, Proposal]:
+    """Return a plan and its proposal from the ``found`` part of a proposal."""
+    state = hsqueeze.seen(group, options)
+    plan = hsqueeze.plan_again(state, options, found)
+    return plan, hsqueeze.proposed(state, plan, options)
+
+
+def plan_of(group: Cluster, options: Options, found: Mapping[str, Any], mib: int = 0) -> RemedyPlan:
+    """Return the plan for the whole cluster from the ``found`` part of a proposal. Its moves copy ``mib``."""
+    plan, proposal = _rebuild(group, options, found)
+    after = score_of(plan.state, np.ones(len(plan.state.group), np.bool_))
+    whole = replace(proposal, review=lambda *how: _reviewer(proposal, options, group, *how))
+    stops = len(hsqueeze.stopped(plan.state, plan))
+    return RemedyPlan(options, whole, len(plan.steps), mib, after, tuple(found["nodes"]), stops)
+
+
+def is_accepted(group: Cluster, options: Options, found: Mapping[str, Any]) -> bool:
+    """Whether the review before a plan's first jobs accepts it."""
+    _, proposal = _rebuild(group, options, found)
+    return proposal.review("stop", lambda *_lines: None)(group, proposal.jobs, 0).obstacle is None
+
+
+def safe_steps(group: Cluster, options: Options, proposal: Proposal) -> int:
+    """Count the first moves of a plan that cost neither redundancy nor reserve.
+
+    Each phase is tried with its nodes as they are then: online, or drained. Nodes that are drained late take
+    instances of lost nodes until then.
+    """
+    state, found, steps = hsqueeze.seen(group, options), proposal.found, steps_of(proposal.jobs)
+    everywhere, movable = np.ones(len(state.group), np.bool_), view.movable(state, options.view)
+    off, count = found["action"] == Action.OFFLINE.value, 0
+    for phase in found["phases"]:
+        own = steps[count : count + phase["steps"]]
+        early = [state.nodes[name] for name in phase["nodes"] if name not in phase["late"]]
+        state = switched(state, early, off)
+        safe = safe_moves(state, everywhere, movable, own, _reserve(options))
+        count += safe
+        if safe < len(own):
+            break
+        deque(retrace(state, movable, ((step, 0.0) for step in own)), 0)
+        state = switched(state, [state.nodes[name] for name in phase["late"]], off)
+    return count
+
+
+def _reserve(options: Options) -> Reserve:
+    return Reserve(options.factors[0], options.allowed is not Allowed.POOLS)
+
+
+def _reviewer(proposal: Proposal, options: Options, group: Cluster, on_change: OnChange, say: Say) -> Check:
+    """Return the check of a plan for the group alone, as a check of the whole cluster."""
+    name, unfinished = group.groups[0].name, str(leftovers(group))
+    plain = proposal.review(on_change, say)
+    safer = guarded(plain, options.view, name, _reserve(options))
+    begun = False
+
+    def check(cluster: Cluster, rest: Jobsets, made: int) -> Review:
+        nonlocal begun
+        now = group_alone(cluster, name)
+        if not begun and str(leftovers(now)) != unfinished:
+            return Review("the leftovers of an earlier hsqueeze have changed")
+        begun = True
+        # While nodes are drained or not yet online, hsqueeze's own check is the exact one.
+        return (plain if hsqueeze.marked(rest) else safer)(now, rest, made)
+
+    return check

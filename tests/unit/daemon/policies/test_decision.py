@@ -1,0 +1,25 @@
+"""A policy told in short."""
+
+import pytest
+
+from htoolsd.policies.decision import BEGUN, HELD, PolicyDecision, policy_summary
+from htoolsd.policies.memory import PolicyMemory
+from htoolsd.policies.settings import SqueezeSettings
+
+
+def decision(time: float, remedy: str, outcome: str) -> PolicyDecision:
+    return PolicyDecision(time, "squeeze", remedy, "act", "timer", "default", outcome, "", {})
+
+
+@pytest.mark.parametrize(
+    ("begun", "remedy"),
+    [
+        (999.0, "power up"),  # in this round
+        (200.0, "power down"),  # long ago
+    ],
+)
+def test_what_is_done_is_told_before_what_is_held_back(begun: float, remedy: str) -> None:
+    last = [decision(begun, "power up", BEGUN), decision(1000.0, "power down", HELD)]
+    told = policy_summary("squeeze", SqueezeSettings(every_seconds=600.0), PolicyMemory(), last, 1001.0)
+    assert told["last"]["remedy"] == remedy
+    assert policy_summary("squeeze", SqueezeSettings(), PolicyMemory(), [], 1001.0)["last"] is None
