@@ -1,8 +1,7 @@
 """The online nodes of a state as a small table: moves of instances on shared storage, scored and made.
 
 What instances change is found by the rules (:mod:`.shared_instances`), limits and formulas are asked as they
-are declared. What stands here a second time is how variances change with values: the plain rule is
-:func:`.score.statistics`, a test compares the two.
+are declared.
 """
 
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ import numpy as np
 from ganeti_htools.engine.balancing.shared_instances import COUNTS, PER_LOST, SharedInstances, first_names
 from ganeti_htools.engine.rules import node_rules, settling
 from ganeti_htools.engine.rules.components import SPREAD, table
+from ganeti_htools.engine.rules.deviation import Deviation
 from ganeti_htools.engine.rules.limits import PRIMARY
 from ganeti_htools.engine.rules.resources import resources
 from ganeti_htools.model.columns import NOWHERE, Bools, Columns, Floats, Ints
@@ -63,12 +63,13 @@ class SharedTable:
 
     def _note(self) -> None:
         """The spreads around their means, what each node counts for, and the score of this table."""
-        heights = self.values - np.add.reduce(self.values, axis=1, keepdims=True) / len(self.nodes)
-        self.heights = heights
-        self.variances = np.add.reduce(heights * heights, axis=1) / len(self.nodes)
+        number = len(self.nodes)
+        self.heights = self.values - np.add.reduce(self.values, axis=1, keepdims=True) / number
+        variances = np.add.reduce(self.heights * self.heights, axis=1) / number
+        self.deviation = Deviation(float(number), 0.0, variances[:, np.newaxis, np.newaxis])
         self.counted = self._counted({}, slice(None))
         self.total = float(self.counted.sum())
-        self.current = float(self.weights @ np.sqrt(self.variances)) + self.total
+        self.current = float(self.weights @ np.sqrt(variances)) + self.total
 
     def _counted(self, after: Mapping[str, Any], at: Any) -> Any:
         """What nodes in some positions add to the score besides spreads, with figures as they are after."""
@@ -109,13 +110,9 @@ class SharedTable:
             left = self._after(self.room[:, p], -needs, self.here.r_mem[p])
             counted += (self._counted(left, p) - self.counted[p])[:, np.newaxis]
             bad[np.arange(len(p)), p] = True
-        number = len(self.nodes)
-        square -= change * change / number
-        square /= number
-        square += self.variances[:, np.newaxis, np.newaxis]
-        np.maximum(square, 0.0, out=square)
-        np.sqrt(square, out=square)
-        scores: Floats = (self.weights @ square.reshape(len(square), -1)).reshape(counted.shape) + counted
+        variances = self.deviation.after(change, square).variance
+        roots = np.sqrt(np.maximum(variances, 0.0, out=variances), out=variances)
+        scores: Floats = (self.weights @ roots.reshape(len(roots), -1)).reshape(counted.shape) + counted
         scores[bad] = np.inf
         return scores
 
