@@ -6,7 +6,7 @@
 import argparse
 import sys
 
-from ganeti_htools.cli import htoolsctl
+from ganeti_htools.cli import glossary, htoolsctl
 from ganeti_htools.commandline.option import Program, Takes
 from ganeti_htools.commandline.programs import PROGRAMS
 from ganeti_htools.commandline.reading import Reply, read
@@ -135,6 +135,7 @@ KINDS = {
     "POLICY": f"choices={','.join(POLICIES)}",
     "REGEX": "string",
     "SECONDS": "float",
+    "TERM": f"choices={','.join(name.replace(' ', '-') for each in glossary.load() for name in each.names)}",
     "TIME": "string",
     "X": "float",
 }

@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from ganeti_htools import streams
-from ganeti_htools.cli import ledger_commands
+from ganeti_htools.cli import glossary, ledger_commands
 from ganeti_htools.cli.report import daemon, daemon_plans, decisions, history, policies, storage
+from ganeti_htools.cli.report import glossary as glossary_report
 from ganeti_htools.cli.terminal.arguments import count
 from ganeti_htools.client.calls import PATIENCE, CallRefusedError, ask, default_socket
 from ganeti_htools.client.plan_changes import follow
@@ -111,6 +112,9 @@ def _parser() -> argparse.ArgumentParser:
     for command in (listed, wanted, past, why):
         command.add_argument("--json", action="store_true", help="print the daemon's answer as JSON")
     ledger_commands.declare(add, _print)
+    terms = add("glossary", _glossary, "explain the terms of the output; no daemon is needed")
+    terms.add_argument("term", metavar="TERM", nargs="?", help="the term; all terms without it")
+    terms.add_argument("--json", action="store_true", help="print entries as JSON")
     decide = add("decide", _decide, "Decides an iallocator request.")
     decide.usage = "htoolsctl decide FILE [--alternates=N] [--claim] [--KEY=VALUE ...]"
     decide.add_argument("file", metavar="FILE", help="the request; - for standard input")
@@ -218,6 +222,15 @@ def _history(options: Namespace) -> int:
 def _why(options: Namespace) -> int:
     told = ask(options.socket, "why", {"instance": options.instance}, patience=PATIENCE)
     return _print(options, told, history.why)
+
+
+def _glossary(options: Namespace) -> int:
+    entries = glossary.load()
+    if options.term is None:
+        found = [glossary_report.to_json(entry) for entry in entries]
+        return _print(options, found, lambda _found: glossary_report.entries(entries))
+    entry = glossary.find(entries, options.term)
+    return _print(options, glossary_report.to_json(entry), lambda _found: glossary_report.entry(entry))
 
 
 def _decide(options: Namespace) -> int:

@@ -48,7 +48,7 @@ def test_choices() -> None:
     about_plans = ["plans", "plan", "execute", "cancel"]
     commands = ["status", "refresh", "storage", "methods", *about_plans]
     commands += ["policies", "run", "history", "why"]
-    commands += ["providers", "inventory", "usage", "allocations", "claim", "release", "decide"]
+    commands += ["providers", "inventory", "usage", "allocations", "claim", "release", "glossary", "decide"]
     assert complete("htoolsctl", "") == commands
 
 

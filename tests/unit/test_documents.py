@@ -1,72 +1,126 @@
-"""What documents and docstrings refer to is there."""
+"""What documents and docstrings refer to exists, and their examples are right."""
 
 import ast
 import re
-import textwrap
-from collections.abc import Iterator
-from dataclasses import replace
+import shlex
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, suppress
+from io import StringIO
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ganeti_htools.backends import text
-from ganeti_htools.cli import hregroup
-from ganeti_htools.engine.rules import placements
-from ganeti_htools.engine.rules.node_rules import FITS
-from ganeti_htools.model.cluster import Disk
-from ganeti_htools.model.derive import derive
-from ganeti_htools.model.storage import DesiredUnit, StorageType
+from ganeti_htools.cli import htoolsctl
+from ganeti_htools.commandline.programs import PROGRAMS
+from ganeti_htools.commandline.reading import Reply, read
+from ganeti_htools.simulator import program as simulator
+from htoolsd.process.arguments import parser
+from htoolsd.process.config import Config, load
+from tests.support.documents import DOCUMENTS, OURS, SAMPLES, Block, blocks
+from tests.support.programs import ROOT
 from tests.support.storage_units import taken
 
-TOP = Path(__file__).parents[2]
 # A path is written from the top, or below one of these.
 ROOTS = (
-    *(TOP, TOP / "ganeti_htools", TOP / "daemon"),
-    TOP / "tests" / "support",
-    *(TOP / "ganeti_htools" / "engine" / room for room in ("balancing", "groups")),
+    *(ROOT, ROOT / "ganeti_htools", ROOT / "daemon", ROOT / "docs"),
+    ROOT / "tests" / "support",
+    *(ROOT / "ganeti_htools" / "engine" / room for room in ("balancing", "groups")),
 )
-PACKAGES = (TOP / "ganeti_htools", TOP / "daemon" / "htoolsd")
+PACKAGES = (ROOT / "ganeti_htools", ROOT / "daemon" / "htoolsd")
 PLACEHOLDER = re.compile("NAME|SUBJECT")
+EXAMPLES = [(path, block) for path in DOCUMENTS for block in blocks(path.read_text("utf-8"))]
 
 
-def test_the_example_of_storage_is_as_it_is_told() -> None:
-    section = (TOP / "docs/storage.md").read_text("utf-8").split("## SSD, HDD and Ceph")[1]
-    example = re.findall(r"(?:(?:    .*)?\n)+", section[section.index("    ") :])[0]
-    cluster = text.parse(textwrap.dedent(example).strip() + "\n", "example")
+def of_kind(kind: str) -> list[tuple[Path, Block]]:
+    found = [(path, block) for path, block in EXAMPLES if block.kind == kind]
+    assert found
+    return found
+
+
+def test_examples_of_commands_are_commands_of_a_shell() -> None:
+    commands = [block for _, block in [*of_kind("shell"), *of_kind("not")]]
+    for block in commands:
+        done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True)
+        assert done.stderr == "", block.text
+    assert sum(block.runs for block in commands) > 25
+
+
+def complaint(words: Sequence[str]) -> str:
+    """What one of our programs has against a command line, but for what is left out."""
+    program, *arguments = words
+    if program in PROGRAMS:
+        reply = read(PROGRAMS[program], arguments)
+        said = reply.text if isinstance(reply, Reply) and reply.status else ""
+        return "" if "requires an argument" in said else said
+    parsers = {"htoolsctl": htoolsctl._parser, "htoolsd": parser, "htools-simulator": simulator._parser}
+    with redirect_stderr(StringIO()) as said_of_it, suppress(SystemExit):
+        parsers[program]().parse_known_args(arguments)
+    return "" if "are required" in said_of_it.getvalue() else said_of_it.getvalue()
+
+
+def test_programs_understand_the_commands() -> None:
+    """In blocks, and in the text where more than a name is there."""
+    examples = [
+        (path, words)
+        for path, block in EXAMPLES
+        for words in block.commands
+        if block.kind in ("shell", "not")
+    ]
+    for path in DOCUMENTS:
+        spans = re.findall(r"`([a-z-]+ [^`]+)`", path.read_text("utf-8"))
+        examples += [(path, shlex.split(span.split("|")[0])) for span in spans]
+    ours = [(path, words) for path, words in examples if words and words[0] in OURS - {"htools"}]
+    assert len(ours) > 60
+    assert [(path.name, words) for path, words in ours if complaint(words)] == []
+
+
+def test_clusters_are_the_samples() -> None:
+    for path, block in of_kind("cluster"):
+        assert block.text == (SAMPLES / block.argument).read_text("utf-8").rstrip(), path.name
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.data")), ids=lambda path: path.name)
+def test_samples_can_be_read_and_are_listed(path: Path) -> None:
+    assert text.parse(path.read_text("utf-8"), path.name).nodes
+    assert f"`{path.name}`" in (ROOT / "docs/rehearsing.md").read_text("utf-8")
+
+
+def test_configurations_are_right(tmp_path: Path) -> None:
+    for path, block in of_kind("config"):
+        file = tmp_path / "htoolsd.toml"
+        file.write_text(block.text)
+        assert isinstance(load(str(file), {}), Config), path.name
+
+
+def test_output_follows_commands_that_are_run() -> None:
+    """What is not run has no output that is compared, unless another test does."""
+    for path in DOCUMENTS:
+        before = None
+        for block in blocks(path.read_text("utf-8")):
+            if block.kind == "output":
+                assert before is not None
+                assert before.runs or before.kind == "not", block.text
+            before = block
+
+
+def test_links_lead_somewhere() -> None:
+    for path in [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_figures_of_the_storage_sample_agree_with_its_disks() -> None:
+    cluster = text.parse((SAMPLES / "storage.data").read_text("utf-8"), "example")
     figures = taken(cluster)
     assert len(figures) == 7
     assert all(figure == disks for figure, disks in figures.values())
-    state = derive(cluster)
-    ssd = DesiredUnit(StorageType.LVM_VG, "ssdvg")
-    new = replace(cluster.instances[0], name="new", dsk=10240, disks=(Disk(10240, None, ssd),))
-    nodes, everywhere = np.arange(4), np.ones(1, np.bool_)
-    fits = placements.allocate_one(state, state.requested_instance(new), nodes, everywhere).codes == FITS
-    assert state.names(np.flatnonzero(fits)) == ["node1", "node2"]
-    mail = next(row for row, instance in enumerate(cluster.instances) if instance.name == "mail")
-    elsewhere = np.array([0, 2, 3])
-    fits = placements.failover_to(state, state.instance(mail), elsewhere, everywhere).codes == FITS
-    assert state.names(elsewhere[fits]) == ["node1", "node3"]
-
-
-def test_the_example_of_node_groups_is_as_it_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    section = (TOP / "docs/node-groups.md").read_text("utf-8").split("## An example")[1].split("\n## ")[0]
-    blocks = [textwrap.dedent(block) for block in re.findall(r"(?:    .*\n|\n(?=    ))+", section)]
-    racks, *rest = [block.strip("\n") for block in blocks]
-    (tmp_path / "racks.data").write_text(f"{racks}\n\n")
-    assert len(rest) == 3
-    for block in rest:
-        command, _, *told = block.splitlines()
-        program, *argv = command.replace("racks.data", str(tmp_path / "racks.data")).split()
-        assert (program, hregroup.main(argv)) == ("hregroup", 0)
-        assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == told
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
 def test_files_that_are_named_exist(document: str) -> None:
-    text = (TOP / document).read_text("utf-8")
+    text = (ROOT / document).read_text("utf-8")
     named = set(re.findall(r"(?<![\w./-])[a-z][\w./-]*\.(?:py|md|cfg|toml|txt|service)\b", text))
     folders = {path.name for root in ROOTS for path in root.iterdir() if path.is_dir()}
     named |= {name for name in re.findall(r"`([\w./-]+/[\w./-]*)`", text) if name.split("/")[0] in folders}
@@ -89,7 +143,7 @@ def test_docstrings_refer_to_what_there_is() -> None:
     sources = [path for package in PACKAGES for path in package.rglob("*.py")]
     modules = {
         path.relative_to(root).with_suffix("")
-        for root in (TOP, TOP / "daemon")
+        for root in (ROOT, ROOT / "daemon")
         for path in sources
         if path.is_relative_to(root)
     }
@@ -104,5 +158,5 @@ def test_docstrings_refer_to_what_there_is() -> None:
                 else target.rpartition(".")[2] in names
             )
             if not known:
-                missing.append(f"{path.relative_to(TOP)}: {target}")
+                missing.append(f"{path.relative_to(ROOT)}: {target}")
     assert missing == []

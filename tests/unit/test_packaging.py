@@ -18,8 +18,8 @@ def test_every_package_is_listed() -> None:
     assert set(config["options"]["packages"].split()) == found
 
 
-def test_the_hook_of_the_watcher_finds_what_the_readme_installs() -> None:
-    (prefix,) = re.findall(r"environment of its own, for example `([^`]*)`", (TOP / "README.md").read_text())
+def test_watcher_hook_finds_programs_where_install_page_puts_them() -> None:
+    (prefix,) = re.findall(r"\n    python3 -m venv (\S+)\n", (TOP / "docs/install.md").read_text())
     hook = (TOP / "contrib" / "hooks" / "watcher" / "htoolsd-policies").read_text()
     assert f"\nPATH=$PATH:{prefix}/bin\n" in hook
 

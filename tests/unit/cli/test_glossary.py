@@ -1,0 +1,85 @@
+"""``htoolsctl glossary``, and what the glossary has to explain."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import ganeti_htools
+from ganeti_htools.cli import glossary, htoolsctl
+from ganeti_htools.engine.rules.components import components
+from ganeti_htools.model.moves import Operation
+from ganeti_htools.model.columns import SINGLE
+from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.types import Fail
+
+NAMES = {name for entry in glossary.load() for name in entry.names}
+
+
+def test_explains_score_components_refusals_and_operations() -> None:
+    assert {component.name for component in components(SINGLE)} <= NAMES
+    assert {fail.value for fail in Fail} <= NAMES
+    assert {operation.value for operation in Operation} <= NAMES
+
+
+def test_weights_are_those_of_the_components() -> None:
+    entries = {name: entry for entry in glossary.load() for name in entry.names}
+    for component in components(SINGLE):
+        stated = re.search(r"\(weight ([\d.]+)\)", entries[component.name].text)
+        assert stated is None or float(stated[1]) == component.weight, component.name
+
+
+def test_has_each_term_once_and_in_order() -> None:
+    entries = glossary.load()
+    names = [name for entry in entries for name in entry.names]
+    assert len(names) == len({name.lower() for name in names})
+    for subject in {entry.subject for entry in entries}:
+        firsts = [entry.names[0].lower() for entry in entries if entry.subject == subject]
+        assert firsts == sorted(firsts), subject
+
+
+def test_every_entry_of_the_document_is_parsed() -> None:
+    document = (Path(ganeti_htools.__file__).parents[1] / "docs/glossary.md").read_text("utf-8")
+    assert len(glossary.load()) == len(re.findall(r"(?m)^\* ", document)) > 100
+
+
+@pytest.mark.parametrize("term", ["free_mem_cv", "Free-Mem-CV", "free mem cv"])
+def test_finds_term_whatever_its_case_and_hyphens(term: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert htoolsctl.main(["glossary", term]) == 0
+    assert capsys.readouterr().out.startswith("free_mem_cv: ")
+
+
+def test_names_closest_terms_of_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert htoolsctl.main(["glossary", "jobst"]) == 1
+    assert capsys.readouterr().err.startswith("htoolsctl: glossary: jobst: unknown term; closest: jobset, ")
+
+
+def test_lists_all_terms_by_subject(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert htoolsctl.main(["glossary"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Cluster"
+    assert all(any(line.startswith(f"  {entry.names[0]}") for line in lines) for entry in glossary.load())
+    assert max(map(len, lines)) <= 60
+
+
+def test_prints_entries_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert htoolsctl.main(["glossary", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert {name for entry in entries for name in entry["names"]} == NAMES
+    assert htoolsctl.main(["glossary", "claim", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["term"] == "claim"
+
+
+def test_is_found_where_the_package_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ganeti_htools, "__file__", str(tmp_path / "site-packages/ganeti_htools/__init__.py"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    with pytest.raises(DataError, match="cannot be read"):
+        glossary.load()
+    (tmp_path / "share/htoolsd").mkdir(parents=True)
+    (tmp_path / "share/htoolsd/glossary.md").write_text("## Things\n\n* **thing**: a `thing`.\n")
+    assert glossary.load() == [glossary.Entry(("thing",), "Things", "a thing.")]
