@@ -10,9 +10,9 @@ import pytest
 import ganeti_htools
 from ganeti_htools.cli import glossary, htoolsctl
 from ganeti_htools.engine.rules.components import components
-from ganeti_htools.model.moves import Operation
 from ganeti_htools.model.columns import SINGLE
 from ganeti_htools.model.errors import DataError
+from ganeti_htools.model.moves import Operation
 from ganeti_htools.model.types import Fail
 
 NAMES = {name for entry in glossary.load() for name in entry.names}
